@@ -203,6 +203,8 @@ pub struct State {
     pub(crate) objection: Option<String>,
     /// The time that the user types.
     pub(crate) timecode: Option<String>,
+    /// The time that was typed last, until it is shown or refused.
+    sent: String,
     size: (u16, u16),
     /// What a look waits for, and how long.
     pub(crate) waiting: Option<(String, Duration)>,
@@ -244,6 +246,7 @@ impl State {
             playback: None,
             objection: None,
             timecode: None,
+            sent: String::new(),
             size,
             waiting: None,
         }
@@ -310,7 +313,7 @@ impl State {
 
     /// Applies an event.
     pub fn update(&mut self, event: Event) -> Effect {
-        if let Event::Key(_) = event {
+        if matches!(event, Event::Key(_) | Event::Paste(_)) {
             // It was read.
             self.objection = None;
         }
@@ -322,7 +325,7 @@ impl State {
             Event::Paste(text) if self.editing => {
                 self.set_filter(&format!("{}{text}", self.filter.text()))
             }
-            Event::Paste(_) => Effect::Nothing,
+            Event::Paste(text) => self.paste_time(&text),
             Event::Resize(columns, rows) => {
                 (self.size, self.read) = ((columns, rows), 0);
                 Effect::Repaint

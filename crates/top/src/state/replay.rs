@@ -14,6 +14,7 @@ impl State {
         match replayed {
             Replayed::Played(frame) => self.look(frame),
             Replayed::Sought(frame, before) => {
+                self.sent.clear();
                 self.past = Past::default();
                 self.cpu_before = Default::default();
                 if let Some(mut before) = before {
@@ -32,7 +33,12 @@ impl State {
                 Effect::Draw
             }
             Replayed::Playback(playback) => {
-                self.objection = playback.objection.clone().or(self.objection.take());
+                if playback.objection.is_some() {
+                    self.objection.clone_from(&playback.objection);
+                    // A time that was refused is typed again from where it was.
+                    let sent = std::mem::take(&mut self.sent);
+                    self.timecode = self.timecode.take().or((!sent.is_empty()).then_some(sent));
+                }
                 self.playback = Some(playback);
                 Effect::Draw
             }
@@ -44,17 +50,13 @@ impl State {
         let Some(text) = &mut self.timecode else { return Effect::Nothing };
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char(letter) if !control && !gpu_core::acts(letter) => {
-                if text.chars().count() < MOST {
-                    text.push(letter);
-                }
-            }
+            KeyCode::Char(letter) if !control => add(text, letter.encode_utf8(&mut [0; 4])),
             KeyCode::Backspace => drop(text.pop()),
             KeyCode::Enter => {
-                let text = self.timecode.take().unwrap_or_default();
-                return match text.trim().is_empty() {
+                self.sent = self.timecode.take().unwrap_or_default().trim().to_owned();
+                return match self.sent.is_empty() {
                     true => Effect::Draw,
-                    false => Effect::Play(Control::To(text.trim().to_owned())),
+                    false => Effect::Play(Control::To(self.sent.clone())),
                 };
             }
             KeyCode::Esc => self.timecode = None,
@@ -67,4 +69,16 @@ impl State {
         }
         Effect::Draw
     }
+    /// Adds pasted text to the time that is to be shown.
+    pub(super) fn paste_time(&mut self, pasted: &str) -> Effect {
+        let Some(text) = &mut self.timecode else { return Effect::Nothing };
+        add(text, pasted);
+        Effect::Draw
+    }
+}
+
+/// Adds to a time that is typed what it has room for.
+fn add(text: &mut String, more: &str) {
+    let room = MOST.saturating_sub(text.chars().count());
+    text.extend(more.chars().filter(|letter| !gpu_core::acts(*letter)).take(room));
 }

@@ -177,11 +177,15 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
         return;
     }
     if let Some(text) = &state.timecode {
+        let told = match &state.objection {
+            Some(objection) => (Tone::Accent, format!("  {}", clean(objection))),
+            None => (Tone::Dim, "  10:00, -5m from the end, 2025-03-03T10:00".to_owned()),
+        };
         let pieces = [
             (Tone::Strong, "time: ".to_owned()),
             (Tone::Plain, clean(text).into_owned()),
             (Tone::Accent, "█".to_owned()),
-            (Tone::Dim, "  10:00, -5m from the end, 2025-03-03T10:00".to_owned()),
+            told,
         ];
         paint.pieces(area, &pieces);
         return;

@@ -113,9 +113,19 @@ fn keys_move_the_time_of_the_recording() {
     assert!(lines(&state).contains("time: 10:00█"), "{}", lines(&state));
     let to = Control::To("10:00".to_owned());
     assert_eq!(state.update(key(KeyCode::Enter)), Effect::Play(to));
-    state.update(playback(Playback { objection: Some("no".to_owned()), ..Playback::default() }));
+    let refused = || playback(Playback { objection: Some("no".to_owned()), ..Playback::default() });
+    state.update(refused());
+    assert!(lines(&state).lines().last().unwrap().starts_with("time: 10:00█  no"), "typed again");
+    // The reason goes with the next key or paste.
+    state.update(Event::Paste(format!("5\u{1b}{}", "9".repeat(99))));
+    let time = format!("10:005{}", "9".repeat(34));
+    let last = lines(&state).lines().last().unwrap().to_owned();
+    assert!(last.starts_with(&format!("time: {time}█  10:00, -5m")), "{last}");
+    assert_eq!(state.update(key(KeyCode::Enter)), Effect::Play(Control::To(time)));
+    state.update(sought(100_000));
+    // It is not about the time that was typed.
+    state.update(refused());
     assert!(lines(&state).lines().last().unwrap().starts_with("no"));
-    // It goes with the next key.
     press(&mut state, "/b");
     assert!(lines(&state).lines().last().unwrap().starts_with("filter: b"), "{}", lines(&state));
     state.update(key(KeyCode::Esc));
