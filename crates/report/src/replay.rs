@@ -1,9 +1,9 @@
 //! The part of a history that a replay shows.
 
 use crate::{Moment, TimeZone, local_time::readable, wording::path_word};
-use gpu_core::{Error, ErrorKind, Origin, Result, Timestamp};
+use gpu_core::{Error, ErrorKind, Origin, Result, Snapshot, Timestamp};
 use gpu_history::{Damage, Frame, Reader};
-use gpu_reaper::Past;
+use gpu_reaper::{Diagnosis, Past, diagnose_after};
 use std::path::Path;
 use std::time::Duration;
 
@@ -129,6 +129,37 @@ pub fn past(reader: &mut Reader, before: Timestamp) -> Past {
         }
     }
     past
+}
+
+/// The samples of a history that are diagnosed together: a minute of them.
+pub const MINUTE: u16 = 13;
+
+/// How far apart these are.
+pub const EVERY: Duration = Duration::from_secs(5);
+
+/// What the frames of a history that is played have shown so far.
+#[derive(Debug, Default)]
+pub struct Watched {
+    past: Past,
+    last: Option<Timestamp>,
+}
+
+impl Watched {
+    /// Diagnoses a frame of a history with the frames that were diagnosed before it. After a jump it
+    /// is the minute that leads to this frame which counts.
+    pub fn diagnose(&mut self, reader: &mut Reader, number: usize, now: &Snapshot) -> Diagnosis {
+        let goes_on = |last: &Timestamp| *last < now.taken_at && now.taken_at.since(*last) <= APART;
+        if self.last.as_ref().is_none_or(|last| !goes_on(last)) {
+            self.past = Past::every(APART);
+            let mut minute = reader.leading_to(number, MINUTE.into(), EVERY);
+            // The last of them is this frame.
+            minute.pop();
+            minute.iter().for_each(|frame| self.past.add(&frame.snapshot));
+        }
+        self.last = Some(now.taken_at);
+        self.past.add(now);
+        diagnose_after(&self.past, now)
+    }
 }
 
 /// Returns the frames of a history that lead to a moment, the end by default, oldest first: at

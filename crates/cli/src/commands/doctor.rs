@@ -14,11 +14,8 @@ use gpu_core::ErrorKind::NotRequested;
 use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, DeviceState, Driver, Origin, Snapshot};
 use gpu_reaper::{Cleared, Diagnosis, Past};
-use gpu_report::{ProcessFilter, json};
+use gpu_report::{ProcessFilter, json, replay::MINUTE};
 use gpu_text::ErrorCode;
-
-/// The samples of a history that are diagnosed together: a minute of them.
-const MINUTE: u16 = 13;
 
 pub(crate) fn run(
     args: &DoctorArgs,

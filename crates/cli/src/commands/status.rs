@@ -22,11 +22,11 @@ use gpu_core::{
     selector::select,
 };
 use gpu_reaper::Diagnosis;
+use gpu_report::replay::{EVERY, MINUTE};
 use gpu_report::{Columns, ProcessFilter, local_time, rows::View};
 use gpu_steward::DeviceLeases;
 use notes::{bystanders, doctor, next_commands, unreported, unseen_by};
 use std::borrow::Cow;
-use std::time::Duration;
 
 pub(crate) fn run(
     args: &StatusArgs,
@@ -51,9 +51,8 @@ pub(crate) fn run(
         None if args.list_gpus => return list::run(args, global, screen),
         None => {}
     }
-    let replayed = replay::frames(&args.replay, global, 1, Duration::ZERO)?;
-    if let Some(frame) = replayed.into_iter().flatten().next_back() {
-        return recorded::show(args, global, frame, screen);
+    if let Some(frames) = replay::frames(&args.replay, global, MINUTE, EVERY)? {
+        return recorded::show(args, global, frames, screen);
     }
     let requested = args.columns.as_ref().map_or(Groups::NONE, Columns::groups);
     let groups = match args.details {

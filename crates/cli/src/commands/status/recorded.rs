@@ -11,11 +11,11 @@ use gpu_report::rows::View;
 use gpu_report::{ProcessFilter, replay};
 use gpu_steward::DeviceLeases;
 
-/// Shows a frame.
+/// Shows the last of these frames; the others tell what lasts.
 pub(super) fn show(
     args: &StatusArgs,
     global: &Global,
-    Frame { snapshot: whole, leases }: Frame,
+    mut frames: Vec<Frame>,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     if !args.repeat.is_once() || args.shown.mine {
@@ -23,7 +23,9 @@ pub(super) fn show(
             .with_source("-l and --mine are about this machine")
             .with_hint("--user selects the processes of a user"));
     }
-    let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&whole));
+    let past = frames.iter().map(|frame| &frame.snapshot).collect();
+    let Some(Frame { snapshot: whole, leases }) = frames.pop() else { return Ok(Exit::Done) };
+    let diagnosis = gpu_reaper::diagnose_after(&past, &whole);
     let snapshot = only(&whole, &args.only.devices)?;
     let mut view = View::of(&whole, &snapshot, &diagnosis, DeviceLeases::recorded(leases), &user);
     let Shown { user: users, pid: pids, .. } = args.shown.clone();

@@ -8,6 +8,7 @@ use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, Timestamp};
 use gpu_history::Reader;
 use gpu_machine::history;
+use gpu_report::replay::Watched;
 use gpu_report::{Moment, ProcessFilter, TimeZone};
 use gpu_steward::DeviceLeases;
 use gpu_top::rows::{Device, measured};
@@ -20,6 +21,7 @@ const SEARCHED: usize = 100;
 /// A history, as the view plays it.
 pub(super) struct Played {
     reader: Reader,
+    watched: Watched,
     zone: TimeZone,
     filter: ProcessFilter,
     /// The indexes of the devices that are shown; all if empty.
@@ -42,7 +44,7 @@ pub(super) fn open(
         (false, Some(frame)) => indexes(&frame.snapshot.devices, asked)?,
         _ => Vec::new(),
     };
-    Ok((Played { reader, zone, filter, devices }, at))
+    Ok((Played { reader, watched: Watched::default(), zone, filter, devices }, at))
 }
 
 impl Played {
@@ -68,7 +70,7 @@ impl Recording for Played {
     fn frame(&mut self, number: usize) -> Option<Frame> {
         let gpu_history::Frame { snapshot, leases } = self.reader.frame(number)?;
         let leased = DeviceLeases::recorded(leases);
-        let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&snapshot));
+        let diagnosis = self.watched.diagnose(&mut self.reader, number, &snapshot);
         Some(Frame::of(snapshot, diagnosis, &leased, self.shows(), &self.filter, &user))
     }
 
