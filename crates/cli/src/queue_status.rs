@@ -4,7 +4,7 @@ use crate::terminal::Line;
 use gpu_claim::Waiting;
 use gpu_core::{Claim, LeaseEntry, Pid};
 use gpu_host::user_name;
-use gpu_report::wording::claims::{asked, waiting_for};
+use gpu_report::wording::claims::{asked, clock, waiting_for};
 use rustix::termios::tcgetpgrp;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -108,25 +108,4 @@ pub(crate) fn owner(entry: &LeaseEntry) -> String {
 
 pub(crate) fn user(uid: u32) -> String {
     user_name(uid).unwrap_or_else(|_| format!("user {uid}"))
-}
-
-/// Formats a duration as `0:42` or `1:02:03`.
-fn clock(time: Duration) -> String {
-    let seconds = time.as_secs();
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    match hours {
-        0 => format!("{minutes}:{seconds:02}"),
-        hours => format!("{hours}:{minutes:02}:{seconds:02}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waiting_time_is_shown_as_clock() {
-        assert_eq!(clock(Duration::from_secs(42)), "0:42");
-        assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
-    }
 }

@@ -4,7 +4,8 @@ use crate::rows::Row;
 
 /// A filter, parsed from text. Words are separated by spaces, and all must match: `user=NAME`
 /// matches the beginning of the owner, `gpu=0,2-3` the device, and any other word a part of the
-/// PID, the owner, the note, the job or the command, in upper or lower case.
+/// PID, the owner, the note, the job or the command, in upper or lower case. In the tree such a word
+/// also selects what is below a launcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     text: String,
@@ -51,15 +52,18 @@ impl Filter {
         self.words.is_empty()
     }
 
-    /// Returns whether a row is shown.
-    pub fn shows(&self, row: &Row) -> bool {
-        self.words.iter().all(|word| word.matches(row))
+    /// Returns whether a row is shown. `launchers` are the rows above it that use no device.
+    pub fn shows(&self, row: &Row, launchers: &[&Row]) -> bool {
+        let is_below = |word: &Word| {
+            matches!(word, Word::Text(_)) && launchers.iter().any(|row| word.matches(row))
+        };
+        self.words.iter().all(|word| word.matches(row) || is_below(word))
     }
 }
 
 impl Word {
     /// Returns the condition of a word; `None` for one that is not complete, such as `gpu=`, or that
-    /// names no device.
+    /// can select no device, such as `gpu=x` or `gpu=2-1`.
     fn parse(word: &str) -> Option<Self> {
         if let Some(names) = word.strip_prefix("user=") {
             let names: Vec<String> = parts(names).map(str::to_owned).collect();
@@ -69,7 +73,8 @@ impl Word {
             let range = |part: &str| {
                 let (first, last) = part.split_once('-').unwrap_or((part, part));
                 let first = first.parse().ok()?;
-                Some((first, if last.is_empty() { first } else { last.parse().ok()? }))
+                let last = if last.is_empty() { first } else { last.parse().ok()? };
+                (first <= last).then_some((first, last))
             };
             let ranges: Option<Vec<(u32, u32)>> = parts(list).map(range).collect();
             return ranges.filter(|ranges| !ranges.is_empty()).map(Word::Gpu);

@@ -85,7 +85,14 @@ pub(crate) fn arrange(
     drawn(frame, &nodes, &roots, folded)
 }
 
-/// Returns the ancestors of these rows at which branches meet.
+/// Returns the rows that only the tree has: ancestors at which branches meet.
+pub(crate) fn launchers(frame: &Frame) -> BTreeMap<Pid, &Row> {
+    let joins = joins(frame, &(0..frame.rows.len()).collect::<Vec<_>>());
+    let parents = frame.parents.iter().filter_map(|row| Some((row.pid()?, row)));
+    parents.filter(|(pid, _)| joins.contains(pid)).collect()
+}
+
+/// Returns the ancestors at which the branches of these rows meet.
 fn joins(frame: &Frame, order: &[usize]) -> BTreeSet<Pid> {
     let mut below: BTreeMap<Pid, Pid> = BTreeMap::new();
     let mut joins = BTreeSet::new();

@@ -24,7 +24,7 @@ pub(crate) fn run(
     let (since, until) = replay::window(&args.path, span, (args.since, args.until), &zone)?;
     let mut accounts = Accounts::new(gap);
     let mut machines = Machines::default();
-    let mut progress = Progress::start();
+    let mut progress = Progress::start(global.quiet);
     recorded.each(since, until, args.step, |look, leases| {
         let (done, all) = (look.taken_at.since(since), until.since(since));
         let percent = done.as_millis() * 100 / all.as_millis().max(1);

@@ -14,6 +14,8 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use anstream::{AutoStream, ColorChoice};
 use gpu_report::ascii;
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -35,10 +37,11 @@ pub(crate) fn progress(text: &str) {
     }
 }
 
-/// Replaces the last line of progress by this one if standard error is a terminal.
+/// Replaces the last line of progress by this one if standard error is a terminal, unless this is a
+/// background job: what is in the foreground has the terminal then.
 pub(crate) fn redraw(text: &str) {
     let mut stderr = io::stderr();
-    if stderr.is_terminal() {
+    if tcgetpgrp(&stderr) == Ok(getpgrp()) {
         // An error here must not fail the command.
         let _ = write!(stderr, "\r\x1b[K{}", localized(clean(text).into_owned()));
     }

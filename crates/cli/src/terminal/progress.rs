@@ -11,21 +11,23 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// A line on a terminal at standard error that is written again and again, and erased at the end.
 pub(crate) struct Progress {
     clock: SystemClock,
+    quiet: bool,
     /// When it was shown last, and how often.
     shown: (Duration, usize),
 }
 
 impl Progress {
-    pub(crate) fn start() -> Self {
+    /// Returns progress that begins now; `quiet` suppresses it.
+    pub(crate) fn start(quiet: bool) -> Self {
         let clock = SystemClock::new();
         let shown = (clock.monotonic(), 0);
-        Progress { clock, shown }
+        Progress { clock, quiet, shown }
     }
 
     /// Shows what is done, if it is time to.
     pub(crate) fn show(&mut self, what: impl FnOnce() -> String) {
         let now = self.clock.monotonic();
-        if now - self.shown.0 >= INTERVAL {
+        if !self.quiet && now - self.shown.0 >= INTERVAL {
             redraw(&what());
             self.shown = (now, self.shown.1 + 1);
         }

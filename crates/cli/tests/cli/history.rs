@@ -78,6 +78,19 @@ fn doctor_sees_whether_a_process_computed_before() {
 }
 
 #[test]
+fn replays_know_that_a_process_computed_before_the_sample() {
+    let dir = dir();
+    // At this moment the GPU of bob's process rests, and its CPU does not.
+    lines(dir.path(), "--sim shared-lab record --for 16m --every 5s --names past");
+    assert!(lines(dir.path(), "--sim shared-lab status").join("\n").contains("hoarder"));
+    let status = lines(dir.path(), "status --replay past -i 0").join("\n");
+    let row = status.lines().find(|line| line.contains("finetune.py")).expect(&status);
+    assert!(!row.contains("hoarder"), "{row}");
+    let doctor = lines(dir.path(), "doctor --replay past --gpu 0").join("\n");
+    assert!(doctor.contains("0 findings"), "{doctor}");
+}
+
+#[test]
 fn history_is_anonymous_and_not_continued_without_names() {
     let dir = dir();
     lines(dir.path(), "--sim labbox record --for 5s past");

@@ -34,8 +34,13 @@ print(shown.decode().replace('\\x1b', 'E').replace('\\r\\n', '\\n'), end='')
 
 /// Returns the output of a command on a terminal of this width.
 fn on_terminal(columns: usize, words: &[&str], set: &[(&str, &str)]) -> String {
+    until(columns, "", words, set)
+}
+
+/// Returns the same of a command that is ended at this text, or runs in the `background`.
+fn until(columns: usize, text: &str, words: &[&str], set: &[(&str, &str)]) -> String {
     let mut command = Command::new("python3");
-    command.args(["-c", PTY, &columns.to_string(), "", GPUWS]).args(words);
+    command.args(["-c", PTY, &columns.to_string(), text, GPUWS]).args(words);
     for name in ["CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "GPUWS_SIM_SESSION", "NO_COLOR"] {
         command.env_remove(name);
     }
@@ -126,14 +131,24 @@ fn long_search_shows_progress_only_on_a_terminal() {
 #[test]
 fn recorder_shows_its_progress_once_a_second_at_most() {
     let dir = tempfile::tempdir().unwrap();
-    let past = dir.path().join("past");
-    let words = ["--sim", "labbox", "record", "--for", "2h", past.to_str().unwrap()];
-    let shown = on_terminal(80, &words, &PLAIN);
-    assert!(shown.contains("7200 samples written to "), "{shown}");
+    let record = |name: &str, text: &str, more: &[&str]| {
+        let past = dir.path().join(name);
+        let words = ["--sim", "labbox", "record", "--for", "6h", past.to_str().unwrap()];
+        until(80, text, &[more, &words].concat(), &PLAIN)
+    };
+    let shown = record("front", "", &[]);
+    assert!(shown.contains("21600 samples written to "), "{shown}");
     assert!(shown.matches("E[K").count() < 120, "not for each sample: {}", shown.len());
-    for line in shown.split('\r').filter(|line| line.contains("left: ")) {
+    let progress: Vec<&str> = shown.split('\r').filter(|line| line.contains("left: ")).collect();
+    assert!(!progress.is_empty(), "{shown}");
+    for line in progress {
         assert!(line.contains(" samples, ") && line.contains(", simulated time left: "), "{line}");
     }
+    // What is in the foreground has the terminal.
+    assert_eq!(record("back", "background", &["--quiet"]), "");
+    let back = record("told", "background", &[]);
+    assert!(back.starts_with("21600 samples written to ") && !back.contains('\r'), "{back}");
+    assert!(!record("quiet", "", &["--quiet"]).contains("left: "));
 }
 
 #[test]

@@ -249,6 +249,24 @@ fn history_is_played_from_a_time_and_sought() {
 }
 
 #[test]
+fn replayed_frame_is_judged_with_the_minute_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("past");
+    let path = path.to_str().unwrap();
+    let words = ["--sim", "shared-lab", "record", "--names", "--for", "16m", "--every", "5s"];
+    let recorded = Command::new(GPUWS).args(words).arg(path).output().unwrap();
+    assert!(recorded.status.success(), "{recorded:?}");
+    // Its GPU rests and its CPU does not: one frame does not tell.
+    for steps in ["finetune=q", "finetune=[\\x0c|finetune=q"] {
+        let words = ["top", "--replay", path, "--at", "10:15:50"];
+        let shown = on_terminal((120, 50), steps, &words);
+        let row = shown.rsplit("29410").next().and_then(|after| after.split("30001").next());
+        let row = row.expect(&shown);
+        assert!(row.contains("finetune.py") && !row.contains("hoarder"), "{shown}");
+    }
+}
+
+#[test]
 fn output_without_a_terminal_is_refused() {
     let mut command = Command::new(GPUWS);
     let output = command.args(TOP).stdin(Stdio::null()).output().unwrap();

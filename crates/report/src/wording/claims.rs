@@ -4,6 +4,7 @@ use gpu_claim::{Ahead, WaitReason, Waiting};
 use gpu_core::{Claim, DeviceFault, DeviceId, DeviceUuid, ErrorKind, LeaseEntry, Link, Share};
 use gpu_placement::{Bar, Passed, Why};
 use gpu_steward::{Decision, Note, Refused};
+use std::time::Duration;
 
 /// Returns the name of a user by UID.
 pub type User<'a> = &'a dyn Fn(u32) -> String;
@@ -289,11 +290,20 @@ pub fn note(note: &Note) -> String {
     }
 }
 
+/// Formats a duration as `0:42` or `1:02:03`.
+pub fn clock(time: Duration) -> String {
+    let seconds = time.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{seconds:02}"),
+        hours => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use gpu_core::{Bytes, LeaseId, Pid, ProcessKey, Timestamp};
-    use std::time::Duration;
 
     fn user(uid: u32) -> String {
         if uid == 0 { "root".to_owned() } else { format!("user {uid}") }
@@ -412,5 +422,11 @@ mod tests {
         let written =
             ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "102nd", "111th"];
         assert_eq!(places, written);
+    }
+
+    #[test]
+    fn waiting_time_is_shown_as_clock() {
+        assert_eq!(clock(Duration::from_secs(42)), "0:42");
+        assert_eq!(clock(Duration::from_secs(3723)), "1:02:03");
     }
 }

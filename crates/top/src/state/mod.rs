@@ -164,6 +164,8 @@ pub struct State {
     cpu_before: (Duration, BTreeMap<ProcessKey, Duration>),
     /// The shown rows in their order, each with what is drawn before the command.
     pub(crate) order: Vec<Branch>,
+    /// How many rows the filter shows, folded ones included.
+    pub(crate) matching: usize,
     /// The rows are shown as a tree.
     pub(crate) tree: bool,
     /// The processes below which nothing is shown.
@@ -225,6 +227,7 @@ impl State {
             frozen: None,
             cpu_before: Default::default(),
             order: Vec::new(),
+            matching: 0,
             tree: false,
             folded: BTreeSet::new(),
             followed: None,

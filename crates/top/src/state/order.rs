@@ -5,7 +5,7 @@ use crate::rows::{Column, Row, RowKey, Subject, ancestry};
 use crate::tree::{self, Branch};
 use crate::view::{columns_on_screen, overlay_length, rows_on_screen};
 use gpu_core::ProcessKey;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl State {
     pub(super) fn sort_by(&mut self, column: Column) {
@@ -28,8 +28,19 @@ impl State {
     pub(super) fn sort_rows(&mut self) {
         let Some(frame) = self.frame.as_deref() else { return };
         let rows = &frame.rows[..];
-        let shown = rows.iter().enumerate().filter(|(_, row)| self.filter.shows(row));
+        let launchers = match self.tree && !self.filter.is_empty() {
+            true => tree::launchers(frame),
+            false => BTreeMap::new(),
+        };
+        let above = |row: &Row| -> Vec<&Row> {
+            let pid = row.pid().filter(|_| !launchers.is_empty());
+            let above = pid.into_iter().flat_map(|pid| ancestry(&frame.snapshot, pid));
+            above.filter_map(|info| launchers.get(&info.key.pid).copied()).collect()
+        };
+        let is_shown = |row: &Row| self.filter.shows(row, &above(row));
+        let shown = rows.iter().enumerate().filter(|(_, row)| is_shown(row));
         let mut order: Vec<usize> = shown.map(|(index, _)| index).collect();
+        self.matching = order.len();
         let (sort, reversed) = (self.sort, self.reversed);
         order.sort_by(|a, b| sort.compare(&rows[*a], &rows[*b], reversed));
         self.order = match self.tree {

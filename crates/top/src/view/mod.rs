@@ -197,7 +197,7 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
     let text = state.filter.text();
     if state.editing || !text.is_empty() {
         let all = state.frame.as_deref().map_or(0, |frame| frame.rows.len());
-        let count = format!(" {} of {}", state.order.len(), wording::count(all, "row", "rows"));
+        let count = format!(" {} of {}", state.matching, wording::count(all, "row", "rows"));
         let room = area.width.saturating_sub(count.len() as u16);
         let mut after = vec![match state.editing {
             true => (Tone::Accent, "█".to_owned()),

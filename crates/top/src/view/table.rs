@@ -28,6 +28,8 @@ const USER: (usize, usize) = (4, 14);
 const MARK: u16 = 2;
 /// The narrowest column of commands before others.
 const COMMAND: u16 = 10;
+/// What a column leaves for the command that is shown on a screen narrower than usual for it.
+const COMMAND_ROOM: u16 = 30;
 /// The width of the column of devices, without MIG devices.
 const GPU: u16 = 3;
 /// The width of the column of jobs.
@@ -54,18 +56,25 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
             }
         }
     };
-    let shown: Vec<Column> = state
-        .options
-        .columns
-        .iter()
-        .copied()
-        .filter(|column| area.width >= least(*column))
-        .collect();
+    let chosen = state.options.columns.iter().map(|column| (*column, width(state, *column)));
+    let chosen: Vec<(Column, u16)> = chosen.collect();
+    let mut first = chosen.clone();
+    first.sort_by_key(|(column, _)| least(*column));
+    let has_command = chosen.iter().any(|(column, _)| *column == Column::Command);
+    let mut taken = if has_command { COMMAND_ROOM } else { 0 };
+    first.retain(|(column, width)| {
+        let (least, after) = (least(*column), taken + width + 1);
+        let fits = area.width >= least || (after <= area.width && least < u16::MAX);
+        taken = if fits { after } else { taken };
+        fits
+    });
     let widths: Vec<(Column, u16)> =
-        shown.into_iter().map(|column| (column, width(state, column))).collect();
+        chosen.into_iter().filter(|column| first.contains(column)).collect();
     let others: u16 = widths.iter().map(|(_, width)| width + 1).sum();
+    // The mark of the order may take the place of the gap after a title.
+    let gap = u16::from(widths.last().is_some_and(|(last, _)| *last == Column::Command));
     let mut x = area.x + if state.tagged.is_empty() { 0 } else { MARK };
-    let rest = area.right().saturating_sub(x).saturating_sub(others - others.min(1));
+    let rest = area.right().saturating_sub(x).saturating_sub(others - others.min(gap));
     let mut places = Vec::new();
     for (column, width) in widths {
         // The command has what the others leave.

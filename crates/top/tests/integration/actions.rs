@@ -245,6 +245,27 @@ fn columns_after_the_command_keep_their_room() {
 }
 
 #[test]
+fn chosen_columns_are_shown_where_they_have_room() {
+    let titles = |columns: &[Column], width: u16| {
+        let options = Options { columns: columns.to_vec(), ..options() };
+        let mut state = State::new(options, (width, 24));
+        let rows = [Made::new(0, 7, "bob", 300, "python")];
+        state.update(Event::Frame(Box::new(made(1, &rows, 1000))));
+        let screen = lines(&state);
+        let titles = screen.lines().find(|line| line.contains("PID")).unwrap().to_owned();
+        titles.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    use Column::{Command, Cpu, Gpu, Host, Job, Kind, Memory, Pid};
+    assert_eq!(titles(&[Gpu, Pid, Host, Cpu], 40), ["GPU▲", "PID", "HOST", "CPU%"]);
+    // The command keeps some; what has the least need for a wide screen comes first.
+    assert_eq!(titles(&[Host, Pid, Cpu, Command], 60), ["HOST", "PID", "CPU%", "COMMAND"]);
+    assert_eq!(titles(&[Host, Pid, Cpu, Command], 50), ["PID", "CPU%", "COMMAND"]);
+    assert_eq!(titles(&[Pid, Kind, Host, Cpu, Memory], 27), ["PID", "TYPE", "GPU-MEM"]);
+    assert_eq!(titles(&[Pid, Job], 120), ["PID"], "nobody has a job");
+    assert_eq!(titles(&[Pid, Command, Gpu], 80), ["PID", "COMMAND", "GPU▲"], "the mark has room");
+}
+
+#[test]
 fn end_of_a_long_filter_and_what_it_does_not_use_are_shown() {
     let mut state = state();
     press(&mut state, "/");
@@ -252,6 +273,9 @@ fn end_of_a_long_filter_and_what_it_does_not_use_are_shown() {
     let footer = |state: &State| lines(state).lines().last().unwrap().to_owned();
     assert!(footer(&state).contains("long end█"), "{}", footer(&state));
     assert!(footer(&state).starts_with("filter: …"), "{}", footer(&state));
+    state.update(control('u'));
+    press(&mut state, "gpu=2-1");
+    assert!(footer(&state).contains("not used: gpu=2-1"), "{}", footer(&state));
     state.update(control('u'));
     press(&mut state, "al gpu=x");
     assert!(footer(&state).contains("al gpu=x█  not used: gpu=x"), "{}", footer(&state));

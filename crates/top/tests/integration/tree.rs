@@ -65,6 +65,31 @@ fn ancestor_that_joins_nothing_has_no_row() {
 }
 
 #[test]
+fn filter_counts_matching_rows_and_finds_what_is_below_a_launcher() {
+    let mut state = state((80, 24));
+    press(&mut state, "t/launcher 2");
+    let footer = |state: &State| lines(state).lines().last().unwrap().to_owned();
+    assert!(footer(&state).ends_with(" 3 of 4 rows"), "{}", footer(&state));
+    state.update(key(KeyCode::Enter));
+    let below = ["20 launcher", "21 ├─ worker-a", "23 │  └─ loader", "22 └─ worker-b"];
+    assert_eq!(drawn(&state), below);
+    // What is folded still matches.
+    press(&mut state, "gx");
+    assert_eq!(drawn(&state), ["20 [+3] launcher"]);
+    assert!(footer(&state).ends_with(" 3 of 4 rows"), "{}", footer(&state));
+    // The shell has no row, and a launcher is on no GPU.
+    for nobody in ["shell", "gpu=1 other", "gpu=7 launcher"] {
+        state.update(key(KeyCode::Esc));
+        press(&mut state, &format!("/{nobody}"));
+        state.update(key(KeyCode::Enter));
+        assert!(footer(&state).ends_with(" 0 of 4 rows"), "{nobody}: {}", footer(&state));
+    }
+    state.update(key(KeyCode::Esc));
+    press(&mut state, "t/launcher");
+    assert!(footer(&state).ends_with(" 0 of 4 rows"), "a list has no launchers");
+}
+
+#[test]
 fn process_is_folded_with_what_is_below_it() {
     let mut state = state((80, 24));
     press(&mut state, "tjx");

@@ -22,7 +22,8 @@ pub(super) fn run(
     let source = source::open(global)?;
     let mut writer = history::writer(&args.path, &source, args.names, Retention::default())?;
     let mut blind = Blind::default();
-    let (written, missing) = record(args, duration, &source, &mut writer, &mut blind)?;
+    let progress = Progress::start(global.quiet);
+    let (written, missing) = record(args, duration, &source, (&mut writer, &mut blind), progress)?;
     let synced = writer.sync();
     source.leak();
     let again = format!("gpuws top --replay {}", path_word(&args.path));
@@ -38,14 +39,14 @@ fn record(
     args: &RecordArgs,
     duration: Duration,
     source: &Source,
-    writer: &mut Writer,
-    blind: &mut Blind,
+    (writer, blind): (&mut Writer, &mut Blind),
+    mut progress: Progress,
 ) -> Result<(usize, usize), Failure> {
     let end_requests = history::end_requests()?;
     let mut looks = if args.names { Looks::default() } else { Looks::anonymous() };
     let start = source.clock.monotonic();
     let (mut count, mut missing, mut next) = (0, 0, start);
-    let (mut is_failing, mut progress) = (false, Progress::start());
+    let mut is_failing = false;
     loop {
         let sample = looks.next(source);
         blind.add(&sample.snapshot);
