@@ -1,7 +1,8 @@
-//! The screen of `gpuws top`: what it shows of simulated machines, also as pictures, and what is left
-//! of it after a panic.
+//! The screen of `gpuws top`: what it shows of simulated machines, also as pictures, what is left of
+//! it after a panic, and what a replay proves.
 
 mod panic;
 mod pictures;
+mod replayed;
 mod screens;
 mod svg;

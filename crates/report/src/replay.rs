@@ -131,34 +131,55 @@ pub fn past(reader: &mut Reader, before: Timestamp) -> Past {
     past
 }
 
-/// The samples of a history that are diagnosed together: a minute of them.
+/// The samples that lead to a moment and are diagnosed together with it: a minute of them.
 pub const MINUTE: u16 = 13;
 
-/// How far apart these are.
+/// How far apart these are at least.
 pub const EVERY: Duration = Duration::from_secs(5);
+
+/// Frames further apart tell nothing of each other, unless none was recorded in between.
+const TOGETHER: Duration = Duration::from_secs(600);
+
+/// Returns what frames have shown together, oldest first. Pauses of the recorder do not count.
+pub fn watched<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Past {
+    let mut past = Past::every(APART);
+    frames.into_iter().for_each(|frame| past.add(&frame.snapshot));
+    past
+}
 
 /// What the frames of a history that is played have shown so far.
 #[derive(Debug, Default)]
 pub struct Watched {
     past: Past,
-    last: Option<Timestamp>,
+    /// The frame that was diagnosed last.
+    last: Option<(usize, Timestamp)>,
 }
 
 impl Watched {
-    /// Diagnoses a frame of a history with the frames that were diagnosed before it. After a jump it
-    /// is the minute that leads to this frame which counts.
+    /// Diagnoses a frame of a history, given by its number, with the frames that were diagnosed
+    /// before it. After a jump, those that lead to it in the history take their place.
     pub fn diagnose(&mut self, reader: &mut Reader, number: usize, now: &Snapshot) -> Diagnosis {
-        let goes_on = |last: &Timestamp| *last < now.taken_at && now.taken_at.since(*last) <= APART;
-        if self.last.as_ref().is_none_or(|last| !goes_on(last)) {
-            self.past = Past::every(APART);
-            let mut minute = reader.leading_to(number, MINUTE.into(), EVERY);
+        if !self.goes_on(reader, number, now) {
+            let mut leading = reader.leading_to(number, MINUTE.into(), EVERY);
             // The last of them is this frame.
-            minute.pop();
-            minute.iter().for_each(|frame| self.past.add(&frame.snapshot));
+            leading.pop();
+            self.past = watched(&leading);
         }
-        self.last = Some(now.taken_at);
+        self.last = Some((number, now.taken_at));
         self.past.add(now);
         diagnose_after(&self.past, now)
+    }
+
+    /// Returns whether the past of the last frame is that of this frame too.
+    fn goes_on(&self, reader: &mut Reader, number: usize, now: &Snapshot) -> bool {
+        let Some((last, at)) = self.last else { return false };
+        let is_next = number == last + 1;
+        let is_near = at < now.taken_at && now.taken_at.since(at) <= TOGETHER;
+        number > last
+            && (is_next || is_near)
+            // The numbers are others when a day was removed.
+            && reader.time(last) == Some(at)
+            && !(last + 1..=number).any(|frame| reader.starts_run(frame))
     }
 }
 

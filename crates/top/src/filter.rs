@@ -5,7 +5,7 @@ use crate::rows::Row;
 /// A filter, parsed from text. Words are separated by spaces, and all must match: `user=NAME`
 /// matches the beginning of the owner, `gpu=0,2-3` the device, and any other word a part of the
 /// PID, the owner, the note, the job or the command, in upper or lower case. In the tree such a word
-/// also selects what is below a launcher.
+/// also selects what is below a launcher with this command or PID.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     text: String,
@@ -54,9 +54,7 @@ impl Filter {
 
     /// Returns whether a row is shown. `launchers` are the rows above it that use no device.
     pub fn shows(&self, row: &Row, launchers: &[&Row]) -> bool {
-        let is_below = |word: &Word| {
-            matches!(word, Word::Text(_)) && launchers.iter().any(|row| word.matches(row))
-        };
+        let is_below = |word: &Word| matches!(word, Word::Text(text) if launchers.iter().any(|row| is_called(row, text)));
         self.words.iter().all(|word| word.matches(row) || is_below(word))
     }
 }
@@ -100,6 +98,12 @@ impl Word {
             }
         }
     }
+}
+
+/// Returns whether a process has this PID or a command with this text, which is in lower case.
+fn is_called(row: &Row, text: &str) -> bool {
+    row.command.to_lowercase().contains(text)
+        || row.pid().is_some_and(|pid| pid.to_string() == text)
 }
 
 fn parts(list: &str) -> impl Iterator<Item = &str> {

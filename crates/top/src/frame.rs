@@ -1,10 +1,13 @@
 //! A look at the machine, with the rows that are derived from it.
 
 use crate::rows::{self, Device, Row};
-use gpu_core::{DeviceId, DeviceState, Driver, ErrorKind, Origin, Snapshot, Timestamp, clean};
+use gpu_core::{
+    DeviceId, DeviceState, Driver, ErrorKind, Origin, ProcessKey, Snapshot, Timestamp, clean,
+};
 use gpu_reaper::{Diagnosis, Usage};
 use gpu_report::{ProcessFilter, fault, wording};
 use gpu_steward::DeviceLeases;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// One look: the state of the machine, what was concluded from it, and who leases what.
@@ -28,6 +31,23 @@ pub struct Frame {
     pub unknown: Vec<String>,
     /// Which processes are shown, unless it is all: `only processes of alice; 2 rows left out`.
     pub only: Option<String>,
+}
+
+/// The CPU times of processes at a look, from which their shares at the next one follow.
+#[derive(Clone, Debug, Default)]
+pub struct CpuTimes {
+    /// When the processes were read, as [`Frame::read_at`].
+    pub(crate) read_at: Duration,
+    pub(crate) times: BTreeMap<ProcessKey, Duration>,
+}
+
+impl CpuTimes {
+    /// Returns the CPU times in a snapshot of a recording.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let known = snapshot.processes.values().filter_map(|process| process.0.as_ref().ok());
+        let times = known.filter_map(|info| Some((info.key, info.cpu_time.ok()?)));
+        CpuTimes { read_at: Duration::from_millis(snapshot.taken_at.0), times: times.collect() }
+    }
 }
 
 impl Frame {

@@ -32,7 +32,7 @@ mod view;
 pub use config::Config;
 pub use ending::{Aim, Ender};
 pub use event::Event;
-pub use frame::Frame;
+pub use frame::{CpuTimes, Frame};
 pub use inquiry::Inspector;
 pub use replay::Recording;
 pub use run::{Ended, Frames, Left, Machine, Settings, Top, Waits, end_by};

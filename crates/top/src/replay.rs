@@ -4,7 +4,7 @@
 //! can be set; it shows the last frame at or before it. After a jump, the frames before the new one
 //! are read as well, so that the graphs are those of then.
 
-use crate::frame::Frame;
+use crate::frame::{CpuTimes, Frame};
 use crate::rows::Device;
 use gpu_core::Timestamp;
 use std::time::Duration;
@@ -22,6 +22,9 @@ pub trait Recording: Send {
 
     /// Returns a frame; `None` if it is damaged.
     fn frame(&mut self, number: usize) -> Option<Frame>;
+
+    /// Returns the CPU times in a frame; `None` if it is damaged.
+    fn cpu_times(&mut self, number: usize) -> Option<CpuTimes>;
 
     /// Returns the devices of a frame, for the graphs; `None` if it is damaged.
     fn devices(&mut self, number: usize) -> Option<Vec<Device>>;
@@ -80,9 +83,8 @@ pub struct Playback {
 pub enum Replayed {
     /// The next frame.
     Played(Box<Frame>),
-    /// A frame after a jump, and the one before it in the recording, from which the CPU shares
-    /// follow.
-    Sought(Box<Frame>, Option<Box<Frame>>),
+    /// A frame after a jump, and the CPU times in the one before it in the recording.
+    Sought(Box<Frame>, Option<CpuTimes>),
     /// The devices in the frames before the one of this time, oldest first, for the graphs.
     Past(Timestamp, Vec<Vec<Device>>),
     /// How it is played.
@@ -209,8 +211,8 @@ impl Player {
             return None;
         };
         self.sought = at;
-        let before = at.checked_sub(1).and_then(|before| self.recording.frame(before));
-        Some(Replayed::Sought(Box::new(frame), before.map(Box::new)))
+        let before = at.checked_sub(1).and_then(|before| self.recording.cpu_times(before));
+        Some(Replayed::Sought(Box::new(frame), before))
     }
 
     /// Returns the devices before the frame that was sought.
@@ -335,6 +337,10 @@ mod tests {
             Some(Shown::of(snapshot, diagnosis, &leases, |_| true, &filter, &user))
         }
 
+        fn cpu_times(&mut self, number: usize) -> Option<CpuTimes> {
+            self.frame(number).map(|frame| CpuTimes::of(&frame.snapshot))
+        }
+
         fn devices(&mut self, number: usize) -> Option<Vec<Device>> {
             self.frame(number).map(|frame| frame.devices)
         }
@@ -423,7 +429,7 @@ mod tests {
         player.obey(Control::To("1000".to_owned()));
         let Some(Replayed::Sought(frame, before)) = player.sought() else { panic!() };
         assert_eq!(frame.snapshot.taken_at, Timestamp(1_000_000));
-        assert_eq!(before.unwrap().snapshot.taken_at, Timestamp(999_000));
+        assert_eq!(before.unwrap().read_at, 999 * SECOND);
         let Some(Replayed::Past(of, devices)) = player.past() else { panic!() };
         assert_eq!((of, devices.len()), (Timestamp(1_000_000), PAST));
     }

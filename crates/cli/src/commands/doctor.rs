@@ -138,34 +138,7 @@ fn show_some(
         let text = format!("failed to {fault}; errors that only the driver logs are not covered");
         wording::flow(screen, Line::new().dim("note: "), &text)?;
     }
-    screen.print(&summary(snapshot, diagnosis))
-}
-
-/// Formats `1 finding. 0 processes could not be read.`
-fn summary(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Line {
-    let answered = |device: &DeviceState| device.sample.is_ok() && device.processes.is_ok();
-    let all_seen = snapshot.holders.is_ok()
-        && snapshot.origin != Origin::Pasted
-        && snapshot.devices.iter().all(answered);
-    let line = match (diagnosis.findings.len(), diagnosis.left_out) {
-        (0, 0) if all_seen => Line::new().plain("0 findings: no problems found"),
-        (n, 0) => Line::new().accent(wording::count(n, "finding", "findings")),
-        (n, left_out) => Line::new()
-            .accent(wording::count(n, "finding", "findings"))
-            .plain(format!(", {left_out} left out")),
-    };
-    match (&snapshot.holders, &snapshot.origin) {
-        (Err(_), _) => line.plain(". The holders of the device files are unknown."),
-        // The permissions of the user who ran the pasted commands are unknown.
-        (Ok(_), Origin::Pasted) => line.plain("."),
-        (Ok(_), _) => {
-            let unread = snapshot.unreadable.total() as usize;
-            line.plain(format!(
-                ". {} could not be read.",
-                wording::count(unread, "process", "processes")
-            ))
-        }
-    }
+    screen.print(&wording::doctor::summary(snapshot, diagnosis))
 }
 
 /// Returns the origin of the snapshot; `None` for this machine.

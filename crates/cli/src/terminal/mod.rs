@@ -14,8 +14,6 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use anstream::{AutoStream, ColorChoice};
 use gpu_report::ascii;
-use rustix::process::getpgrp;
-use rustix::termios::tcgetpgrp;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -34,16 +32,6 @@ pub(crate) fn progress(text: &str) {
     if stderr.is_terminal() || text.starts_with("warning: ") {
         // An error here must not fail the command.
         let _ = writeln!(stderr, "{}", localized(said(text)));
-    }
-}
-
-/// Replaces the last line of progress by this one if standard error is a terminal, unless this is a
-/// background job: what is in the foreground has the terminal then.
-pub(crate) fn redraw(text: &str) {
-    let mut stderr = io::stderr();
-    if tcgetpgrp(&stderr) == Ok(getpgrp()) {
-        // An error here must not fail the command.
-        let _ = write!(stderr, "\r\x1b[K{}", localized(clean(text).into_owned()));
     }
 }
 

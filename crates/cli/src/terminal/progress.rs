@@ -1,8 +1,11 @@
 //! The progress of something that takes longer than a second.
 
-use super::redraw;
+use super::{clean, localized};
 use gpu_core::Clock;
 use gpu_host::SystemClock;
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
+use std::io::{self, Write};
 use std::time::Duration;
 
 /// From then on it is shown, and as often.
@@ -24,6 +27,13 @@ impl Progress {
         Progress { clock, quiet, shown }
     }
 
+    /// Erases what is shown.
+    pub(crate) fn erase(&self) {
+        if self.shown.1 > 0 {
+            redraw("");
+        }
+    }
+
     /// Shows what is done, if it is time to.
     pub(crate) fn show(&mut self, what: impl FnOnce() -> String) {
         let now = self.clock.monotonic();
@@ -36,8 +46,16 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.shown.1 > 0 {
-            redraw("");
-        }
+        self.erase();
+    }
+}
+
+/// Replaces the last line of progress by this one if this job is in the foreground of its terminal,
+/// and standard error is that terminal.
+fn redraw(text: &str) {
+    let mut stderr = io::stderr();
+    if tcgetpgrp(&stderr) == Ok(getpgrp()) {
+        // An error here must not fail the command.
+        let _ = write!(stderr, "\r\x1b[K{}", localized(clean(text).into_owned()));
     }
 }

@@ -131,24 +131,32 @@ fn long_search_shows_progress_only_on_a_terminal() {
 #[test]
 fn recorder_shows_its_progress_once_a_second_at_most() {
     let dir = tempfile::tempdir().unwrap();
-    let record = |name: &str, text: &str, more: &[&str]| {
-        let past = dir.path().join(name);
-        let words = ["--sim", "labbox", "record", "--for", "6h", past.to_str().unwrap()];
-        until(80, text, &[more, &words].concat(), &PLAIN)
-    };
-    let shown = record("front", "", &[]);
-    assert!(shown.contains("21600 samples written to "), "{shown}");
+    let past = dir.path().join("past");
+    let words = ["--sim", "labbox", "record", "--for", "2h", past.to_str().unwrap()];
+    let shown = on_terminal(80, &words, &PLAIN);
+    assert!(shown.contains("7200 samples written to "), "{shown}");
     assert!(shown.matches("E[K").count() < 120, "not for each sample: {}", shown.len());
-    let progress: Vec<&str> = shown.split('\r').filter(|line| line.contains("left: ")).collect();
-    assert!(!progress.is_empty(), "{shown}");
-    for line in progress {
+    for line in shown.split('\r').filter(|line| line.contains("left: ")) {
         assert!(line.contains(" samples, ") && line.contains(", simulated time left: "), "{line}");
     }
-    // What is in the foreground has the terminal.
-    assert_eq!(record("back", "background", &["--quiet"]), "");
-    let back = record("told", "background", &[]);
-    assert!(back.starts_with("21600 samples written to ") && !back.contains('\r'), "{back}");
-    assert!(!record("quiet", "", &["--quiet"]).contains("left: "));
+}
+
+#[test]
+fn recorder_in_the_background_or_a_quiet_one_shows_no_progress() {
+    let dir = tempfile::tempdir().unwrap();
+    // In real time: it is shown after one second.
+    let record = |name: &str, text: &str, more: &[&str]| {
+        let session = ["--quiet", "sim", "p100-ghost", "--live", "--", GPUWS];
+        let past = dir.path().join(name);
+        let words = ["record", "--for", "3s", past.to_str().unwrap()];
+        until(80, text, &[&session, more, &words].concat(), &PLAIN)
+    };
+    let shown = record("shown", "", &[]);
+    assert!(shown.contains("\rE[K2 samples, ") || shown.contains("\rE[K3 samples, "), "{shown}");
+    for (name, text, more) in [("back", "background", &[][..]), ("quiet", "", &["--quiet"])] {
+        let shown = record(name, text, more);
+        assert!(!shown.contains('\r') && !shown.contains("left: "), "{name}: {shown}");
+    }
 }
 
 #[test]

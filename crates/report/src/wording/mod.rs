@@ -1,6 +1,7 @@
 //! The words for enums, as the command line prints them.
 
 pub mod claims;
+pub mod doctor;
 pub mod fit;
 pub mod leases;
 pub mod limit;

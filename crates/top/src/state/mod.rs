@@ -10,7 +10,7 @@ use crate::dialog::Dialog;
 use crate::ending::Aim;
 use crate::event::Event;
 use crate::filter::Filter;
-use crate::frame::Frame;
+use crate::frame::{CpuTimes, Frame};
 use crate::history::{History, Past};
 use crate::inquiry::{Inquiry, Leases};
 use crate::replay::{Control, Playback};
@@ -161,7 +161,7 @@ pub struct State {
     /// What they had told when the display was paused.
     frozen: Option<Box<Past>>,
     /// The CPU times of the last look, and its time.
-    cpu_before: (Duration, BTreeMap<ProcessKey, Duration>),
+    cpu_before: CpuTimes,
     /// The shown rows in their order, each with what is drawn before the command.
     pub(crate) order: Vec<Branch>,
     /// How many rows the filter shows, folded ones included.
@@ -206,7 +206,7 @@ pub struct State {
     /// The time that the user types.
     pub(crate) timecode: Option<String>,
     /// The time that was typed last, until it is shown or refused.
-    sent: String,
+    sent: Option<String>,
     size: (u16, u16),
     /// What a look waits for, and how long.
     pub(crate) waiting: Option<(String, Duration)>,
@@ -249,7 +249,7 @@ impl State {
             playback: None,
             objection: None,
             timecode: None,
-            sent: String::new(),
+            sent: None,
             size,
             waiting: None,
         }
@@ -317,8 +317,8 @@ impl State {
     /// Applies an event.
     pub fn update(&mut self, event: Event) -> Effect {
         if matches!(event, Event::Key(_) | Event::Paste(_)) {
-            // It was read.
-            self.objection = None;
+            // It was read, and who does something else is not asked for the time again.
+            (self.objection, self.sent) = (None, None);
         }
         let effect = match event {
             Event::Key(key) if self.editing => self.edit(key),
@@ -390,8 +390,8 @@ impl State {
     /// Fills in the CPU share since the previous look.
     fn add_cpu(&mut self, frame: &mut Frame) {
         let now = frame.read_at;
-        let (at, before) = &self.cpu_before;
-        let elapsed = now.saturating_sub(*at).as_millis();
+        let CpuTimes { read_at, times: before } = &self.cpu_before;
+        let elapsed = now.saturating_sub(*read_at).as_millis();
         let mut times = BTreeMap::new();
         for row in frame.rows.iter_mut().chain(&mut frame.parents) {
             let (Subject::Process(key), Some(time)) = (row.key.subject, row.cpu_time) else {
@@ -402,6 +402,6 @@ impl State {
             let share = used.and_then(|used| (used * 100).checked_div(elapsed));
             row.cpu = share.and_then(|share| u32::try_from(share).ok());
         }
-        self.cpu_before = (now, times);
+        self.cpu_before = CpuTimes { read_at: now, times };
     }
 }

@@ -14,12 +14,9 @@ impl State {
         match replayed {
             Replayed::Played(frame) => self.look(frame),
             Replayed::Sought(frame, before) => {
-                self.sent.clear();
+                self.sent = None;
                 self.past = Past::default();
-                self.cpu_before = Default::default();
-                if let Some(mut before) = before {
-                    self.add_cpu(&mut before);
-                }
+                self.cpu_before = before.unwrap_or_default();
                 // A recorded look without devices keeps none of another time.
                 self.frame = None;
                 self.look(frame)
@@ -35,9 +32,8 @@ impl State {
             Replayed::Playback(playback) => {
                 if playback.objection.is_some() {
                     self.objection.clone_from(&playback.objection);
-                    // A time that was refused is typed again from where it was.
-                    let sent = std::mem::take(&mut self.sent);
-                    self.timecode = self.timecode.take().or((!sent.is_empty()).then_some(sent));
+                    // A time that was refused can be corrected.
+                    self.timecode = self.timecode.take().or(self.sent.take());
                 }
                 self.playback = Some(playback);
                 Effect::Draw
@@ -51,13 +47,15 @@ impl State {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char(letter) if !control => add(text, letter.encode_utf8(&mut [0; 4])),
+            KeyCode::Char('u') if control => text.clear(),
             KeyCode::Backspace => drop(text.pop()),
             KeyCode::Enter => {
-                self.sent = self.timecode.take().unwrap_or_default().trim().to_owned();
-                return match self.sent.is_empty() {
-                    true => Effect::Draw,
-                    false => Effect::Play(Control::To(self.sent.clone())),
-                };
+                let text = self.timecode.take().unwrap_or_default().trim().to_owned();
+                if text.is_empty() {
+                    return Effect::Draw;
+                }
+                self.sent = Some(text.clone());
+                return Effect::Play(Control::To(text));
             }
             KeyCode::Esc => self.timecode = None,
             _ => match self.action(key) {
@@ -69,6 +67,7 @@ impl State {
         }
         Effect::Draw
     }
+
     /// Adds pasted text to the time that is to be shown.
     pub(super) fn paste_time(&mut self, pasted: &str) -> Effect {
         let Some(text) = &mut self.timecode else { return Effect::Nothing };

@@ -28,7 +28,7 @@ const USER: (usize, usize) = (4, 14);
 const MARK: u16 = 2;
 /// The narrowest column of commands before others.
 const COMMAND: u16 = 10;
-/// What a column leaves for the command that is shown on a screen narrower than usual for it.
+/// What must be left for the command where a column is shown on a screen narrower than usual for it.
 const COMMAND_ROOM: u16 = 30;
 /// The width of the column of devices, without MIG devices.
 const GPU: u16 = 3;
@@ -56,20 +56,20 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
             }
         }
     };
-    let chosen = state.options.columns.iter().map(|column| (*column, width(state, *column)));
-    let chosen: Vec<(Column, u16)> = chosen.collect();
-    let mut first = chosen.clone();
-    first.sort_by_key(|(column, _)| least(*column));
-    let has_command = chosen.iter().any(|(column, _)| *column == Column::Command);
-    let mut taken = if has_command { COMMAND_ROOM } else { 0 };
-    first.retain(|(column, width)| {
-        let (least, after) = (least(*column), taken + width + 1);
+    let chosen = &state.options.columns;
+    let mut shown = chosen.clone();
+    shown.sort_by_key(|column| least(*column));
+    // Neither tags nor the names of users decide.
+    let mut taken = MARK + if chosen.contains(&Column::Command) { COMMAND_ROOM } else { 0 };
+    shown.retain(|column| {
+        let widest = if *column == Column::User { USER.1 as u16 } else { width(state, *column) };
+        let (least, after) = (least(*column), taken + widest + 1);
         let fits = area.width >= least || (after <= area.width && least < u16::MAX);
         taken = if fits { after } else { taken };
         fits
     });
-    let widths: Vec<(Column, u16)> =
-        chosen.into_iter().filter(|column| first.contains(column)).collect();
+    let shown = chosen.iter().filter(|column| shown.contains(column));
+    let widths: Vec<(Column, u16)> = shown.map(|column| (*column, width(state, *column))).collect();
     let others: u16 = widths.iter().map(|(_, width)| width + 1).sum();
     // The mark of the order may take the place of the gap after a title.
     let gap = u16::from(widths.last().is_some_and(|(last, _)| *last == Column::Command));

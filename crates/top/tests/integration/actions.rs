@@ -1,6 +1,6 @@
 //! What each key and the mouse do.
 
-use crate::fixture::{Made, key, lines, made, options, press};
+use crate::fixture::{Made, control, key, lines, made, options, press};
 use gpu_core::{Pid, ProcessKey, StartTime};
 use gpu_top::history::Measure;
 use gpu_top::inquiry::Inquiry;
@@ -32,10 +32,6 @@ fn pids(state: &State) -> Vec<u32> {
 fn process(gpu: u32, pid: u32) -> Option<RowKey> {
     let key = ProcessKey { pid: Pid(pid), start: Some(StartTime(1)) };
     Some(RowKey { gpu: Some(gpu), subject: Subject::Process(key) })
-}
-
-fn control(letter: char) -> Event {
-    Event::Key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL))
 }
 
 #[test]

@@ -24,6 +24,10 @@ pub(crate) fn key(code: KeyCode) -> Event {
     Event::Key(KeyEvent::new(code, KeyModifiers::NONE))
 }
 
+pub(crate) fn control(letter: char) -> Event {
+    Event::Key(KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL))
+}
+
 pub(crate) fn press(state: &mut State, keys: &str) -> Effect {
     let pressed = |letter| state.update(key(KeyCode::Char(letter)));
     keys.chars().map(pressed).last().unwrap()

@@ -1,10 +1,10 @@
 //! The view of a recording.
 
-use crate::fixture::{Made, key, lines, made, options, press};
+use crate::fixture::{Made, control, key, lines, made, options, press};
 use gpu_top::history::Measure;
 use gpu_top::replay::{Control, Playback, Replayed};
 use gpu_top::rows::measured;
-use gpu_top::{Effect, Event, Options, State};
+use gpu_top::{CpuTimes, Effect, Event, Options, State};
 use ratatui_crossterm::crossterm::event::KeyCode;
 
 fn state() -> State {
@@ -35,7 +35,8 @@ fn look(at: u64) -> gpu_top::Frame {
 }
 
 fn sought(at: u64) -> Event {
-    Event::Replayed(Replayed::Sought(Box::new(look(at)), Some(Box::new(look(at - 1000)))))
+    let before = CpuTimes::of(&look(at - 1000).snapshot);
+    Event::Replayed(Replayed::Sought(Box::new(look(at)), Some(before)))
 }
 
 fn playback(playback: Playback) -> Event {
@@ -127,6 +128,16 @@ fn keys_move_the_time_of_the_recording() {
     state.update(refused());
     assert!(lines(&state).lines().last().unwrap().starts_with("no"));
     press(&mut state, "/b");
+    assert!(lines(&state).lines().last().unwrap().starts_with("filter: b"), "{}", lines(&state));
+    state.update(key(KeyCode::Esc));
+    // Nor does it ask for the time again who has gone on.
+    press(&mut state, "g10:00");
+    state.update(control('u'));
+    press(&mut state, "9");
+    assert_eq!(state.update(key(KeyCode::Enter)), Effect::Play(Control::To("9".to_owned())));
+    press(&mut state, "/");
+    state.update(refused());
+    press(&mut state, "b");
     assert!(lines(&state).lines().last().unwrap().starts_with("filter: b"), "{}", lines(&state));
     state.update(key(KeyCode::Esc));
     state.update(playback(Playback { at_end: true, ..Playback::default() }));

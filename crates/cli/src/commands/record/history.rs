@@ -59,7 +59,7 @@ fn record(
             Err(error) => {
                 missing += 1;
                 if !was_failing {
-                    terminal::redraw("");
+                    progress.erase();
                     terminal::warn(&format!("samples are missing: failed to {}", error.fault()));
                 }
             }

@@ -23,7 +23,7 @@ pub(super) fn show(
             .with_source("-l and --mine are about this machine")
             .with_hint("--user selects the processes of a user"));
     }
-    let past = frames.iter().map(|frame| &frame.snapshot).collect();
+    let past = replay::watched(&frames);
     let Some(Frame { snapshot: whole, leases }) = frames.pop() else { return Ok(Exit::Done) };
     let diagnosis = gpu_reaper::diagnose_after(&past, &whole);
     let snapshot = only(&whole, &args.only.devices)?;

@@ -12,7 +12,7 @@ use gpu_report::replay::Watched;
 use gpu_report::{Moment, ProcessFilter, TimeZone};
 use gpu_steward::DeviceLeases;
 use gpu_top::rows::{Device, measured};
-use gpu_top::{Frame, Recording};
+use gpu_top::{CpuTimes, Frame, Recording};
 use std::path::Path;
 
 /// How many of the last frames are tried for the devices, which an option selects.
@@ -72,6 +72,10 @@ impl Recording for Played {
         let leased = DeviceLeases::recorded(leases);
         let diagnosis = self.watched.diagnose(&mut self.reader, number, &snapshot);
         Some(Frame::of(snapshot, diagnosis, &leased, self.shows(), &self.filter, &user))
+    }
+
+    fn cpu_times(&mut self, number: usize) -> Option<CpuTimes> {
+        Some(CpuTimes::of(&self.reader.frame(number)?.snapshot))
     }
 
     fn devices(&mut self, number: usize) -> Option<Vec<Device>> {
