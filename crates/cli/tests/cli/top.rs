@@ -258,7 +258,7 @@ fn replayed_frame_is_judged_with_the_minute_before_it() {
     assert!(recorded.status.success(), "{recorded:?}");
     // Its GPU rests and its CPU does not: one frame does not tell.
     // A stop is shown after the frame that was sought.
-    for steps in ["finetune=q", "finetune=[z|pause=\\x0c|finetune=q"] {
+    for steps in ["finetune=q", "finetune=[|pause=\\x0c|finetune=q"] {
         let words = ["top", "--replay", path, "--at", "10:15:50"];
         let shown = on_terminal((120, 50), steps, &words);
         let row = shown.rsplit("29410").next().and_then(|after| after.split("30001").next());
