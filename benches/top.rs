@@ -5,7 +5,7 @@
 //! and 64 with 32, on a host of 2,000 real processes. CPU time is that of the program and all its
 //! descendants, from the kernel; peak memory is its `VmHWM`, and what its
 //! children do not share with it; the first frame is the
-//! first output with a value of a GPU. NVML calls are counted in a round of their own. A third
+//! first output with text, and the first values are those of a GPU. NVML calls are counted in a round of their own. A third
 //! machine has memory that nobody lists, so that the holders must be searched for; nvtop has
 //! nothing like it.
 //!
@@ -37,6 +37,8 @@ const MEASURES: &str = "GPUWS_BENCH_MEASURES";
 /// Keys that are pressed, and the time between two.
 const KEYS: u32 = 300;
 const PRESSED_EVERY: Duration = Duration::from_millis(40);
+/// So many lower-case letters in a row are text: no sequence of a terminal has as many.
+const TEXT: usize = 5;
 /// What a terminal waits for at most.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -63,6 +65,7 @@ fn nvtop() -> Option<Viewer> {
 struct Cost {
     cpu_ms: f64,
     first_frame_ms: f64,
+    first_values_ms: f64,
     /// The peak memory of the program and what only its children have at the end, in KiB.
     memory_kib: (u64, u64),
     /// The time from each key to the next output.
@@ -135,16 +138,22 @@ fn measure(how: &str) {
     rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1)).expect("prctl");
     let (mut terminal, mut child) = Terminal::start(&mut command);
     let is_there = |shown: &[u8]| shown.windows(needle.len()).any(|at| at == needle.as_bytes());
+    let mut first_frame = None;
     while !is_there(&terminal.shown) {
         assert!(terminal.clock.monotonic() < PATIENCE, "no frame with {needle}");
         terminal.read(PATIENCE);
+        let has_text = terminal.shown.windows(TEXT).any(|at| at.iter().all(u8::is_ascii_lowercase));
+        if has_text {
+            first_frame.get_or_insert(terminal.clock.monotonic());
+        }
     }
-    let first_frame = terminal.clock.monotonic();
+    let first_values = terminal.clock.monotonic();
+    let first_frame = first_frame.unwrap_or(first_values);
     let mut keys_ms = Vec::new();
     match how.parse() {
         // From the start, so that both have looked once for each second: gpuws looks at fixed times,
         // and the look after the last second would count only for it.
-        Ok(seconds) => terminal.watch(Duration::from_secs(seconds).saturating_sub(first_frame)),
+        Ok(seconds) => terminal.watch(Duration::from_secs(seconds).saturating_sub(first_values)),
         Err(_) => {
             // After the third look.
             terminal.watch(Duration::from_secs(3));
@@ -178,7 +187,8 @@ fn measure(how: &str) {
     let micros = |time: nix::sys::time::TimeVal| time.tv_sec() * 1_000_000 + time.tv_usec();
     let cpu_ms = (micros(usage.user_time()) + micros(usage.system_time())) as f64 / 1e3;
     let first_frame_ms = first_frame.as_secs_f64() * 1e3;
-    let cost = Cost { cpu_ms, first_frame_ms, memory_kib, keys_ms };
+    let first_values_ms = first_values.as_secs_f64() * 1e3;
+    let cost = Cost { cpu_ms, first_frame_ms, first_values_ms, memory_kib, keys_ms };
     println!("{}", serde_json::to_string(&cost).expect("it is JSON"));
 }
 
@@ -220,11 +230,12 @@ fn compare(machine: &str, viewers: &[Viewer]) {
     for viewer in viewers {
         println!(
             "{machine}, {} processes: {}: {:.1} ms of CPU in {seconds} s, first frame after {:.1} \
-             ms, peak {:.1} MiB, {:.1} MiB that only its children have",
+             ms, values after {:.1} ms, peak {:.1} MiB, {:.1} MiB that only its children have",
             on_host(),
             viewer.name,
             of(viewer.name, |cost| cost.cpu_ms),
             of(viewer.name, |cost| cost.first_frame_ms),
+            of(viewer.name, |cost| cost.first_values_ms),
             of(viewer.name, |cost| cost.memory_kib.0 as f64 / 1024.0),
             of(viewer.name, |cost| cost.memory_kib.1 as f64 / 1024.0),
         );

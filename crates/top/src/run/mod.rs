@@ -116,9 +116,9 @@ impl Default for Top {
     }
 }
 
-/// How long the screen may stay empty before the first look: most arrive sooner than a frame without
-/// one could be read.
-const BLANK: Duration = Duration::from_millis(50);
+/// How long the screen may stay empty before the first look: on a machine that answers at once, a
+/// frame without one would be drawn for nothing.
+const BLANK: Duration = Duration::from_millis(12);
 /// How long a look may take before the header tells it.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often the header then tells it again.
