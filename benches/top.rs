@@ -3,11 +3,10 @@
 //! Both run for 15 s (2 s in test mode) on a pseudo-terminal of 120 × 40, one after the other in
 //! each round, in a live session of the same simulated machine: 8 GPUs with 4 real processes each,
 //! and 64 with 32, on a host of 2,000 real processes. CPU time is that of the program and all its
-//! descendants, from the kernel; peak memory is its `VmHWM`, and what its
-//! children do not share with it; the first frame is the
-//! first output with text, and the first values are those of a GPU. NVML calls are counted in a round of their own. A third
-//! machine has memory that nobody lists, so that the holders must be searched for; nvtop has
-//! nothing like it.
+//! descendants, from the kernel; peak memory is its `VmHWM`, and what its children do not share with
+//! it; the first frame is the first output with text, and the first values are those of a GPU. NVML
+//! calls are counted in a round of their own. A third machine has memory that nobody lists, so that
+//! the holders must be searched for; nvtop has nothing like it.
 //!
 //! Keys are pressed while the driver hangs, and while looks at 2,048 processes follow each other.
 //!

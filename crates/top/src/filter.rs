@@ -54,7 +54,10 @@ impl Filter {
 
     /// Returns whether a row is shown. `launchers` are the rows above it that use no device.
     pub fn shows(&self, row: &Row, launchers: &[&Row]) -> bool {
-        let is_below = |word: &Word| matches!(word, Word::Text(text) if launchers.iter().any(|row| is_called(row, text)));
+        let is_below = |word: &Word| match word {
+            Word::Text(text) => launchers.iter().any(|row| is_called(row, text)),
+            Word::User(_) | Word::Gpu(_) => false,
+        };
         self.words.iter().all(|word| word.matches(row) || is_below(word))
     }
 }
