@@ -1,7 +1,7 @@
 //! What a host answered, or why it did not.
 
-use crate::HostName;
 use crate::child::{Ending, Ran};
+use crate::{HostMessage, HostName};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
@@ -54,15 +54,15 @@ pub enum NoAnswer {
     Unreadable(String),
     /// The answer has this newer schema.
     Newer(u64),
-    /// gpuws failed there, with its exit code and its last message.
-    Failed(i32, String),
+    /// gpuws failed there, with its exit code and its message.
+    Failed(i32, HostMessage),
     /// ssh cannot be started here, with the reason.
     NoSsh(String),
 }
 
 impl NoAnswer {
-    /// Returns the remedy; `None` if there is no general one.
-    pub fn remedy(&self) -> Option<&'static str> {
+    /// Returns the remedy, a hint of the host included; `None` if there is none.
+    pub fn remedy(&self) -> Option<&str> {
         Some(match self {
             NoAnswer::Unreachable(why) if why.contains("Could not resolve") => {
                 "check the name of the host; ~/.ssh/config may have an alias for it"
@@ -79,7 +79,8 @@ impl NoAnswer {
             NoAnswer::TimedOut(_) => "allow more time with --deadline",
             NoAnswer::Newer(_) => "use the newer gpuws here too",
             NoAnswer::NoSsh(_) => "install OpenSSH (openssh-client)",
-            NoAnswer::TooMuch | NoAnswer::Unreadable(_) | NoAnswer::Failed(..) => return None,
+            NoAnswer::Failed(_, message) => return message.hint.as_deref(),
+            NoAnswer::TooMuch | NoAnswer::Unreadable(_) => return None,
         })
     }
 }
@@ -96,8 +97,13 @@ impl fmt::Display for NoAnswer {
             NoAnswer::Newer(schema) => {
                 write!(f, "its gpuws is newer: schema {schema}, and {SCHEMA} is understood")
             }
-            NoAnswer::Failed(code, why) if why.is_empty() => write!(f, "gpuws exited with {code}"),
-            NoAnswer::Failed(code, why) => write!(f, "gpuws exited with {code}: {why}"),
+            NoAnswer::Failed(code, message) => {
+                write!(f, "gpuws exited with {code}")?;
+                match &*message.error {
+                    "" => Ok(()),
+                    error => write!(f, ": {error}"),
+                }
+            }
             NoAnswer::NoSsh(why) => write!(f, "ssh cannot be started: {why}"),
         }
     }
@@ -120,7 +126,7 @@ pub(crate) fn understood(ran: &Ran, allowed: Duration) -> Result<Reply, NoAnswer
         0 => why,
         NOT_FOUND => NoAnswer::NoProgram,
         OF_SSH => NoAnswer::Unreachable(ran.last_words()),
-        code => NoAnswer::Failed(code, ran.last_words()),
+        code => NoAnswer::Failed(code, ran.message()),
     })
 }
 

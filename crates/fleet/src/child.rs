@@ -53,12 +53,48 @@ impl Ran {
     pub(crate) fn last_words(&self) -> String {
         last_line(&self.stderr)
     }
+
+    /// Returns the error on standard error.
+    pub(crate) fn message(&self) -> HostMessage {
+        HostMessage::of(&self.stderr)
+    }
 }
 
-pub(crate) fn last_line(text: &[u8]) -> String {
+fn last_line(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
-    let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
-    last.unwrap_or_default().chars().take(200).collect()
+    bounded(text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default())
+}
+
+/// The longest line of a host that is kept, in characters.
+fn bounded(line: &str) -> String {
+    line.chars().take(200).collect()
+}
+
+/// What gpuws printed on another host when it failed. Each text has at most 200 characters and is not
+/// escaped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostMessage {
+    /// The error; empty if nothing was printed.
+    pub error: String,
+    /// The hint below the error.
+    pub hint: Option<String>,
+}
+
+impl HostMessage {
+    /// Parses the end of standard error. A hint, a usage or a list of names may follow the error, so
+    /// the last line is the error only if no line begins as an error of gpuws does.
+    pub(crate) fn of(text: &[u8]) -> Self {
+        let lossy = String::from_utf8_lossy(text);
+        let lines: Vec<&str> = lossy.lines().map(str::trim).collect();
+        let begins =
+            |line: &&str| line.starts_with("gpuws: failed to ") || line.starts_with("error: ");
+        let Some(at) = lines.iter().rposition(begins) else {
+            return HostMessage { error: last_line(text), hint: None };
+        };
+        let error = lines[at].strip_prefix("gpuws: ").unwrap_or(lines[at]);
+        let hint = lines[at..].iter().find_map(|line| line.strip_prefix("hint: "));
+        HostMessage { error: bounded(error), hint: hint.map(bounded) }
+    }
 }
 
 /// Runs a program without input. Its files may outlive it, because a shared connection of ssh keeps

@@ -5,7 +5,7 @@
 //! ends, and nothing is ever written to that: it is the write end of a pipe that only this process
 //! has. It ends on request, when this process is killed, and when the connection breaks.
 
-use crate::child::{Guard, Stream, last_line, wait};
+use crate::child::{Guard, HostMessage, Stream, wait};
 use crate::{HostName, Ssh};
 use gpu_core::Clock;
 use rustix::event::{PollFd, PollFlags};
@@ -81,8 +81,8 @@ pub(crate) enum Tried {
     Ended(i32),
     /// The devices are not free there; nothing ran.
     NotNow,
-    /// It did not start for another reason: the exit code and the last message.
-    NotStarted(i32, String),
+    /// It did not start for another reason: the exit code and the message.
+    NotStarted(i32, HostMessage),
     /// A signal ended it, before or after the start.
     Interrupted(i32),
 }
@@ -126,8 +126,8 @@ pub(crate) fn attempt(
             false => end.saturating_sub(clock.monotonic()),
         };
         if left.is_zero() {
-            let why = format!("the job did not start within {} s", limit.as_secs_f64());
-            return Ok(Tried::NotStarted(255, why));
+            let error = format!("the job did not start within {} s", limit.as_secs_f64());
+            return Ok(Tried::NotStarted(255, HostMessage { error, hint: None }));
         }
         let mut files =
             vec![PollFd::new(&pidfd, PollFlags::IN), PollFd::new(&signals.woken, PollFlags::IN)];
@@ -156,7 +156,7 @@ pub(crate) fn attempt(
         (Some(signal), _) => Tried::Interrupted(signal),
         (None, true) => Tried::Ended(code),
         (None, false) if code == NOT_NOW => Tried::NotNow,
-        (None, false) => Tried::NotStarted(code, last_line(&errors.stream.kept)),
+        (None, false) => Tried::NotStarted(code, HostMessage::of(&errors.stream.kept)),
     })
 }
 

@@ -30,6 +30,7 @@ mod ssh;
 
 pub use answer::{Answer, NoAnswer, Reply, SCHEMA};
 pub use ask::{AT_ONCE, FLEET_LIMIT, HOST_LIMIT, Question, ask};
+pub use child::HostMessage;
 pub use host_name::HostName;
 pub use job::STARTED;
 pub use remote_run::{Outcome, Progress, RemoteRun, Wait};

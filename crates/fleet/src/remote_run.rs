@@ -1,7 +1,7 @@
 //! Runs a job on the first host that has the devices free.
 
 use crate::job::{EndSignals, Step, Tried, attempt};
-use crate::{Answer, HostName, NoAnswer, Question, Reply, Ssh, ask};
+use crate::{Answer, HostMessage, HostName, NoAnswer, Question, Reply, Ssh, ask};
 use gpu_core::{Clock, Error, ErrorKind, Result};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -63,8 +63,8 @@ pub enum Progress<'a> {
 pub enum Outcome {
     /// The job ran, and this is its exit code; 255 also if the connection broke.
     Ended(i32),
-    /// The job did not start on this host, with the exit code of gpuws and its last message.
-    NotStarted(HostName, i32, String),
+    /// The job did not start on this host, with the exit code of gpuws and its message.
+    NotStarted(HostName, i32, HostMessage),
     /// This signal ended it.
     Interrupted(i32),
     /// No host had the devices free in time.

@@ -2,8 +2,8 @@
 
 use gpu_core::{Clock, Timestamp};
 use gpu_fleet::{
-    FLEET_LIMIT, HOST_LIMIT, HostName, NoAnswer, Outcome, Progress, Question, RemoteRun, Ssh, Wait,
-    ask, hosts,
+    FLEET_LIMIT, HOST_LIMIT, HostMessage, HostName, NoAnswer, Outcome, Progress, Question,
+    RemoteRun, Ssh, Wait, ask, hosts,
 };
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -53,6 +53,10 @@ fn named(names: &str) -> Vec<HostName> {
     hosts::listed([names]).unwrap()
 }
 
+fn message(error: &str, hint: Option<&str>) -> HostMessage {
+    HostMessage { error: error.to_owned(), hint: hint.map(str::to_owned) }
+}
+
 fn question(deadline: Duration) -> Question {
     Question { words: vec!["status".into(), "--json".into()], deadline }
 }
@@ -71,7 +75,10 @@ fn every_host_has_an_answer_or_the_reason() {
         silent) ;;
         none) echo 'sh: 1: gpuws: not found' >&2; exit 127 ;;
         dead) echo noise >&2; echo 'connect to host: Connection refused' >&2; exit 255 ;;
-        old) echo "error: unexpected argument '--deadline'" >&2; exit 2 ;;
+        old) echo "error: unexpected argument '--deadline'" >&2
+            printf "\nUsage: gpuws status\n\nFor more information, try '--help'.\n" >&2; exit 2 ;;
+        bare) echo 'gpuws: failed to load NVML: no library' >&2; echo 'hint: install the driver' >&2
+            echo 'machines: labbox' >&2; exit 3 ;;
         escapes) printf '\033[2Jgpuws: failed to look\n' >&2; exit 3 ;;
         floods) exec yes '{' ;;
         hangs) exec sleep 20 ;;
@@ -80,7 +87,7 @@ fn every_host_has_an_answer_or_the_reason() {
     );
     let time = Duration::from_secs(5);
     let hosts = named(
-        "good,greets,shares,fails-with-answer,half,newer,silent,none,dead,old,escapes,floods,\
+        "good,greets,shares,fails-with-answer,half,newer,silent,none,dead,old,bare,escapes,floods,\
          hangs,shouts,stubborn",
     );
     let answers = ask(&hosts, &question(time), &ssh, &RealClock::new());
@@ -99,8 +106,15 @@ fn every_host_has_an_answer_or_the_reason() {
         ("silent", unreadable("no JSON in it")),
         ("none", NoAnswer::NoProgram),
         ("dead", NoAnswer::Unreachable("connect to host: Connection refused".into())),
-        ("old", NoAnswer::Failed(2, "error: unexpected argument '--deadline'".into())),
-        ("escapes", NoAnswer::Failed(3, "\u{1b}[2Jgpuws: failed to look".into())),
+        ("old", NoAnswer::Failed(2, message("error: unexpected argument '--deadline'", None))),
+        (
+            "bare",
+            NoAnswer::Failed(
+                3,
+                message("failed to load NVML: no library", Some("install the driver")),
+            ),
+        ),
+        ("escapes", NoAnswer::Failed(3, message("\u{1b}[2Jgpuws: failed to look", None))),
         ("floods", NoAnswer::TooMuch),
         ("hangs", NoAnswer::TimedOut(time)),
         ("shouts", NoAnswer::TimedOut(time)),
@@ -196,20 +210,29 @@ fn first_host_that_takes_the_claim_runs_the_job_and_no_other_is_tried() {
 }
 
 #[test]
+fn hint_of_a_host_is_the_remedy() {
+    let failed = NoAnswer::Failed(3, message("failed to load NVML", Some("install the driver")));
+    assert_eq!(failed.to_string(), "gpuws exited with 3: failed to load NVML");
+    assert_eq!(failed.remedy(), Some("install the driver"));
+    let silent = NoAnswer::Failed(9, message("", None));
+    assert_eq!((silent.to_string().as_str(), silent.remedy()), ("gpuws exited with 9", None));
+}
+
+#[test]
 fn job_that_started_or_might_have_is_never_tried_again() {
     // The job's own exit code may be that of a refused claim.
     let started = "a) echo 'gpuws: started' >&2; exit 75 ;;";
     assert_eq!(run("a,b", started), (Outcome::Ended(75), "a ".to_owned()));
     let broken = "a) echo 'Connection closed' >&2; exit 255 ;;";
     let host: HostName = "a".parse().unwrap();
-    let lost = Outcome::NotStarted(host, 255, "Connection closed".to_owned());
+    let lost = Outcome::NotStarted(host, 255, message("Connection closed", None));
     assert_eq!(run("a,b", broken), (lost, "a ".to_owned()));
 }
 
 #[test]
 fn host_that_never_starts_the_job_is_given_up() {
     let (outcome, tried) = run_within(Duration::from_secs(4), "a,b", "a) exec sleep 60 ;;");
-    let why = "the job did not start within 8 s".to_owned();
+    let why = message("the job did not start within 8 s", None);
     let host: HostName = "a".parse().unwrap();
     assert_eq!((outcome, tried), (Outcome::NotStarted(host, 255, why), "a ".to_owned()));
 }

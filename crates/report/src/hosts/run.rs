@@ -15,7 +15,8 @@ pub fn progress(progress: &Progress<'_>, hosts: usize) -> Vec<String> {
             let remedy = why.remedy().map(|remedy| from(host, &format!("hint: {remedy}")));
             std::iter::once(from(host, &format!("no answer: {why}"))).chain(remedy).collect()
         }
-        Progress::Waiting => vec![format!("waiting until one of {hosts} has the GPUs free …")],
+        Progress::Waiting if hosts == 1 => vec!["waiting for free GPUs on the host …".to_owned()],
+        Progress::Waiting => vec![format!("waiting for free GPUs on one of {hosts} hosts …")],
         Progress::Started(host, messages) => {
             let told = messages.lines().map(|line| from(host, line));
             told.chain([format!("running on {host}")]).collect()
@@ -34,21 +35,25 @@ pub struct NotRun {
     pub what: String,
     /// Why, if a host said so.
     pub why: Option<String>,
+    /// The hint of the host.
+    pub hint: Option<String>,
     /// The exit code.
     pub exit: Exit,
 }
 
 /// Returns why no job ran; `None` if one did, or if a signal came before.
 pub fn not_run(outcome: &Outcome) -> Option<NotRun> {
+    let mut hint = None;
     let (exit, what, why) = match outcome {
         Outcome::Ended(_) | Outcome::Interrupted(_) => return None,
-        Outcome::NotStarted(host, code, why) => {
+        Outcome::NotStarted(host, code, message) => {
             let exits = [Exit::Usage, Exit::CommandNotRun, Exit::CommandNotFound];
             let same = exits.into_iter().find(|exit| i32::from(exit.code()) == *code);
-            let why = match why.strip_prefix("gpuws: ").unwrap_or(why) {
+            let why = match message.error.strip_prefix("gpuws: ").unwrap_or(&message.error) {
                 "" => format!("ssh exited with {code}"),
                 why => why.to_owned(),
             };
+            hint.clone_from(&message.hint);
             (same.unwrap_or(Exit::Own), format!("run the command on {host}"), Some(why))
         }
         Outcome::NotNow => (Exit::TryLater, "find a host that has the GPUs free".to_owned(), None),
@@ -57,5 +62,5 @@ pub fn not_run(outcome: &Outcome) -> Option<NotRun> {
         }
         Outcome::NoHost => (Exit::Own, "get an answer from a host".to_owned(), None),
     };
-    Some(NotRun { what, why, exit })
+    Some(NotRun { what, why, hint, exit })
 }

@@ -30,19 +30,19 @@ pub struct Host<'a> {
     /// Exit code of gpuws on the host. Null if the host did not answer.
     pub exit_code: Option<i32>,
     /// Why the host did not answer. Null if it did.
-    pub error: Option<HostError>,
+    pub error: Option<HostError<'a>>,
 }
 
 /// Why a host did not answer.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HostError {
+pub struct HostError<'a> {
     /// Kind of the failure.
     pub kind: HostErrorKind,
     /// The failure, as a sentence fragment.
     pub what: String,
     /// What to do about it. Null if there is no general remedy.
-    pub remedy: Option<&'static str>,
+    pub remedy: Option<&'a str>,
 }
 
 /// A kind of failure of a host.
@@ -70,7 +70,7 @@ pub enum HostErrorKind {
 
 impl<'a> Host<'a> {
     /// Returns what is told of a host.
-    pub(crate) fn of(host: &'a HostName, said: Result<(&'a RawValue, i32), &NoAnswer>) -> Self {
+    pub(crate) fn of(host: &'a HostName, said: Result<(&'a RawValue, i32), &'a NoAnswer>) -> Self {
         Host {
             host: host.as_str(),
             answer: said.ok().map(|(object, _)| object),

@@ -34,9 +34,9 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
         }
     };
     let outcome = remote.run(&Ssh::other(program("ssh")?), &SystemClock::new(), &mut tell)?;
-    if let Some(NotRun { what, why, exit }) = not_run(&outcome) {
-        let failure = Failure::new(exit, what);
-        return Err(why.into_iter().fold(failure, Failure::with_source));
+    if let Some(NotRun { what, why, hint, exit }) = not_run(&outcome) {
+        let failure = why.into_iter().fold(Failure::new(exit, what), Failure::with_source);
+        return Err(hint.into_iter().fold(failure, Failure::with_hint));
     }
     let code = match outcome {
         Outcome::Interrupted(signal) => end_as(JobExit::Signal(signal)),
