@@ -142,7 +142,9 @@ impl From<OutputError> for Failure {
             why @ Why::NoName => return Failure::new(Exit::Usage, what).with_source(why),
             why @ Why::Untrusted(_) => (why, "use a file in a directory that you own"),
             why @ Why::Refused(_) => (why, "use a regular file or a new name"),
-            why @ Why::Exists => (why, "use a new file name; nothing was written"),
+            why @ Why::Exists => {
+                (why, "nothing was written; use a new file name (report has --force)")
+            }
         };
         Failure::new(Exit::Usage, what).with_source(why).with_hint(hint)
     }

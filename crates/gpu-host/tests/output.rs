@@ -319,6 +319,25 @@ fn temporary_names_in_use_are_skipped() {
 }
 
 #[test]
+fn replacing_part_keeps_the_old_file_until_it_is_complete() {
+    let dir = Dir::new();
+    let path = dir.file("report", "old", 0o640);
+    drop(Part::replacing(&path).unwrap());
+    assert_eq!(text(&path), "old", "an abandoned part replaces nothing");
+    let mut part = Part::replacing(&path).unwrap();
+    part.file.write_all(b"new").unwrap();
+    assert_eq!(text(&path), "old");
+    part.finish(&path).unwrap();
+    assert_eq!((text(&path).as_str(), dir.names()), ("new", vec!["report".to_owned()]));
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    std::fs::create_dir(dir.at("dir")).unwrap();
+    for refused in [dir.at("dir"), "/dev/null".into()] {
+        let why = why(Part::replacing(&refused).map(drop));
+        assert_eq!(why, "it is not a regular file", "{refused:?}");
+    }
+}
+
+#[test]
 fn part_gets_its_name_only_when_complete() {
     let dir = Dir::new();
     let path = dir.at("recording");

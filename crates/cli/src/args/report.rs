@@ -30,7 +30,10 @@ pub(crate) struct ReportArgs {
     /// What to print: a table, csv, json, or html with pictures.
     #[arg(long, value_name = "FORMAT", default_value = "table", conflicts_with = "json")]
     pub(crate) format: Form,
-    /// Write to this file, which must not exist, instead of standard output.
+    /// Write to this new file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Replace the file if it exists, when the report is complete.
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
 }

@@ -18,7 +18,8 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let (zone, gap) = (local_time::zone(), gap(args.step, args.gap)?);
-    let part = args.output.as_deref().map(Part::beside).transpose()?;
+    let part = if args.force { Part::replacing } else { Part::beside };
+    let part = args.output.as_deref().map(part).transpose()?;
     let (mut recorded, path) = (Recorded::open(&args.path)?, args.path.display());
     let span = recorded.span().unwrap_or((Timestamp(0), Timestamp(0)));
     let (since, until) = replay::window(&args.path, span, (args.since, args.until), &zone)?;

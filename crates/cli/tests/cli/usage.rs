@@ -90,7 +90,29 @@ fn report_replaces_no_file() {
     let ended = run(dir.path(), "report past --by gpu -o usage.txt");
     assert_eq!(ended.code, 2, "{}", ended.stderr);
     assert!(ended.stderr.contains("it already exists"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("--force"), "{}", ended.stderr);
     assert_eq!(fs::read(dir.path().join("usage.txt")).unwrap(), before);
+}
+
+#[test]
+fn report_replaces_a_regular_file_on_request() {
+    let dir = history();
+    let report =
+        |by: &str, file: &str| run(dir.path(), &format!("report past --by {by} -o {file} --force"));
+    assert_eq!(report("user", "usage.txt").code, 0, "no file is there yet");
+    assert_eq!(report("gpu", "usage.txt").code, 0);
+    let replaced = fs::read_to_string(dir.path().join("usage.txt")).unwrap();
+    assert_eq!(replaced, printed(dir.path(), "report past --by gpu"));
+    fs::create_dir(dir.path().join("dir")).unwrap();
+    for file in ["dir", "/dev/null"] {
+        let refused = report("gpu", file);
+        assert_eq!(refused.code, 2, "{file}");
+        assert!(refused.stderr.contains("it is not a regular file"), "{}", refused.stderr);
+    }
+    let parts = fs::read_dir(dir.path())
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".part"));
+    assert_eq!(parts.count(), 0);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Files that exist completely or not at all.
 
-use super::{Dir, OutputError, Why};
+use super::{Dir, OutputError, Place, Why, kind};
+use rustix::fs::FileType;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::Path;
@@ -15,6 +16,8 @@ pub struct Part {
     /// The temporary name.
     part: OsString,
     name: OsString,
+    /// Whether an existing file is replaced.
+    replaces: bool,
 }
 
 impl Part {
@@ -29,24 +32,41 @@ impl Part {
             return Err(OutputError::new(path, Why::Exists));
         }
         let (part, file) = dir.temporary().map_err(failed)?;
-        Ok(Part { file: file.into(), dir, part, name })
+        Ok(Part { file: file.into(), dir, part, name, replaces: false })
+    }
+
+    /// Creates a temporary file that replaces a regular file at `path`, if there is one, under the
+    /// rules of [`create`](super::create).
+    ///
+    /// # Errors
+    /// If `path` is anything else, or the directory takes no file.
+    pub fn replacing(path: &Path) -> Result<Self, OutputError> {
+        let place = Place::find(path)?;
+        if place.found.as_ref().is_some_and(|found| kind(found) != FileType::RegularFile) {
+            return Err(place.refused("it is not a regular file"));
+        }
+        let (part, file) = place.temporary().map_err(|errno| place.failed(errno))?;
+        let Place { dir, name, .. } = place;
+        Ok(Part { file: file.into(), dir, part, name, replaces: true })
     }
 
     /// Gives the file its final name.
     ///
     /// # Errors
-    /// If the file cannot be written to disk, or the name exists by now.
+    /// If the file cannot be written to disk, or the name of a new file exists by now.
     pub fn finish(self, path: &Path) -> Result<(), OutputError> {
-        // A link fails if the name exists; a rename would replace that file.
-        let linked =
-            self.file.sync_all().and_then(|()| Ok(self.dir.link(&self.part, &self.name)?));
-        linked.map_err(|error| failed(path, error))
+        let named = self.file.sync_all().and_then(|()| match self.replaces {
+            true => Ok(self.dir.rename(&self.part, &self.name)?),
+            // A link fails if the name exists; a rename would replace that file.
+            false => Ok(self.dir.link(&self.part, &self.name)?),
+        });
+        named.map_err(|error| failed(path, error))
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // The temporary name is not needed, whether the link was made or not.
+        // The temporary name is not needed, whether the file got its final name or not.
         self.dir.remove(&self.part);
     }
 }

@@ -269,7 +269,7 @@ impl<'a> Usage<'a> {
         }
         let unmeasured: Duration = self.accounts.gpus().iter().map(|gpu| gpu.unmeasured).sum();
         if !unmeasured.is_zero() {
-            let time = hours(unmeasured);
+            let time = hours(unmeasured, unmeasured);
             notes
                 .push(format!("{time} GPU-hours held without a utilisation: their use is unknown"));
         }
@@ -277,7 +277,7 @@ impl<'a> Usage<'a> {
         let blind = |gpu: &gpu_accounting::GpuAccount| whole.saturating_sub(gpu.observed);
         let blind: Duration = self.accounts.gpus().iter().map(blind).sum();
         if !blind.is_zero() {
-            let time = hours(blind);
+            let time = hours(blind, blind);
             notes.push(format!("{time} GPU-hours without a list of processes: not booked"));
         }
         notes.extend(self.damage.iter().map(|what| gpu_core::clean(what).into_owned()));
@@ -289,28 +289,37 @@ impl<'a> Usage<'a> {
     }
 }
 
-/// Formats a time in hours: `23.4`, below a tenth `0.013`.
-pub(crate) fn hours(time: Duration) -> String {
-    let hours = time.as_secs_f64() / 3_600.0;
-    match hours {
-        0.0 => "0".to_owned(),
-        0.0..0.1 => format!("{hours:.3}"),
-        _ => format!("{hours:.1}"),
-    }
+/// Formats a time in hours, with the decimals of its column, in which `most` is the largest: `23.4`.
+pub(crate) fn hours(time: Duration, most: Duration) -> String {
+    decimal(time.as_secs_f64() / 3_600.0, most.as_secs_f64() / 3_600.0)
 }
 
-/// Formats an amount of energy in the unit of the total above or below it, so that a column has one
-/// unit: `6.3 kWh`, `0.013 kWh`, `120 J`.
+/// Formats an amount of energy in the unit and with the decimals of the total above or below it:
+/// `6.30 kWh`. Without a total, no GPU has reported its power, and the amount is a dash.
 pub(crate) fn energy(energy: Energy, total: Energy) -> String {
     let (unit, joules) = match total.joules() {
-        0.0..3_600.0 => return format!("{:.0} J", energy.joules()),
+        0.0 => return "-".to_owned(),
+        0.0..3_600.0 => ("J", 1.0),
         0.0..3.6e6 => ("Wh", 3_600.0),
         _ => ("kWh", 3.6e6),
     };
-    match energy.joules() / joules {
-        0.0 => format!("0 {unit}"),
-        amount @ 0.0..0.1 => format!("{amount:.3} {unit}"),
-        amount => format!("{amount:.1} {unit}"),
+    format!("{} {unit}", decimal(energy.joules() / joules, total.joules() / joules))
+}
+
+/// Formats a number with the decimals of its column, in which `most` is the largest: one from 10 on,
+/// two from 1 on, otherwise three. Zero is `0`, and what would round to zero is `<0.1`.
+fn decimal(number: f64, most: f64) -> String {
+    let decimals = match most {
+        10.0.. => 1,
+        1.0.. => 2,
+        _ => 3,
+    };
+    let least = 0.1_f64.powi(decimals);
+    let decimals = decimals.unsigned_abs() as usize;
+    match number {
+        0.0 => "0".to_owned(),
+        _ if number < least / 2.0 => format!("<{least:.decimals$}"),
+        _ => format!("{number:.decimals$}"),
     }
 }
 
@@ -334,15 +343,20 @@ mod tests {
 
     #[test]
     fn amounts_are_formatted_for_people() {
-        let times = [0, 36, 400, 84_240].map(|seconds| hours(Duration::from_secs(seconds)));
-        assert_eq!(times, ["0", "0.010", "0.1", "23.4"]);
+        let column = |seconds: [u64; 4]| {
+            let most = Duration::from_secs(seconds[3]);
+            seconds.map(|seconds| hours(Duration::from_secs(seconds), most))
+        };
+        assert_eq!(column([0, 36, 400, 84_240]), ["0", "<0.1", "0.1", "23.4"]);
+        assert_eq!(column([0, 36, 400, 3_600]), ["0", "0.01", "0.11", "1.00"]);
+        assert_eq!(column([0, 1, 36, 400]), ["0", "<0.001", "0.010", "0.111"]);
         let spans = [45, 119, 720, 34_200, 36_000, 183_600].map(Duration::from_secs).map(span);
         assert_eq!(spans, ["45 s", "119 s", "12 min", "9 h 30 min", "10 h", "2 d 3 h"]);
         let joules = |joules: u128| Energy(joules * 1_000_000);
         let energies = [0, 120, 3_600, 22_680_000].map(|it| energy(joules(it), joules(it)));
-        assert_eq!(energies, ["0 J", "120 J", "1.0 Wh", "6.3 kWh"]);
+        assert_eq!(energies, ["-", "120.0 J", "1.00 Wh", "6.30 kWh"]);
         let parts = [0, 2, 120, 3_154].map(|part| energy(joules(part), joules(5_000)));
-        assert_eq!(parts, ["0 Wh", "0.001 Wh", "0.033 Wh", "0.9 Wh"], "the unit of the total");
+        assert_eq!(parts, ["0 Wh", "<0.01 Wh", "0.03 Wh", "0.88 Wh"], "the unit of the total");
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! escaped; there is no script.
 
 use super::picture::{self, NAME};
-use super::{By, Usage, energy, hours};
-use gpu_accounting::{Amounts, Energy};
-use gpu_core::{amount, escape_markup};
+use super::table::{cells, energy_only};
+use super::{By, Usage};
+use gpu_core::escape_markup;
 use std::fmt::Write as _;
 
 /// So many jobs are listed.
@@ -29,6 +29,9 @@ white-space:nowrap;width:4em}
 th{color:var(--dim);font-weight:normal}
 .name{text-align:left;white-space:normal;overflow-wrap:anywhere;width:auto;min-width:7em}
 tr.sum td{color:var(--dim)}
+.scroll{overflow-x:auto}
+@media (max-width:480px){body{font-size:13px;margin:1em auto;padding:0 .5em}\
+th,td{padding:.2em .25em;width:auto}.name{min-width:5em}}
 svg{width:100%;height:auto}
 svg .grid{stroke:var(--line)}svg .axis{fill:var(--dim);font-size:12px}
 svg .end{text-anchor:end}svg .mid{text-anchor:middle}
@@ -108,7 +111,7 @@ impl Usage<'_> {
         let user = if by == By::Job { "<th class=\"name\">user</th>" } else { "" };
         let _ = write!(
             page,
-            "<h2>{heading}</h2>\n<table>\n<tr><th class=\"name\">{column}</th>{user}\
+            "<h2>{heading}</h2>\n<div class=\"scroll\"><table>\n<tr><th class=\"name\">{column}</th>{user}\
              <th>held h</th><th>used h</th><th>idle h</th><th>peak</th><th>energy</th></tr>\n"
         );
         let mut rows = self.rows(by);
@@ -116,7 +119,7 @@ impl Usage<'_> {
         if by == By::Job {
             rows.truncate(JOBS);
         }
-        let mut add = |class: &str, name: &str, user: Option<&str>, amounts: &Amounts| {
+        let mut add = |class: &str, name: &str, user: Option<&str>, cells: [String; 5]| {
             let name = escape_markup(name, 80);
             let user = match (by, user) {
                 (By::Job, user) => {
@@ -124,28 +127,22 @@ impl Usage<'_> {
                 }
                 _ => String::new(),
             };
-            let _ = writeln!(
-                page,
-                "<tr{class}><td class=\"name\">{name}</td>{user}<td>{}</td><td>{}</td>\
-                 <td>{}</td><td>{}</td><td>{}</td></tr>",
-                hours(amounts.held),
-                hours(amounts.used),
-                hours(amounts.idle),
-                amount(amounts.peak),
-                energy(amounts.energy, self.accounts.total().energy)
-            );
+            let _ = write!(page, "<tr{class}><td class=\"name\">{name}</td>{user}");
+            for cell in &cells {
+                let _ = write!(page, "<td>{}</td>", escape_markup(cell, NAME));
+            }
+            page.push_str("</tr>\n");
         };
+        let total = self.accounts.total();
         for row in &rows {
-            add("", &row.name, row.user.as_deref(), &row.amounts);
+            add("", &row.name, row.user.as_deref(), cells(&row.amounts, total));
         }
         let sum = " class=\"sum\"";
-        let rest = self.unattributed(by);
-        if let Some(energy) = rest.filter(|energy| *energy > Energy::default()) {
-            let amounts = Amounts { energy, ..Amounts::default() };
-            add(sum, "not attributed", None, &amounts);
+        if let Some(energy) = self.unattributed(by) {
+            add(sum, "not attributed", None, energy_only(energy, total));
         }
-        add(sum, "total", None, self.accounts.total());
-        page.push_str("</table>\n");
+        add(sum, "total", None, cells(total, total));
+        page.push_str("</table></div>\n");
         if by == By::Job && left_out > 0 {
             let _ = writeln!(page, "<p class=\"dim\">and {left_out} more</p>");
         }

@@ -19,6 +19,8 @@ const LEFT: f64 = 56.0;
 const TOP: f64 = 10.0;
 const RIGHT: f64 = 8.0;
 const BOTTOM: f64 = 26.0;
+/// The width of the longest label of the time axis, a date.
+const LABEL: f64 = 72.0;
 
 /// A user may be called whatever.
 pub(super) const NAME: usize = 40;
@@ -108,9 +110,14 @@ fn over_time(
     }
     for (place, text) in ticks(usage) {
         let at = LEFT + wide * place;
+        // A label that is centred at the right end would leave the picture.
+        let (at, anchor) = match at + LABEL / 2.0 > WIDTH {
+            true => (WIDTH, "end"),
+            false => (at, "mid"),
+        };
         let _ = writeln!(
             svg,
-            "<text class=\"axis mid\" x=\"{at:.1}\" y=\"{:.1}\">{text}</text>",
+            "<text class=\"axis {anchor}\" x=\"{at:.1}\" y=\"{:.1}\">{text}</text>",
             HEIGHT - 8.0
         );
     }
@@ -218,8 +225,8 @@ pub(super) fn bars(usage: &Usage<'_>) -> String {
     const NUMBERS: f64 = 70.0;
     let rows: Vec<_> = usage.rows(By::User).into_iter().take(20).collect();
     let most = rows.iter().map(|row| row.amounts.held.max(row.amounts.used)).max();
-    let most = most.unwrap_or_default().as_secs_f64().max(1.0);
-    let scale = (WIDTH - NAMES - NUMBERS) / most;
+    let most = most.unwrap_or_default();
+    let scale = (WIDTH - NAMES - NUMBERS) / most.as_secs_f64().max(1.0);
     let height = ROW * rows.len() as f64 + 4.0;
     let mut svg = format!(
         "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n\
@@ -254,7 +261,7 @@ pub(super) fn bars(usage: &Usage<'_>) -> String {
             bar("used", used, 4.0),
             NAMES + held.max(used) + 6.0,
             y + 13.0,
-            hours(row.amounts.held)
+            escape_markup(&hours(row.amounts.held, most), NAME)
         );
     }
     svg.push_str("</svg>\n");

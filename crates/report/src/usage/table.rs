@@ -1,6 +1,6 @@
 //! The table of `gpuws report`.
 
-use super::{By, Row, Usage, energy, hours};
+use super::{By, Usage, energy, hours};
 use crate::text::{Align, Line, Table};
 use gpu_accounting::{Amounts, Energy};
 use gpu_core::amount;
@@ -23,27 +23,26 @@ impl Usage<'_> {
         let mut table = Table::new(&columns);
         let width = if with_user { NAME - 2 } else { NAME };
         let total = self.accounts.total();
-        let mut add = |row: &Row, is_sum: bool| {
+        let mut add = |name: &str, user: Option<&str>, cells: [String; 5], is_sum: bool| {
             let plain = |text: &str, width: usize| match is_sum {
                 true => Line::new().dim(text),
                 false => Line::new().fitted(text, width),
             };
-            let mut cells = vec![plain(&row.name, width)];
+            let mut line = vec![plain(name, width)];
             if with_user {
-                cells.push(plain(row.user.as_deref().unwrap_or_default(), 10));
+                line.push(plain(user.unwrap_or_default(), 10));
             }
-            cells.extend(
-                cell(&row.amounts, total.energy).into_iter().map(|text| plain(&text, room)),
-            );
-            table.row(cells);
+            line.extend(cells.iter().map(|text| plain(text, room)));
+            table.row(line);
         };
-        rows.iter().for_each(|row| add(row, false));
-        let named = |name: &str, amounts| Row { name: name.to_owned(), user: None, amounts };
+        for row in &rows {
+            add(&row.name, row.user.as_deref(), cells(&row.amounts, total), false);
+        }
         if let Some(energy) = self.unattributed(by) {
-            add(&named("not attributed", Amounts { energy, ..Amounts::default() }), true);
+            add("not attributed", None, energy_only(energy, total), true);
         }
         if rows.len() != 1 || self.unattributed(by).is_some() {
-            add(&named("total", *total), true);
+            add("total", None, cells(total, total), true);
         }
         let mut lines = Vec::new();
         if !brief {
@@ -61,16 +60,20 @@ impl Usage<'_> {
     }
 }
 
-/// The numbers of a row, the energy in the unit of this total; a dash for an amount that it has none
-/// of.
-fn cell(amounts: &Amounts, total: Energy) -> [String; 5] {
-    let dash = |is_none: bool, text: String| if is_none { "-".to_owned() } else { text };
-    let has_energy = amounts.energy > Energy::default();
+/// Formats the numbers of a row that stands for energy alone.
+pub(super) fn energy_only(of_row: Energy, total: &Amounts) -> [String; 5] {
+    let [held, used, idle, peak] = [(); 4].map(|()| "-".to_owned());
+    [held, used, idle, peak, energy(of_row, total.energy)]
+}
+
+/// Formats the numbers of a row, with the units and decimals of the total.
+pub(super) fn cells(amounts: &Amounts, total: &Amounts) -> [String; 5] {
+    let most = total.held.max(total.used).max(total.idle);
     [
-        dash(amounts.held.is_zero(), hours(amounts.held)),
-        dash(amounts.used.is_zero(), hours(amounts.used)),
-        dash(amounts.idle.is_zero(), hours(amounts.idle)),
-        dash(amounts.peak.0 == 0, amount(amounts.peak)),
-        dash(!has_energy, energy(amounts.energy, total)),
+        hours(amounts.held, most),
+        hours(amounts.used, most),
+        hours(amounts.idle, most),
+        amount(amounts.peak),
+        energy(amounts.energy, total.energy),
     ]
 }

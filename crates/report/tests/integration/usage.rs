@@ -85,12 +85,12 @@ fn table_has_each_kind_of_row_within_80_columns() {
 simulated machine lab<box>, 2026-11-23 22:00:00 to 2026-11-24 07:59:00
 2 GPUs, 8 h 58 min watched in 540 samples
 
-user            held h  used h  idle h       peak   energy
-bob                9.0       -     9.0     24 GiB        -
-alice              8.4     6.7       -     40 GiB  2.0 kWh
-nobody listed      0.6       -       -   2.93 GiB        -
-not attributed       -       -       -          -  3.4 kWh
-total             17.9     6.7     9.0  66.93 GiB  5.4 kWh
+user            held h  used h  idle h       peak    energy
+bob                9.0       0     9.0     24 GiB     0 kWh
+alice              8.4     6.7       0     40 GiB  2.00 kWh
+nobody listed      0.6       0       0   2.93 GiB     0 kWh
+not attributed       -       -       -          -  3.38 kWh
+total             17.9     6.7     9.0  66.93 GiB  5.38 kWh
 
 1 gap of 61 min not watched, from 2026-11-23 23:59:00
 12 samples of 2026-11-23 are damaged
@@ -103,12 +103,12 @@ total             17.9     6.7     9.0  66.93 GiB  5.4 kWh
 simulated machine lab<box>, 2026-11-23 22:00:00 to 2026-11-24 07:59:00
 2 GPUs, 8 h 58 min watched in 540 samples
 
-job              of     held h  used h  idle h       peak   energy
-python bob.py    bob       9.0       -     9.0     24 GiB        -
-python alice.py  alice     8.4     6.7       -     40 GiB  2.0 kWh
-nobody listed              0.6       -       -   2.93 GiB        -
-not attributed               -       -       -          -  3.4 kWh
-total                     17.9     6.7     9.0  66.93 GiB  5.4 kWh
+job              of     held h  used h  idle h       peak    energy
+python bob.py    bob       9.0       0     9.0     24 GiB     0 kWh
+python alice.py  alice     8.4     6.7       0     40 GiB  2.00 kWh
+nobody listed              0.6       0       0   2.93 GiB     0 kWh
+not attributed               -       -       -          -  3.38 kWh
+total                     17.9     6.7     9.0  66.93 GiB  5.38 kWh
 
 1 gap of 61 min not watched, from 2026-11-23 23:59:00
 12 samples of 2026-11-23 are damaged
@@ -121,10 +121,10 @@ total                     17.9     6.7     9.0  66.93 GiB  5.4 kWh
 simulated machine lab<box>, 2026-11-23 22:00:00 to 2026-11-24 07:59:00
 2 GPUs, 8 h 58 min watched in 540 samples
 
-gpu     held h  used h  idle h       peak   energy
-0 A100     9.0     6.7       -  42.93 GiB  2.7 kWh
-1 A100     9.0       -     9.0     24 GiB  2.7 kWh
-total     17.9     6.7     9.0  66.93 GiB  5.4 kWh
+gpu     held h  used h  idle h       peak    energy
+0 A100     9.0     6.7       0  42.93 GiB  2.69 kWh
+1 A100     9.0       0     9.0     24 GiB  2.69 kWh
+total     17.9     6.7     9.0  66.93 GiB  5.38 kWh
 
 1 gap of 61 min not watched, from 2026-11-23 23:59:00
 12 samples of 2026-11-23 are damaged
@@ -137,10 +137,10 @@ total     17.9     6.7     9.0  66.93 GiB  5.4 kWh
 simulated machine lab<box>, 2026-11-23 22:00:00 to 2026-11-24 07:59:00
 2 GPUs, 8 h 58 min watched in 540 samples
 
-day         held h  used h  idle h       peak   energy
-2026-11-23     4.0     1.4     2.0  66.93 GiB  1.2 kWh
-2026-11-24    14.0     5.3     7.0  66.93 GiB  4.2 kWh
-total         17.9     6.7     9.0  66.93 GiB  5.4 kWh
+day         held h  used h  idle h       peak    energy
+2026-11-23     4.0     1.4     2.0  66.93 GiB  1.19 kWh
+2026-11-24    14.0     5.3     7.0  66.93 GiB  4.19 kWh
+total         17.9     6.7     9.0  66.93 GiB  5.38 kWh
 
 1 gap of 61 min not watched, from 2026-11-23 23:59:00
 12 samples of 2026-11-23 are damaged
