@@ -10,6 +10,7 @@ use include_dir::{Dir, include_dir};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::io::Read;
 use std::path::{Component, Path};
 use toml::Spanned;
@@ -46,8 +47,8 @@ impl Machine {
     /// directory, its `machine.toml`, or a file of `gpuws record` by path.
     ///
     /// # Errors
-    /// `Invalid`, with the closest name, when there is none of this name; otherwise those of the
-    /// reader of its format.
+    /// `Invalid`, with the closest name, when there is none of this name; `Io` when the path cannot
+    /// be searched, for example without permission; otherwise those of the reader of its format.
     pub fn named(machine: &Path) -> Result<Self> {
         match Found::of(machine) {
             Found::Embedded(name) => Machine::embedded(name),
@@ -57,6 +58,10 @@ impl Machine {
                 &last_part(file.file_stem(), file),
                 Recording::open(file)?,
             )),
+            Found::Unreachable(error) => {
+                let what = format!("find machine '{}'", machine.display());
+                Err(Error::new(ErrorKind::Io, what).with_source(error))
+            }
             Found::Nowhere => {
                 let known: Vec<&str> = names().collect();
                 let mut why = "no built-in machine, directory or file has this name".to_owned();
@@ -70,12 +75,13 @@ impl Machine {
         }
     }
 
-    /// Returns the name of a machine, without reading it; `None` if there is none.
+    /// Returns the name of a machine, without reading it; `None` if there is certainly none.
     pub fn name_of(machine: &Path) -> Option<String> {
         Some(match Found::of(machine) {
             Found::Embedded(name) | Found::Crowd(name) => name.to_owned(),
             Found::Dir(dir) => last_part(dir.file_name(), dir),
             Found::Recording(file) => last_part(file.file_stem(), file),
+            Found::Unreachable(_) => last_part(machine.file_name(), machine),
             Found::Nowhere => return None,
         })
     }
@@ -104,6 +110,8 @@ enum Found<'a> {
     Crowd(&'a str),
     Dir(&'a Path),
     Recording(&'a Path),
+    /// The path cannot be searched, so a machine may exist there.
+    Unreachable(std::io::Error),
     Nowhere,
 }
 
@@ -117,16 +125,15 @@ impl<'a> Found<'a> {
         if let Some(name) = name.filter(|name| Machine::is_crowd(name)) {
             return Found::Crowd(name);
         }
-        if machine.is_dir() {
-            return Found::Dir(machine);
-        }
-        match machine.exists() {
-            false => Found::Nowhere,
-            true if machine.file_name() == Some("machine.toml".as_ref()) => {
+        match machine.metadata() {
+            Ok(found) if found.is_dir() => Found::Dir(machine),
+            Ok(_) if machine.file_name() == Some("machine.toml".as_ref()) => {
                 let dir = machine.parent().filter(|dir| !dir.as_os_str().is_empty());
                 Found::Dir(dir.unwrap_or(Path::new(".")))
             }
-            true => Found::Recording(machine),
+            Ok(_) => Found::Recording(machine),
+            Err(error) if [NotFound, NotADirectory].contains(&error.kind()) => Found::Nowhere,
+            Err(error) => Found::Unreachable(error),
         }
     }
 }

@@ -115,7 +115,7 @@ impl Recording {
         let failed = |kind| Error::new(kind, format!("read recording '{shown}'"));
         let io = |error| failed(ErrorKind::Io).with_source(error);
         if !std::fs::metadata(path).map_err(io)?.is_file() {
-            return Err(failed(ErrorKind::Invalid).with_source("it is no regular file"));
+            return Err(failed(ErrorKind::Invalid).with_source("it is not a regular file"));
         }
         let file = std::fs::File::open(path).map_err(io)?;
         Self::read(file).map_err(|error| failed(error.kind()).with_source(error))

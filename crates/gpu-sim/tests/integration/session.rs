@@ -143,6 +143,13 @@ fn machine_loads_by_name_dir_file_or_recording() {
     let no_recording = dir.join("../p100-ghost/fuser.txt");
     let error = Machine::named(&no_recording).unwrap_err();
     assert!(error.fault().text.contains("not a recording"), "{}", error.fault().text);
+    // A path that cannot be searched may have a machine: the error is that of the search.
+    let unsearchable = Path::new("/").join("x".repeat(300));
+    let error = Machine::named(&unsearchable).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert!(error.fault().text.contains("File name too long"), "{}", error.fault().text);
+    assert!(Machine::name_of(&unsearchable).is_some());
+    assert_eq!(Machine::name_of(Path::new("/dev/null/x")), None);
 }
 
 #[test]
