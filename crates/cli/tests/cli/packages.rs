@@ -245,12 +245,23 @@ fn manual_pages_and_completions_are_valid() {
         assert!(fs::read_to_string(&file).expect("a script").contains("accept-used"), "{shell}");
     }
     if runs("bash") {
-        // Completes as a shell does: the words, and the word to complete.
-        let script = "source \"$1\"; COMP_WORDS=(gpuws le); COMP_CWORD=1; _gpuws gpuws le gpuws; \
+        // Completes as a shell does: the words, and the word to complete. The GPUs are those of a
+        // program that is found as `gpuws`.
+        let script = "source \"$1\"; shift; gpuws() { printf '0\\n1\\n'; }; \
+                      COMP_WORDS=(gpuws \"$@\"); COMP_CWORD=$#; \
+                      _gpuws gpuws \"${@: -1}\" \"${COMP_WORDS[$#-1]}\"; \
                       printf '%s\\n' \"${COMPREPLY[@]}\"";
-        let mut bash = Command::new("bash");
-        bash.args(["-c", script, "bash"]).arg(made.join("completions/gpuws.bash"));
-        assert_eq!(text(&output(&mut bash)), "leases\n");
+        for (words, completed) in [
+            (&["le"][..], "leases\n"),
+            (&["--sim", "lab"], "labbox\n"),
+            (&["reap", "--sim", "p100"], "p100-ghost\n"),
+            (&["reap", "--user", "roo"], "root\n"),
+            (&["status", "--gpu", ""], "0\n1\n"),
+        ] {
+            let mut bash = Command::new("bash");
+            bash.args(["-c", script, "bash"]).arg(made.join("completions/gpuws.bash")).args(words);
+            assert_eq!(text(&output(&mut bash)), completed, "{words:?}");
+        }
     }
 }
 
