@@ -314,7 +314,7 @@ fn limit_that_nothing_keeps_is_a_warning() {
     let words = ["mem", "env", "--limit", "6GiB", "--device-memory", "24GiB"];
     let unnamed = gpuws(&words, &[]);
     assert!(
-        reported(&unnamed).starts_with("gpuws: warning: nothing limits the program to 6 GiB"),
+        reported(&unnamed).starts_with("gpuws: warning: the 6 GiB limit is not enforced: no "),
         "{}",
         reported(&unnamed)
     );

@@ -19,21 +19,21 @@ fn gpuws(words: &[&str]) -> Output {
 #[test]
 fn global_option_without_effect_is_rejected_with_reason() {
     for (words, why) in [
-        ("--sim labbox demo", "--sim here: demo takes the machine as an argument"),
-        ("--sim labbox parse -", "--sim here: this command queries no machine"),
-        ("--sim labbox completions bash", "--sim here: this command queries no machine"),
-        ("--sim labbox man", "--sim here: this command queries no machine"),
-        ("--sim labbox sim labbox -- true", "--sim here: sim takes the machine as an argument"),
-        ("--json sim labbox -- true", "--json here: the output is the command's"),
-        ("--json --sim labbox query --help-query-gpu", "--json here: query prints CSV"),
-        ("--json --sim labbox status --format gpustat-json", "--json here: --format selects"),
-        ("--json demo", "--json here: the output of this command is not data"),
-        ("--json completions bash", "--json here: the output of this command is not data"),
-        ("--json man", "--json here: the output of this command is not data"),
+        ("--sim labbox demo", "--sim: demo takes the machine as an argument"),
+        ("--sim labbox parse -", "--sim: this command queries no machine"),
+        ("--sim labbox completions bash", "--sim: this command queries no machine"),
+        ("--sim labbox man", "--sim: this command queries no machine"),
+        ("--sim labbox sim labbox -- true", "--sim: sim takes the machine as an argument"),
+        ("--json sim labbox -- true", "--json: the output is the command's"),
+        ("--json --sim labbox query --help-query-gpu", "--json: query prints CSV"),
+        ("--json --sim labbox status --format gpustat-json", "--json: --format selects"),
+        ("--json demo", "--json: the output of this command is not data"),
+        ("--json completions bash", "--json: the output of this command is not data"),
+        ("--json man", "--json: the output of this command is not data"),
     ] {
         let output = gpuws(&words.split(' ').collect::<Vec<_>>());
         assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{words}");
-        let expected = format!("gpuws: failed to use {why}");
+        let expected = format!("gpuws: failed to apply {why}");
         assert!(reported(&output).starts_with(&expected), "{words}: {output:?}");
     }
     for words in ["demo labbox", "completions bash", "man", "query --help-query-gpu"] {
@@ -191,7 +191,8 @@ fn record_counts_samples_and_says_what_it_left_out() {
         gpuws_in(dir.path(), &[&["--sim", "labbox", "record", "--every", "1"], words].concat())
     };
     assert!(out(&record(&["a", "--looks", "3"])).starts_with(
-        "3 samples written to a\nwithout names and command lines; users are numbered anew: anon-1, …\n\
+        "3 samples written to a\nwithout process names and command lines; user names replaced by \
+         anon-1, …\n\
          replay it: gpuws --sim a doctor"
     ));
     assert_eq!(out(&record(&["b", "--quiet"])), "");

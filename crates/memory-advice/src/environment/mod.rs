@@ -200,7 +200,7 @@ impl Bound<'_> {
             advice.note(COOPERATIVE);
         }
         if used.is_empty() {
-            advice.note("no framework is known that would keep the limit");
+            advice.note("no PyTorch, TensorFlow or JAX found");
         }
         advice.variables.sort_by_key(|variable| variable.name);
         advice

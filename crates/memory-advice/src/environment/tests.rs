@@ -203,5 +203,5 @@ fn useless_limits_are_reported() {
     }
     let whole = bound(24 * GIB, &totals).advice(&[JAX]);
     assert!(whole.variables.is_empty() && says(&whole, "whole device"));
-    assert!(says(&bound(6 * GIB, &totals).advice(&[]), "no framework is known"));
+    assert!(says(&bound(6 * GIB, &totals).advice(&[]), "no PyTorch, TensorFlow or JAX found"));
 }

@@ -8,8 +8,8 @@ pub fn unlimited(advice: &Advice, limit: Bytes) -> Option<String> {
     let is_unlimited = advice.variables.is_empty() && advice.code.is_empty();
     is_unlimited.then(|| {
         format!(
-            "warning: nothing limits the program to {}: no framework was found; name it with \
-            --framework torch, tensorflow or jax",
+            "warning: the {} limit is not enforced: no PyTorch, TensorFlow or JAX found; name the \
+             framework with --framework torch, tensorflow or jax",
             amount(limit)
         )
     })
@@ -33,7 +33,7 @@ pub fn reported(advice: &Advice, share: Bytes) -> String {
         (true, false) => format!("limited to {share} by {allocator} (cooperative); {more}"),
         (true, true) if advice.code.is_empty() => {
             let why = advice.notes.first().map_or("", String::as_str);
-            format!("warning: nothing limits the command to {share}: {why}")
+            format!("warning: the {share} limit is not enforced: {why}")
         }
         (true, true) => {
             let names: Vec<&str> = advice.code.iter().map(|code| code.framework.name()).collect();

@@ -230,7 +230,7 @@ fn memory_limit_names_what_keeps_it() {
             "warning: set the limit of 6 GiB for PyTorch and JAX in the program itself; for \
              details: gpuws mem env",
         ),
-        (vec![], vec![], "warning: nothing limits the command to 6 GiB: a note"),
+        (vec![], vec![], "warning: the 6 GiB limit is not enforced: a note"),
     ] {
         let advice = Advice { variables, code, notes: vec!["a note".to_owned()] };
         assert_eq!(limit::reported(&advice, share), text);

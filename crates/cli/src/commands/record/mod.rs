@@ -60,7 +60,8 @@ fn tell(
         let written = format!("{} written to {path}{size}", samples(sample_count));
         screen.print(&Line::new().plain(written))?;
         if !args.names {
-            let left_out = "without names and command lines; users are numbered anew: anon-1, …";
+            let left_out = "without process names and command lines; user names replaced by \
+                            anon-1, …";
             screen.print(&Line::new().plain(left_out))?;
         }
         screen.print(&Line::new().plain("replay it: ").accent(again))?;
