@@ -158,10 +158,13 @@ fn told(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
         Err(_) if frame.devices.is_empty() => {}
         Err(why) => parts.push((0, Tone::Accent, why)),
     }
-    let findings = frame.diagnosis.findings.len();
-    if findings > 0 {
-        let findings = wording::findings_at_least(findings as u64);
-        parts.push((0, Tone::Accent, findings));
+    let (confident, possible) =
+        (frame.diagnosis.confident().count(), frame.diagnosis.possible_count());
+    if confident > 0 {
+        parts.push((0, Tone::Accent, wording::findings_at_least(confident as u64)));
+    }
+    if possible > 0 {
+        parts.push((0, Tone::Dim, format!("{possible} possible")));
     }
     let joined = |most: u8| {
         let kept = parts.iter().filter(|(rank, ..)| *rank <= most);
