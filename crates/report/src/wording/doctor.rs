@@ -15,12 +15,11 @@ pub fn summary(snapshot: &Snapshot, diagnosis: &Diagnosis) -> Line {
     let hidden = u64::from(snapshot.unreadable.total());
     let (found, possible) = (diagnosis.findings.len(), diagnosis.possible_count());
     if found == 0 && diagnosis.left_out == 0 && all_seen {
+        let are = if hidden == 1 { "process is" } else { "processes are" };
+        let remedy = if snapshot.is_root == Ok(true) { "" } else { " (try sudo)" };
         return Line::new().plain(match hidden {
             0 => "No problems found.".to_owned(),
-            _ => {
-                let (are, remedy) = (if hidden == 1 { "process is" } else { "processes are" }, {
-                    if snapshot.is_root == Ok(true) { "" } else { " (try sudo)" }
-                });
+            hidden => {
                 let hidden = grouped(hidden);
                 format!("No problems found in what you may read; {hidden} {are} hidden{remedy}.")
             }

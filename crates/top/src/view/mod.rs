@@ -163,14 +163,13 @@ fn told(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
     if confident > 0 {
         parts.push((0, Tone::Accent, wording::findings_at_least(confident as u64)));
     }
-    if possible > 0 {
-        parts.push((0, Tone::Dim, format!("{possible} possible")));
-    }
     let joined = |most: u8| {
         let kept = parts.iter().filter(|(rank, ..)| *rank <= most);
         let pieces =
             kept.flat_map(|(_, tone, text)| [(Tone::Dim, " · ".to_owned()), (*tone, text.clone())]);
-        pieces.skip(1).collect::<Vec<_>>()
+        let between = if confident > 0 { ", " } else { " · " };
+        let possible = (possible > 0).then(|| (Tone::Dim, format!("{between}{possible} possible")));
+        pieces.skip(1).chain(possible).collect::<Vec<_>>()
     };
     [2, 1].into_iter().map(joined).find(|told| width(told) <= room).unwrap_or_else(|| joined(0))
 }
