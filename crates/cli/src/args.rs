@@ -240,7 +240,7 @@ pub(crate) struct DoctorArgs {
     /// Report only findings of this confidence or more: possible, likely or high.
     #[arg(long, value_name = "LEVEL", default_value = "possible")]
     pub(crate) min_confidence: Confidence,
-    /// Do not report findings of this kind, such as hoarder, or nvlink-down:3 for GPU 3 only.
+    /// Do not report findings of this kind, such as hoarder (idle holder), or nvlink-down:3 for GPU 3 only.
     #[arg(long, value_name = "KIND[:GPU],…", value_delimiter = ',')]
     pub(crate) ignore: Vec<Ignored>,
     #[command(flatten)]
@@ -256,7 +256,8 @@ pub(crate) struct DoctorArgs {
 pub(crate) struct Sampling {
     /// Number of samples; several tell an idle process from a pausing one (default: 1; with
     /// --replay 13, and the day before them always counts).
-    #[arg(long = "looks", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long = "samples", alias = "looks", value_name = "N",
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) count: Option<u16>,
     /// Time between samples.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]

@@ -2,22 +2,21 @@
 
 use crate::failure::{Failure, brief, driver_remedy};
 use crate::terminal::{Line, Screen};
-use gpu_core::{Origin, Snapshot};
+use gpu_core::Snapshot;
 use gpu_report::details::{self, Entry, Value};
 
 /// The column of the colon after a name.
 const COLON: usize = 38;
 
 /// Prints the details of the machine, then those of each device.
-pub(crate) fn show(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
-    if snapshot.origin != Origin::Live {
-        screen.print(&Line::new().accent(snapshot.origin.to_string()))?;
-    }
+pub(crate) fn show(screen: &mut Screen, snapshot: &Snapshot, quiet: bool) -> Result<(), Failure> {
+    let label = Line::new().accent(snapshot.origin.to_string());
+    screen.origin(&snapshot.origin, label, quiet)?;
     let head = details::head(snapshot, &crate::local_time::zone());
     head.iter().try_for_each(|entry| print(screen, entry, 0))?;
     if let Err(fault) = &snapshot.driver {
         screen.print(&Line::new().accent(format!("cannot query any GPU: {}", brief(fault))))?;
-        if let Some(remedy) = driver_remedy(fault.kind) {
+        if let Some(remedy) = driver_remedy(fault.kind).filter(|_| !quiet) {
             screen.print(&Line::new().dim("remedy: ").plain(remedy))?;
         }
     }

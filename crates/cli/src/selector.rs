@@ -3,7 +3,21 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::wording;
-use gpu_core::SelectError;
+use gpu_core::{SelectError, Selector, Snapshot};
+
+/// Returns the indexes of the selected devices.
+///
+/// # Errors
+/// That of the driver if it has not answered: then no device can be found; otherwise a selector that
+/// matches none.
+pub(crate) fn chosen(snapshot: &Snapshot, selectors: &[Selector]) -> Result<Vec<u32>, Failure> {
+    match &snapshot.driver {
+        Err(fault) if snapshot.devices.is_empty() && !selectors.is_empty() => {
+            Err(gpu_core::Error::new(fault.kind, fault.text.clone()).into())
+        }
+        _ => Ok(gpu_core::selector::indexes(&snapshot.devices, selectors)?),
+    }
+}
 
 impl From<SelectError> for Failure {
     fn from(error: SelectError) -> Self {

@@ -101,10 +101,14 @@ metrics! {
         "The version of gpuws"
     Machine Info "machine" "" ["origin" "driver_version" "cuda_version"]
         "The machine; origin says if it is a simulated one"
+    ScanDuration Gauge "scan_duration" "seconds" []
+        "How long the scan of the machine behind these values took"
+    ScanTimestamp Gauge "scan_timestamp" "seconds" []
+        "When that scan began, in seconds since 1970"
     LookDuration Gauge "look_duration" "seconds" []
-        "How long the look behind these values took"
+        "The old name of gpuws_scan_duration_seconds, until the next release"
     LookTimestamp Gauge "look_timestamp" "seconds" []
-        "When that look began, in seconds since 1970"
+        "The old name of gpuws_scan_timestamp_seconds, until the next release"
     Readable Gauge "readable" "" ["part"]
         "Whether a part of the machine could be read; the values that rest on it are missing otherwise"
     UnreadableProcesses Gauge "unreadable_processes" "" []

@@ -7,6 +7,7 @@ use gpu_core::{
     Absent, Clock, Fault, GpuBackend, Group, Groups, Host, LeaseStore, Observer, Snapshot, ask,
 };
 use gpu_reaper::{Past, full_observation};
+use gpu_steward::DeviceLeases;
 use std::time::Duration;
 
 /// The longest usual time between two scrapes. What lasts is followed over ten of them.
@@ -70,7 +71,9 @@ impl Exporter {
         let snapshot = self.observer.observe(ports.backend, ports.host, ports.clock, observation);
         let past = self.past.get_or_insert_with(|| Past::every(INTERVAL));
         past.add(&snapshot);
-        let diagnosis = gpu_reaper::diagnose_after(past, &snapshot);
+        let mut diagnosis = gpu_reaper::diagnose_after(past, &snapshot);
+        let leases = ledger.as_ref().map(|ledger| ledger.pool(None).leases);
+        DeviceLeases::recorded(leases.map_err(Clone::clone)).excuse(&snapshot, &mut diagnosis);
         let look = Look {
             snapshot: &snapshot,
             diagnosis: &diagnosis,

@@ -164,8 +164,12 @@ impl<'a> Look<'a> {
             ("cuda_version", cuda.unwrap_or_default()),
         ];
         metrics.add(Metric::Machine, labels, 1.0);
-        metrics.add(Metric::LookDuration, [], self.took.as_secs_f64());
-        metrics.add(Metric::LookTimestamp, [], from_milli(snapshot.taken_at.0));
+        for metric in [Metric::ScanDuration, Metric::LookDuration] {
+            metrics.add(metric, [], self.took.as_secs_f64());
+        }
+        for metric in [Metric::ScanTimestamp, Metric::LookTimestamp] {
+            metrics.add(metric, [], from_milli(snapshot.taken_at.0));
+        }
         let parts = [
             ("driver", up),
             ("holders", snapshot.holders.is_ok()),

@@ -43,7 +43,8 @@ pub(crate) fn status(py: Python<'_>, machine: Machine, details: bool) -> PyResul
         let source = machine.open_for_query(groups, true)?;
         let leased = source.leases();
         let mut whole = source.detailed_snapshot(observation);
-        let diagnosis = gpu_reaper::diagnose_outlines(&mut whole, &*source.host);
+        let mut diagnosis = gpu_reaper::diagnose_outlines(&mut whole, &*source.host);
+        leased.excuse(&whole, &mut diagnosis);
         text(&View::of(&whole, &whole, &diagnosis, leased, &user).json(details))
     })
 }
@@ -65,6 +66,7 @@ pub(crate) fn doctor(
         let mut past = Past::new();
         snapshots.iter().for_each(|look| past.add(look));
         let mut diagnosis = gpu_reaper::diagnose_after(&past, now);
+        source.leases().excuse(now, &mut diagnosis);
         diagnosis.join_ghosts();
         let devices: Vec<&DeviceState> = now.devices.iter().collect();
         text(&json::Doctor::of(now, &devices, &diagnosis, &machine.sim_option()))

@@ -213,6 +213,11 @@ impl Finding {
 }
 
 impl Finding {
+    /// Returns whether it says more than that something is possible.
+    pub fn is_confident(&self) -> bool {
+        self.confidence > Confidence::Possible
+    }
+
     /// Returns whether both are ghosts of the same processes.
     fn is_same_ghost(&self, other: &Finding) -> bool {
         let is_ghost = |finding: &Finding| finding.kind == FindingKind::Ghost;
@@ -292,6 +297,33 @@ impl Diagnosis {
             [only] => Some(only.process.pid),
             _ => None,
         }
+    }
+
+    /// Returns the findings that say more than that something is possible.
+    pub fn confident(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(|finding| finding.is_confident())
+    }
+
+    /// Returns how many findings are only possible: a healthy machine has such findings too, so a
+    /// view counts them and names nobody.
+    pub fn possible_count(&self) -> usize {
+        self.findings.iter().filter(|finding| !finding.is_confident()).count()
+    }
+
+    /// Removes the findings that call a process idle, orphaned or stuck if `is_excused` for one of
+    /// their devices. What hours have proved (confidence high) needs no excuse: otherwise a new lease
+    /// every few minutes would hide a process for ever.
+    pub fn excuse(&mut self, is_excused: impl Fn(&DeviceId, Pid) -> bool) {
+        self.findings.retain(|finding| {
+            let is_about_rest = matches!(
+                finding.kind,
+                FindingKind::StuckHolder | FindingKind::Orphan | FindingKind::Hoarder
+            );
+            let mut suspects = finding.suspects.iter().map(|suspect| suspect.process.pid);
+            let mut excused =
+                || suspects.any(|pid| finding.devices.iter().any(|device| is_excused(device, pid)));
+            !is_about_rest || finding.confidence == Confidence::High || !excused()
+        });
     }
 
     /// Keeps the findings with at least this confidence that are not ignored. A finding on several

@@ -43,8 +43,10 @@ pub enum Refusal {
     UnknownIdentity,
     /// The PID belonged to another process when the user chose it.
     NotTheSame,
-    /// It holds none of the requested devices.
+    /// It holds no device.
     HoldsNothing,
+    /// It holds devices, and none of the requested ones.
+    HoldsOthers,
     /// It belongs to none of the requested users.
     OtherUser,
     /// It does not exist here, or could not be read.
@@ -75,7 +77,8 @@ impl fmt::Display for Refusal {
             Refusal::Protected => "it is on the protect list",
             Refusal::UnknownIdentity => "its start time is unknown",
             Refusal::NotTheSame => "it is a different process than the chosen one (PID reused)",
-            Refusal::HoldsNothing => "it holds none of the requested GPUs",
+            Refusal::HoldsNothing => "it holds no GPU",
+            Refusal::HoldsOthers => "it holds none of the requested GPUs",
             Refusal::OtherUser => "it belongs to none of the requested users",
             Refusal::NotSeen => "no such process is visible",
             Refusal::LeadsSession => "it is a login session leader",

@@ -30,6 +30,7 @@ pub mod details;
 mod exit;
 pub mod fault;
 mod filter;
+pub mod findings;
 pub mod gpustat;
 pub mod hosts;
 pub mod json;

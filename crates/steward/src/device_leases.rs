@@ -1,8 +1,12 @@
 //! The leases on each device.
 
+use crate::ancestry::{is_root_of, line};
 use gpu_claim::Ledger;
-use gpu_core::{DeviceState, DeviceUuid, EntryKind, Fault, LeaseEntry, LeaseStore};
-use gpu_reaper::Usage;
+use gpu_core::{
+    Bytes, DeviceState, DeviceUuid, EntryKind, Fault, LeaseEntry, LeaseStore, MigInstance, Pid,
+    Snapshot,
+};
+use gpu_reaper::{Diagnosis, Usage};
 
 /// The leases of a machine at one moment, except those that were taken out of others.
 #[derive(Clone, Debug)]
@@ -50,5 +54,48 @@ impl DeviceLeases {
     /// Returns whether a device is certainly unused and has no known lease.
     pub fn is_free(&self, device: &DeviceState, usage: &Usage) -> bool {
         usage.is_free(device.id()) && self.on(device).next().is_none()
+    }
+
+    /// Returns whether a MIG device of a fit device is certainly unused, and neither it nor the whole
+    /// device has a known lease.
+    pub fn is_part_free(&self, device: &DeviceState, part: &MigInstance, usage: &Usage) -> bool {
+        let account = part.gpu_instance.and_then(|id| usage.account_of_instance(device.id(), id));
+        let is_used = |listed: &[gpu_core::DeviceProcess]| listed.iter().any(|p| part.may_have(p));
+        let is_of_other = |lease: &LeaseEntry| {
+            let is_whole = device.id().uuid.as_ref().is_ok_and(|own| lease.devices.contains(own));
+            let is_part = part.uuid.as_ref().map_or(true, |own| lease.devices.contains(own));
+            !is_whole && !is_part
+        };
+        device.processes.as_ref().is_ok_and(|listed| !is_used(listed))
+            && account == Some(Bytes(0))
+            && usage.unfit(device.id()).is_none()
+            && self.on(device).all(is_of_other)
+    }
+
+    /// Returns how many MIG devices of a machine are free, as [`is_part_free`](Self::is_part_free)
+    /// tells.
+    pub fn free_parts(&self, snapshot: &Snapshot, usage: &Usage) -> usize {
+        let free = |device: &DeviceState| {
+            let parts = device.mig.iter().flatten();
+            parts.filter(|part| self.is_part_free(device, part, usage)).count()
+        };
+        snapshot.devices.iter().map(free).sum()
+    }
+
+    /// Removes the findings that call a process idle although it has just got a lease on the device:
+    /// it descends from the process that has the lease, or belongs to the owner of the lease.
+    pub fn excuse(&self, snapshot: &Snapshot, diagnosis: &mut Diagnosis) {
+        let is_new =
+            |lease: &&LeaseEntry| snapshot.taken_at.since(lease.since) < gpu_reaper::SETTLED_AFTER;
+        let has = |lease: &LeaseEntry, pid: Pid| {
+            let is_of_owner =
+                |pid| snapshot.process(pid).is_ok_and(|info| info.uid == Ok(lease.owner));
+            is_of_owner(pid) || line(snapshot, pid).any(|info| is_root_of(info, lease))
+        };
+        diagnosis.excuse(|id, pid| {
+            let device = snapshot.device(id);
+            let mut leases = device.into_iter().flat_map(|device| self.on(device)).filter(is_new);
+            leases.any(|lease| has(lease, pid))
+        });
     }
 }

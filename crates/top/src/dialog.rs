@@ -150,27 +150,27 @@ impl Dialog {
     /// the screen to its end.
     pub(crate) fn prompt(&self, read: bool) -> Vec<Line> {
         let line = Line::new;
-        let key = |name, does: &str| line().accent(name).plain(does);
+        let key = |name, does: &str| line().accent(name).plain(": ").plain(does);
         match self.phase {
-            Phase::Planning => vec![line().dim("Esc leaves")],
-            Phase::Proposed(0) => vec![line().dim("nothing was done; Esc leaves")],
+            Phase::Planning => vec![line().dim("Esc: cancel")],
+            Phase::Proposed(0) => vec![line().dim("nothing was done; Esc: close")],
             Phase::Proposed(_) if !read => {
-                vec![key("PgDn", " shows the rest of the plan"), key("Esc", " leaves")]
+                vec![key("PgDn", "show the rest of the plan"), key("Esc", "cancel")]
             }
             Phase::Proposed(count) => {
                 let what = wording::count(count, "process", "processes");
-                vec![key("y", &format!(" ends {what}")), key("Esc", " leaves")]
+                vec![key("y", &format!("end {what}")), key("Esc", "cancel")]
             }
             Phase::Running if self.leaving => vec![
                 line().accent("processes are being ended:"),
-                key("q", " sends no further signal and quits"),
-                key("Esc", " goes on"),
+                key("q", "send no further signal and quit"),
+                key("Esc", "continue"),
             ],
-            Phase::Running => vec![line().dim("Esc closes this; the ending goes on")],
+            Phase::Running => vec![line().dim("Esc: close; the processes are still ended")],
             Phase::Stopping => {
                 vec![line().accent("no further signal is sent; quits after this step")]
             }
-            Phase::Over => vec![line().dim("Esc closes this")],
+            Phase::Over => vec![line().dim("Esc: close")],
         }
     }
 

@@ -82,8 +82,7 @@ impl Shown {
     /// Returns how a plan for this aim is shown.
     pub fn of(ender: &dyn Ender, aim: &Aim, proposal: &Proposal) -> Self {
         let Proposal { now, diagnosis, plan, .. } = proposal;
-        let is_empty =
-            plan.targets.is_empty() && plan.refused.is_empty() && plan.left_out.is_empty();
+        let is_empty = plan.targets.is_empty() && plan.refused.is_empty();
         let obstacle = ender.obstacle().filter(|_| !plan.targets.is_empty());
         let text = match aim {
             Aim::Unlisted(device) if is_empty => {

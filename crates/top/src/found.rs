@@ -13,6 +13,14 @@ pub(crate) fn on<'d>(
     diagnosis.findings.iter().filter(is_here)
 }
 
+/// Returns the findings about a device that say more than that something is possible.
+pub(crate) fn confident<'d>(
+    diagnosis: &'d Diagnosis,
+    device: &DeviceId,
+) -> impl Iterator<Item = &'d Finding> {
+    on(diagnosis, device).filter(|finding| finding.is_confident())
+}
+
 /// Returns the finding about the memory of a device that no listed process accounts for.
 pub(crate) fn about_unlisted<'d>(
     diagnosis: &'d Diagnosis,
@@ -23,7 +31,7 @@ pub(crate) fn about_unlisted<'d>(
 }
 
 /// Returns words for what was found on a device, each once: the fault of its sample, the kind of
-/// each finding with the defects that it rests on, and other defects.
+/// each confident finding with the defects that it rests on, and other defects.
 pub(crate) fn words(diagnosis: &Diagnosis, device: &DeviceState) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     if let Err(fault) = &device.sample {
@@ -31,7 +39,8 @@ pub(crate) fn words(diagnosis: &Diagnosis, device: &DeviceState) -> Vec<String> 
     }
     let mut defects: Vec<String> =
         gpu_reaper::defects(device).iter().map(ToString::to_string).collect();
-    for finding in on(diagnosis, device.id()) {
+    defects.extend(wording::busy_alone(device));
+    for finding in confident(diagnosis, device.id()) {
         let kind = wording::kind(finding.kind);
         let is_defect = |text: &&str| defects.iter().any(|defect| defect == text);
         let texts = finding.evidence.iter().map(|one| one.text.as_str());

@@ -144,10 +144,11 @@ impl Frame {
         }
     }
 
-    /// Formats `4 GPUs, 1 free`.
+    /// Formats `4 GPUs, 1 free`, `1 GPU, 0 free, 1 MIG device free`.
     pub fn summary(&self) -> String {
         let whole = || self.devices.iter().filter(|device| device.mig.is_none());
         let free = whole().filter(|device| device.is_free).count();
-        format!("{}, {free} free", wording::count(whole().count(), "GPU", "GPUs"))
+        let parts = self.devices.iter().filter(|device| device.mig.is_some() && device.is_free);
+        wording::free(whole().count(), free, parts.count())
     }
 }

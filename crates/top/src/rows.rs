@@ -139,7 +139,7 @@ pub struct Row {
     pub age: Option<Duration>,
     /// The kind of use, in nvidia-smi's letters; `-` if it is unknown.
     pub kind: &'static str,
-    /// The finding that suspects it.
+    /// The finding that suspects it of more than what is possible.
     pub finding: Option<FindingKind>,
     /// Whether a lease covers it: it descends from the process that has the lease.
     pub is_leased: bool,
@@ -401,12 +401,6 @@ impl Look<'_> {
             // What is measured of the whole device says nothing of a part.
             let has_unlisted = instance.gpu_instance.is_some()
                 && self.usage.unexplained_in(device.id()) == instance.gpu_instance;
-            let account = instance
-                .gpu_instance
-                .and_then(|gpu| self.usage.account_of_instance(device.id(), gpu));
-            let is_unused = part.processes.as_ref().is_ok_and(Vec::is_empty)
-                && account == Some(Bytes(0))
-                && leased.on(device).next().is_none();
             let whole = self.device(&part, leased, user_name);
             let profile = instance.profile.as_deref().unwrap_or("?");
             Device {
@@ -416,7 +410,7 @@ impl Look<'_> {
                 power: None,
                 power_limit: None,
                 temperature: None,
-                is_free: is_unused,
+                is_free: leased.is_part_free(device, instance, self.usage),
                 findings: if has_unlisted { vec!["unlisted".to_owned()] } else { Vec::new() },
                 ..whole
             }
@@ -441,8 +435,9 @@ impl Look<'_> {
             (is_gone && finding.kind == FindingKind::ListedButGone)
                 || finding.suspects.iter().any(|suspect| suspect.process.pid == user.pid)
         };
-        let finding =
-            found::on(self.diagnosis, device.id()).find(is_about).map(|finding| finding.kind);
+        let finding = found::confident(self.diagnosis, device.id())
+            .find(is_about)
+            .map(|finding| finding.kind);
         let command = wording::command(self.snapshot.process(user.pid), user.name.as_deref());
         Row {
             key: RowKey { gpu: Some(device.id().index), subject: Subject::Process(key) },
@@ -478,7 +473,7 @@ impl Look<'_> {
             memory: process.memory.ok(),
             sm: process.utilization.ok().map(|share| share.get()),
             kind: kind(process),
-            finding: found::on(self.diagnosis, device.id())
+            finding: found::confident(self.diagnosis, device.id())
                 .find(namespace)
                 .map(|finding| finding.kind),
             ..Row::without_process(
@@ -512,7 +507,7 @@ impl Look<'_> {
             mig: place(device, self.usage.unexplained_in(device.id()), None),
             user: if users.is_empty() { "?".to_owned() } else { users.join(",") },
             memory: Some(memory),
-            finding: finding.map(|finding| finding.kind),
+            finding: finding.filter(|finding| finding.is_confident()).map(|finding| finding.kind),
             ..Row::without_process(key, command)
         })
     }

@@ -327,9 +327,7 @@ impl Tracked {
             }
             let mut state = before.get(&suspect.process).cloned().unwrap_or_default();
             // A process that computes anywhere is nobody's to end.
-            let computes = |evidence: &Evidence| {
-                matches!(evidence.sign, Sign::Computes | Sign::ComputesOnOtherDevice)
-            };
+            let computes = |evidence: &Evidence| evidence.sign == Sign::ComputesOnOtherDevice;
             let works = suspect.evidence.iter().any(computes);
             for (level, lasted) in state.lasted.iter_mut().enumerate() {
                 let is_met = suspect.confidence as usize >= level && !works;

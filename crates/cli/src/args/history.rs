@@ -15,7 +15,7 @@ pub(crate) struct RecordArgs {
     #[arg(long)]
     pub(crate) names: bool,
     /// Number of samples; several tell an idle process from a pausing one.
-    #[arg(long = "looks", value_name = "N", default_value_t = 1,
+    #[arg(long = "samples", alias = "looks", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) count: u16,
     /// Write a history instead, which --replay reads: a sample each second for this long, or until

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Resu
     let snapshots = source.two_snapshots();
     let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     let diagnosis = gpu_reaper::diagnose(&snapshots);
-    super::status::show(screen, &quiet(), now, &diagnosis)?;
+    super::status::show(screen, global, now, &diagnosis)?;
     if now.devices.is_empty() {
         return the_end(screen, &sim);
     }
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Resu
         chapter(screen, "Check again", &format!("gpuws {sim}status"))?;
         let after = source.snapshot();
         let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&after));
-        super::status::show(screen, &quiet(), &after, &diagnosis)?;
+        super::status::show(screen, global, &after, &diagnosis)?;
     }
     the_end(screen, &sim)
 }
@@ -56,10 +56,6 @@ fn the_end(screen: &mut Screen, sim: &str) -> Result<Exit, Failure> {
     let line = Line::new().plain("Each run starts fresh. Try it yourself: ");
     screen.print(&line.accent(format!("gpuws {sim}doctor")))?;
     Ok(Exit::Done)
-}
-
-fn quiet() -> Global {
-    Global { quiet: true, ..Global::default() }
 }
 
 /// Returns the request that the findings advise, or the default request.

@@ -1,20 +1,18 @@
 //! `gpuws doctor`: findings with their evidence and the next command to run.
 
-mod finding;
-
 use super::replay;
 use crate::args::{DoctorArgs, Global, Sampling};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::selector::chosen;
 use crate::source::{self, sim_option};
 use crate::terminal::{Line, Screen, warn};
 use crate::wording;
-use finding::{concerns, show_cleared, show_finding};
 use gpu_core::ErrorKind::NotRequested;
-use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, DeviceState, Driver, Origin, Snapshot};
-use gpu_reaper::{Cleared, Diagnosis, Past};
-use gpu_report::{ProcessFilter, json, replay::MINUTE};
+use gpu_reaper::{Diagnosis, Past};
+use gpu_report::{ProcessFilter, findings::Findings, json, replay::MINUTE};
+use gpu_steward::DeviceLeases;
 use gpu_text::ErrorCode;
 
 pub(crate) fn run(
@@ -32,11 +30,16 @@ pub(crate) fn run(
     let Sampling { count, every } = args.sampling;
     let replayed = replay::frames(&args.replay, global, count.unwrap_or(MINUTE), every)?;
     let count = count.unwrap_or(1);
-    let snapshots: Vec<Snapshot> = match replayed {
-        Some(frames) => frames.into_iter().map(|frame| frame.snapshot).collect(),
-        None => source::open_for_query(global, observation.groups, count == 1)?
-            .snapshots(observation, count, every)
-            .collect(),
+    let (snapshots, leased): (Vec<Snapshot>, _) = match replayed {
+        Some(frames) => {
+            let leases = frames.last().map_or(Ok(Vec::new()), |frame| frame.leases.clone());
+            let snapshots = frames.into_iter().map(|frame| frame.snapshot).collect();
+            (snapshots, DeviceLeases::recorded(leases))
+        }
+        None => {
+            let source = source::open_for_query(global, observation.groups, count == 1)?;
+            (source.snapshots(observation, count, every).collect(), source.leases())
+        }
     };
     let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
     if let (Err(fault), true) = (&now.driver, now.devices.is_empty()) {
@@ -46,29 +49,29 @@ pub(crate) fn run(
             screen.json(&json::Doctor::of(now, &[], &gpu_reaper::diagnose(&snapshots), &sim))?;
             return Err(failure);
         }
-        if let Some(line) = origin(now) {
-            screen.print(&line)?;
-        }
-        super::status::without_driver(screen, now, fault, &ProcessFilter::default())?;
+        show_origin(screen, global, now)?;
+        let all = ProcessFilter::default();
+        super::status::without_driver(screen, now, fault, &all, global.quiet)?;
         return Ok(failure.exit());
     }
     let past = replay::past(&args.replay, &snapshots)?;
-    report(args, global, (past, &snapshots), &[], screen)
+    report(args, global, (past, &snapshots, &leased), &[], screen)
 }
 
-/// Diagnoses the selected devices from these snapshots, after what was before, and prints the
-/// result.
+/// Diagnoses the selected devices from these snapshots and leases, after what was before, and prints
+/// the result.
 pub(super) fn report(
     args: &DoctorArgs,
     global: &Global,
-    (mut past, snapshots): (Past, &[Snapshot]),
+    (mut past, snapshots, leased): (Past, &[Snapshot], &DeviceLeases),
     failures: &[ErrorCode],
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     let Some(now) = snapshots.last() else { return Ok(Exit::Done) };
-    let gpus = indexes(&now.devices, &args.gpu)?;
+    let gpus = chosen(now, &args.gpu)?;
     snapshots.iter().for_each(|look| past.add(look));
     let mut diagnosis = gpu_reaper::diagnose_after(&past, now);
+    leased.excuse(now, &mut diagnosis);
     let exists = |index: &u32| now.devices.iter().any(|device| device.id().index == *index);
     for index in args.ignore.iter().filter_map(|of| of.device).filter(|index| !exists(index)) {
         warn(&format!("--ignore names GPU {index}, which does not exist on this machine"));
@@ -111,20 +114,13 @@ fn show_some(
     devices: &[&DeviceState],
     diagnosis: &Diagnosis,
 ) -> Result<(), Failure> {
-    if let Some(line) = origin(snapshot) {
-        screen.print(&line)?;
+    show_origin(screen, global, snapshot)?;
+    if snapshot.origin != Origin::Live && !global.quiet {
         screen.print(&Line::new())?;
     }
-    let mut advised = Vec::new();
-    for finding in &diagnosis.findings {
-        show_finding(screen, global, snapshot, diagnosis, finding, &mut advised)?;
-        screen.print(&Line::new())?;
-    }
-    let reported =
-        |cleared: &&Cleared| !diagnosis.findings.iter().any(|finding| concerns(finding, cleared));
-    for cleared in diagnosis.cleared.iter().filter(reported) {
-        show_cleared(screen, snapshot, "fine", cleared)?;
-    }
+    let (sim, width) = (sim_option(&snapshot.origin, global), screen.width());
+    let findings = Findings { snapshot, diagnosis, quiet: global.quiet, sim: &sim, width };
+    screen.print_all(findings.lines())?;
     let unreported =
         devices.iter().copied().filter(|device| !diagnosis.explains_list_of(snapshot, device));
     for line in wording::unknown_users(unreported) {
@@ -139,6 +135,16 @@ fn show_some(
         wording::flow(screen, Line::new().dim("note: "), &text)?;
     }
     screen.print(&wording::doctor::summary(snapshot, diagnosis))
+}
+
+/// Prints the origin of the snapshot as a heading, unless it is this machine.
+pub(crate) fn show_origin(
+    screen: &mut Screen,
+    global: &Global,
+    snapshot: &Snapshot,
+) -> Result<(), Failure> {
+    let line = origin(snapshot).unwrap_or_default();
+    screen.origin(&snapshot.origin, line, global.quiet)
 }
 
 /// Returns the origin of the snapshot; `None` for this machine.

@@ -43,7 +43,7 @@ pub(super) fn doctor(
     refuse(&[
         ("--gpu", !args.gpu.is_empty()),
         ("--paste", args.paste),
-        ("--looks", args.sampling.count.is_some()),
+        ("--samples", args.sampling.count.is_some()),
         ("--ignore", !args.ignore.is_empty()),
         ("--replay", args.replay.replay.is_some()),
     ])?;

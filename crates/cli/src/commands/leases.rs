@@ -10,7 +10,7 @@ use crate::source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use crate::wording::path_word;
-use gpu_core::{DeviceId, DeviceUuid, LeaseEntry, Origin};
+use gpu_core::{DeviceId, DeviceUuid, LeaseEntry};
 use gpu_host::FileLeaseStore;
 use gpu_report::json;
 use gpu_report::wording::claims;
@@ -85,9 +85,7 @@ fn named(devices: &[(DeviceUuid, Option<DeviceId>)]) -> String {
 
 fn show(screen: &mut Screen, global: &Global, listing: &Listing, dir: &str) -> Result<(), Failure> {
     let snapshot = &listing.scene.snapshot;
-    if snapshot.origin != Origin::Live {
-        screen.print(&Line::new().accent(&snapshot.origin))?;
-    }
+    screen.origin(&snapshot.origin, Line::new().accent(&snapshot.origin), global.quiet)?;
     if listing.leases.is_empty() && listing.queue.is_empty() {
         screen.print(&Line::new().plain("no leases and no waiting claims"))?;
         if !global.quiet {
@@ -97,5 +95,9 @@ fn show(screen: &mut Screen, global: &Global, listing: &Listing, dir: &str) -> R
         }
         return Ok(());
     }
-    super::reap::show(screen, wording::leases::listing(listing, screen.room(0), &user))
+    let mut told = wording::leases::listing(listing, screen.room(0), &user);
+    if global.quiet && !listing.leases.is_empty() {
+        told.remove(0);
+    }
+    super::reap::show(screen, told)
 }

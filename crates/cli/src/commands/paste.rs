@@ -8,6 +8,7 @@ use crate::wording;
 use gpu_core::{Clock, DeviceState};
 use gpu_host::SystemClock;
 use gpu_reaper::Past;
+use gpu_steward::DeviceLeases;
 use gpu_text::ErrorCode;
 use std::path::Path;
 
@@ -56,7 +57,13 @@ pub(super) fn run(
         }
         return Ok(Exit::Remains);
     }
-    let exit = super::doctor::report(args, global, (Past::new(), &[snapshot]), &failures, screen)?;
+    let exit = super::doctor::report(
+        args,
+        global,
+        (Past::new(), &[snapshot], &DeviceLeases::none()),
+        &failures,
+        screen,
+    )?;
     Ok(if failures.is_empty() { exit } else { Exit::Remains })
 }
 

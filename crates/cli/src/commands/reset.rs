@@ -45,7 +45,7 @@ pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Res
     if global.json {
         screen.json(&json::Reset::of(&reset.check, reset.outcome.as_ref(), &reset.sim))?;
     } else {
-        show(screen, args, &reset)?;
+        show(screen, args, global, &reset)?;
     }
     Ok(exit(&reset))
 }
@@ -72,10 +72,13 @@ fn exit(reset: &Reset<'_>) -> Exit {
     }
 }
 
-fn show(screen: &mut Screen, args: &ResetArgs, reset: &Reset<'_>) -> Result<(), Failure> {
-    if let Some(line) = super::doctor::origin(reset.check.now) {
-        screen.print(&line)?;
-    }
+fn show(
+    screen: &mut Screen,
+    args: &ResetArgs,
+    global: &Global,
+    reset: &Reset<'_>,
+) -> Result<(), Failure> {
+    super::doctor::show_origin(screen, global, reset.check.now)?;
     let devices = wording::devices(reset.check.now, std::slice::from_ref(reset.check.device.id()));
     let Linked { peers, whole } = &reset.check.linked;
     for note in reset_wording::notes(&reset.check) {
@@ -108,6 +111,9 @@ fn show(screen: &mut Screen, args: &ResetArgs, reset: &Reset<'_>) -> Result<(), 
         None if reset.check.blockers.is_clear() => {
             let text = format!("no process has {devices} open; it can be reset");
             screen.print(&Line::new().plain(text))?;
+            if global.quiet {
+                return Ok(());
+            }
             let (sim, gpu) = (&reset.sim, shell_word(&args.gpu.to_string()));
             let line = Line::new().plain("nothing was done.   ");
             screen.print(&line.accent(format!("gpuws {sim}reset {gpu} --yes")))

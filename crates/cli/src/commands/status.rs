@@ -18,14 +18,14 @@ use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, Tone, packed, progress, warn, wrapped};
 use crate::wording;
 use gpu_core::{
-    Groups, HolderSearch, Observation, Observer, Origin, ProcessDetail, Selector, Snapshot,
+    Groups, HolderSearch, Observation, Observer, ProcessDetail, Selector, Snapshot,
     selector::select,
 };
 use gpu_reaper::Diagnosis;
 use gpu_report::replay::{EVERY, MINUTE};
 use gpu_report::{Columns, ProcessFilter, local_time, rows::View};
 use gpu_steward::DeviceLeases;
-use notes::{bystanders, doctor, next_commands, unreported, unseen_by};
+use notes::{doctor, unreported, unseen_by};
 use std::borrow::Cow;
 
 pub(crate) fn run(
@@ -81,16 +81,18 @@ pub(crate) fn run(
             true => source.detailed_snapshot(observation),
             false => source.observe(&mut observer, observation),
         };
-        let diagnosis = gpu_reaper::diagnose_outlines(&mut whole, &*source.host);
+        let mut diagnosis = gpu_reaper::diagnose_outlines(&mut whole, &*source.host);
+        leased.excuse(&whole, &mut diagnosis);
         let snapshot = only(&whole, &args.only.devices)?;
         let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
         view.filter = filter.clone();
         (view.columns, view.before) = (args.columns.as_ref(), before.as_ref());
+        view.has_titles = !global.quiet;
         match (args.details, global.json) {
             (_, true) if once => screen.json(&view.json(args.details))?,
             (_, true) => screen.json_line(&view.json(args.details))?,
             (true, false) => {
-                details::show(screen, &view.filter.applied_to(&snapshot))?;
+                details::show(screen, &view.filter.applied_to(&snapshot), global.quiet)?;
                 left_out(screen, &view)?;
             }
             (false, false) => screen.together(|screen| {
@@ -115,9 +117,10 @@ pub(crate) fn run(
     exit
 }
 
-/// Keeps only the selected devices.
+/// Keeps only the selected devices. Without a driver there is nothing to select from, and its failure
+/// is what there is to show.
 fn only<'a>(whole: &'a Snapshot, selectors: &[Selector]) -> Result<Cow<'a, Snapshot>, Failure> {
-    if selectors.is_empty() {
+    if selectors.is_empty() || (whole.driver.is_err() && whole.devices.is_empty()) {
         return Ok(Cow::Borrowed(whole));
     }
     let devices = select(whole.devices.clone(), selectors)?;
@@ -159,23 +162,26 @@ fn show_view(
     doctor: &str,
 ) -> Result<(), Failure> {
     let snapshot = view.snapshot;
-    if snapshot.origin != Origin::Live {
-        screen.print(&Line::new().accent(snapshot.origin.to_string()))?;
-    }
+    let label = Line::new().accent(snapshot.origin.to_string());
+    screen.origin(&snapshot.origin, label, global.quiet)?;
     let room = screen.room(0);
-    screen.print_all(packed(Line::new(), view.headline(), "  ·  ", 4, room))?;
-    if let Err(fault) = &snapshot.driver {
-        without_driver(screen, snapshot, fault, &view.filter)?;
+    if !global.quiet {
+        screen.print_all(packed(Line::new(), view.headline(), "  ·  ", 4, room))?;
     }
-    if !snapshot.devices.is_empty() {
+    if let Err(fault) = &snapshot.driver {
+        without_driver(screen, snapshot, fault, &view.filter, global.quiet)?;
+    }
+    if !snapshot.devices.is_empty() && !global.quiet {
         screen.print(&Line::new())?;
     }
     screen.print_all(view.rows(room))?;
     unreported(screen, snapshot)?;
     left_out(screen, view)?;
     if !global.quiet {
-        next_commands(screen, doctor, snapshot, view.diagnosis)?;
-        bystanders(screen, view)?;
+        screen.print_all(view.next_commands(doctor, room))?;
+        if let Some(who) = view.bystanders() {
+            wording::flow(screen, Line::new().dim("also open in: "), &who)?;
+        }
         if let Some(fault) = view.leased.fault() {
             let head = Line::new().dim("leases unknown: ");
             wording::flow(screen, head, &format!("failed to {fault}"))?;

@@ -110,8 +110,8 @@ fn draw(connected: &Connected, path: &Path, screen: &mut Screen) -> Result<(), F
 }
 
 fn show(connected: &Connected, global: &Global, screen: &mut Screen) -> Result<(), Failure> {
-    if let Some(line) = super::doctor::origin(&connected.now) {
-        screen.print(&line)?;
+    super::doctor::show_origin(screen, global, &connected.now)?;
+    if connected.now.origin != Origin::Live && !global.quiet {
         screen.print(&Line::new())?;
     }
     let matrix = Matrix::of(&connected.topology, &connected.nodes);

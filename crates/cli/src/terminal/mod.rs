@@ -6,13 +6,14 @@
 mod progress;
 
 pub(crate) use gpu_core::clean;
-pub(crate) use gpu_report::text::{Align, Line, Table, Tone, packed, wrapped};
+pub(crate) use gpu_report::text::{Align, Line, Table, Tone, below, flowed, packed, wrapped};
 pub(crate) use gpu_report::write::one_line;
 pub(crate) use progress::Progress;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use anstream::{AutoStream, ColorChoice};
+use gpu_core::Origin;
 use gpu_report::ascii;
 use serde::Serialize;
 use std::fs::File;
@@ -68,7 +69,8 @@ pub(crate) struct Screen {
     /// The name of a file; none for standard output.
     file: Option<String>,
     colour: bool,
-    width: usize,
+    /// The width of a terminal, or the one that `COLUMNS` names; none of any other pipe.
+    width: Option<usize>,
     is_terminal: bool,
     closed: bool,
     /// Output is buffered until [`together`](Screen::together) ends.
@@ -77,16 +79,18 @@ pub(crate) struct Screen {
 
 impl Screen {
     /// Returns standard output. With [`ColorChoice::Auto`] it has colours on a terminal, unless
-    /// `NO_COLOR`, `CLICOLOR=0` or `TERM=dumb` disable them, or if `CLICOLOR_FORCE` enables them.
+    /// `NO_COLOR`, `CLICOLOR=0` or `TERM=dumb` disable them, or if `CLICOLOR_FORCE` enables them. Its
+    /// width is `COLUMNS`, otherwise that of the terminal.
     pub(crate) fn stdout(choice: ColorChoice) -> Self {
         let stdout = io::stdout();
-        let width = terminal_size::terminal_size_of(&stdout).map(|(width, _)| width.0.into());
+        let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        let own = || terminal_size::terminal_size_of(&stdout).map(|(width, _)| width.0.into());
         let colour = match choice {
             ColorChoice::Auto => AutoStream::choice(&stdout) != ColorChoice::Never,
             choice => choice != ColorChoice::Never,
         };
         Screen {
-            width: width.unwrap_or(USUAL_WIDTH),
+            width: named.filter(|columns| *columns > 0).or_else(own),
             is_terminal: stdout.is_terminal(),
             out: Box::new(BufWriter::with_capacity(PIECE, stdout)),
             file: None,
@@ -107,7 +111,7 @@ impl Screen {
             out: Box::new(out),
             file: None,
             colour: false,
-            width: USUAL_WIDTH,
+            width: None,
             is_terminal: false,
             closed: false,
             held: false,
@@ -124,14 +128,33 @@ impl Screen {
         self.colour
     }
 
-    /// Returns the width of the terminal, or 80 without one.
+    /// Returns the width for text that is wrapped: that of the terminal or of `COLUMNS`, otherwise 80.
     pub(crate) fn width(&self) -> usize {
-        self.width
+        self.width.unwrap_or(USUAL_WIDTH)
     }
 
-    /// Returns how many columns remain on a line after `used`. Lines in a pipe have no limit.
+    /// Returns how many columns remain on a line after `used`. Without a terminal and without
+    /// `COLUMNS` there is no limit, and nothing is cut.
     pub(crate) fn room(&self, used: usize) -> usize {
-        if self.is_terminal { self.width.saturating_sub(used) } else { usize::MAX }
+        self.width.map_or(usize::MAX, |width| width.saturating_sub(used))
+    }
+
+    /// Prints the origin of what follows, such as a simulated machine, unless it is this machine;
+    /// with `--quiet` on standard error, because a heading is unwanted and the label is not.
+    pub(crate) fn origin(
+        &mut self,
+        origin: &Origin,
+        line: Line,
+        quiet: bool,
+    ) -> Result<(), Failure> {
+        match (origin, quiet) {
+            (Origin::Live, _) => Ok(()),
+            (_, true) => {
+                warn(&origin.to_string());
+                Ok(())
+            }
+            (_, false) => self.print(&line),
+        }
     }
 
     /// Prints several lines with as few writes as possible.

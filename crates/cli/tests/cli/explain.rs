@@ -256,9 +256,9 @@ fn ranks_of_a_job_are_one_block_and_other_causes_stay_apart() {
     let output = gpuws(&["mem", "explain", "--no-live", "-"], format!("{ranks}{other}").as_bytes());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(
-        text.contains("8 ranks, GPUs 0–7 (31.75 GiB), lacking 236–306 MiB   lines 1–8"),
+        text.contains("8 ranks, GPUs 0–7 (31.75 GiB), each short by 236–306 MiB   lines 1–8"),
         "{text}"
     );
-    assert!(text.contains("GPU 7, which lacks most:"), "{text}");
+    assert!(text.contains("GPU 7 is shortest:"), "{text}");
     assert_eq!(text.matches("Try: ").count(), 2, "{text}");
 }

@@ -1,5 +1,6 @@
 //! The program as users run it; a single test program, so that it is linked once.
 
+mod accusations;
 mod asleep;
 mod bad_input;
 mod claim;

@@ -14,6 +14,7 @@ fn on_terminal(machine: &str, columns: usize) -> String {
     let output = Command::new("script")
         .args(["--quiet", "--return", "--command", &command, "/dev/null"])
         .env("NO_COLOR", "1")
+        .env_remove("COLUMNS")
         .stdin(Stdio::null())
         .output()
         .expect("script of util-linux runs");

@@ -55,6 +55,29 @@ fn p100_ghost_memory_is_freed_after_sigkill() {
     assert_eq!(simulation.signals().len(), 2);
 }
 
+/// The NVLinks that NVIDIA's data sheets give for a product.
+#[test]
+fn no_machine_has_more_nvlinks_than_its_product() {
+    let products =
+        [("P100-SXM2", 4), ("V100-SXM2", 6), ("A100-SXM4", 12), ("H100", 18), ("H200", 18)];
+    let mut compared = 0;
+    for machine in gpu_sim::machines() {
+        let simulation = start(machine.name);
+        let groups = gpu_core::Groups::all();
+        let observation = gpu_core::Observation { groups, ..gpu_core::Observation::default() };
+        let now = gpu_core::observe_in_detail(&simulation, &simulation, &simulation, observation);
+        for device in &now.devices {
+            let name = device.info.name.as_deref().unwrap_or_default();
+            let most = products.iter().find(|(product, _)| name.contains(product));
+            let links = device.details.as_ref().ok().and_then(|details| details.nvlinks.as_ref());
+            let (Some((_, most)), Some(links)) = (most, links) else { continue };
+            assert!(links.len() <= *most, "{} has {} of {most}", machine.name, links.len());
+            compared += 1;
+        }
+    }
+    assert!(compared > 30, "{compared}");
+}
+
 #[test]
 fn hoarder_computes_only_on_first_of_eight_gpus() {
     let simulation = start("gtx1080ti-x8-hoarder");

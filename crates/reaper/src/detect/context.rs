@@ -11,8 +11,8 @@ use gpu_core::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A younger process may still load its data.
-pub(crate) const MIN_AGE: Duration = Duration::from_secs(15 * 60);
+/// A younger process, or one that got its lease later, may still load its data.
+pub const MIN_AGE: Duration = Duration::from_secs(15 * 60);
 
 /// A process that was idle for less may write a checkpoint or wait for its data.
 pub(crate) const MIN_IDLE: Duration = Duration::from_secs(10 * 60);
@@ -222,6 +222,25 @@ impl<'a> DetectContext<'a> {
     /// Returns whether a process was surely started less than `age` ago.
     pub(crate) fn is_younger(&self, pid: Pid, age: Duration) -> bool {
         self.age(pid).is_some_and(|own| own < age)
+    }
+
+    /// Returns whether a process is surely old enough to be called idle: by its start time, or, if
+    /// that is unknown, because it was watched for as long.
+    pub(crate) fn is_settled(&self, pid: Pid) -> bool {
+        let known = || {
+            let key = self.key(pid);
+            key.start.map_or(Duration::ZERO, |_| self.past.known(key).span)
+        };
+        self.age(pid).unwrap_or_else(known) >= MIN_AGE
+    }
+
+    /// Returns whether a process computes on one of these devices, or may.
+    pub(crate) fn computes(&self, pid: Pid, devices: &[&DeviceState]) -> bool {
+        devices.iter().any(|device| {
+            let own = self.listed(device, pid).and_then(|process| process.utilization.ok());
+            let whole = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
+            own.or(whole).is_none_or(|utilization| utilization.get() > 0)
+        })
     }
 
     /// Returns how to end a process without surprise for others; one that computes now on some

@@ -1,6 +1,6 @@
 //! Processes that keep memory and do not compute.
 
-use super::context::{DetectContext, MIN_AGE, MIN_IDLE, is_much};
+use super::context::{DetectContext, MIN_IDLE, is_much};
 use super::ray;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
@@ -29,7 +29,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
             let here = !case.is_gone(pid)
                 && is_much(memory, total)
                 && case.role(pid, device) == Role::MemoryUser
-                && !case.is_younger(pid, MIN_AGE);
+                && case.is_settled(pid);
             if here && is_idle(device, process) && !pauses(case, device, pid) {
                 idle.entry(pid).or_default().push((device, memory));
             }

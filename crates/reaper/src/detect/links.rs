@@ -93,7 +93,7 @@ fn nvlinks(equals: &[&DeviceState]) -> Vec<Finding> {
                 (1.., _) | (0, true) if with_most >= 2 => Confidence::Likely,
                 _ => Confidence::Possible,
             };
-            let text = format!("{count} active NVLinks; its equals have {most}");
+            let text = format!("{count} active NVLinks; other GPUs of this model have {most}");
             let advice = vec![Advice::CheckNvLinks(device.id().index)];
             Finding::about_device(
                 device,

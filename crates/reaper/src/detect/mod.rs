@@ -18,11 +18,12 @@ mod throttle;
 mod unexplained;
 
 use crate::evidence::Evidence;
-use crate::finding::{Advice, Cleared, Diagnosis, Finding, FindingKind, Suspect};
+use crate::finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Suspect};
 use crate::past::Past;
 use crate::role::Role;
 pub use busy::busy_alone;
 pub(crate) use busy::is_busy_alone;
+pub use context::MIN_AGE as SETTLED_AFTER;
 pub(crate) use context::{DetectContext, Unexplained};
 pub use driver_log::logged_errors;
 use gpu_core::{Host, Pid, Snapshot};
@@ -62,7 +63,7 @@ pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
         busy::detect,
     ];
     let found = detectors.iter().flat_map(|detector| detector(&case)).collect();
-    let mut findings = merged(found);
+    let mut findings = merged(&case, found);
     driver_log::add(&case, &mut findings);
     // The finding that unblocks a reset comes before the blocked reset.
     let unblocking: Vec<(Advice, Advice)> = findings
@@ -106,7 +107,7 @@ pub fn diagnose_outlines_after(past: &Past, now: &mut Snapshot, host: &dyn Host)
 
 /// Reports each process once: what is known of it besides becomes a sign in the finding that
 /// accounts for its memory.
-fn merged(found: Vec<Finding>) -> Vec<Finding> {
+fn merged(case: &DetectContext<'_>, found: Vec<Finding>) -> Vec<Finding> {
     let is_sign = |kind| {
         matches!(
             kind,
@@ -134,7 +135,7 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
             here && tells_more && finding.suspects.iter().any(is_it)
         };
         let Some(finding) = findings.iter_mut().find(|finding| covers(finding)) else {
-            findings.push(sign);
+            findings.extend(Some(sign).filter(|sign| is_finding(case, sign)));
             continue;
         };
         if sign.kind == FindingKind::Hoarder {
@@ -154,6 +155,21 @@ fn merged(found: Vec<Finding>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Returns whether a sign of a process is a finding by itself. That of a process whose age is
+/// unknown, that may still be starting, or that computes, is evidence for others only.
+fn is_finding(case: &DetectContext<'_>, sign: &Finding) -> bool {
+    let Some(suspect) = sign.suspects.first() else { return false };
+    let pid = suspect.process.pid;
+    match sign.kind {
+        FindingKind::StuckHolder => {
+            let is_certain = suspect.confidence > Confidence::Possible;
+            case.is_settled(pid) && (is_certain || !case.computes(pid, &case.used_by(pid)))
+        }
+        FindingKind::Orphan | FindingKind::Hoarder => case.is_settled(pid),
+        _ => true,
+    }
 }
 
 /// Names every holder without a finding and without listed memory: monitors, displays, daemons.

@@ -3,7 +3,7 @@
 use super::context::{DetectContext, MIN_AGE, MIN_IDLE};
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
-use gpu_core::{DeviceState, Pid, ProcessInfo, ProcessState};
+use gpu_core::{Pid, ProcessInfo, ProcessState};
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     case.infos().filter_map(|info| finding(case, info)).collect()
@@ -13,7 +13,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 ///
 /// The first alone is harmless: a program started with setsid or as a service has PID 1 as its
 /// parent and leads its own group. A worker whose launcher died is in the launcher's group. So is a
-/// job that a script started in the background, with nohup or without.
+/// job that a script started in the background, with nohup or without: if it works, it is wanted.
 fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let pid = info.key.pid;
     let parent = info.parent.ok()?;
@@ -24,12 +24,12 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
         return None;
     }
     let devices = case.used_by(pid);
-    let first = devices.first()?;
-    let computes = devices.iter().any(|device| computes(device, pid));
-    let works = computes || case.past.uses_cpu(info.key);
+    devices.first()?;
+    let works = case.computes(pid, &devices) || case.past.uses_cpu(info.key);
     // Started with nohup, it shall continue without its parent. Under a debugger or in a system
     // call, its idleness says nothing.
-    let is_wanted = info.ignores_hangup == Ok(true)
+    let is_wanted = works
+        || info.ignores_hangup == Ok(true)
         || info.tracer.is_ok()
         || info.state == Ok(ProcessState::Uninterruptible)
         || case.is_younger(pid, MIN_AGE);
@@ -49,44 +49,25 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let used_cpu = case.past.without_cpu_time(info.key) < seen.span;
     let is_worker = uses_memory && session_gone && is_worker(info) && !used_cpu;
     let is_long = seen.was_watched_for(MIN_IDLE);
-    evidence.push(match (works, is_long) {
-        (true, _) => Evidence::new(
-            Sign::Computes,
-            "it computes now; a job that a script started looks the same",
-        ),
-        (false, true) => seen.idle(),
-        (false, false) => Evidence::new(Sign::NoComputeObserved, "no compute observed"),
+    evidence.push(match is_long {
+        true => seen.idle(),
+        false => Evidence::new(Sign::NoComputeObserved, "no compute observed"),
     });
-    if !works {
-        evidence.extend(case.never_computed(&devices, pid));
-        evidence.push(match is_worker {
-            true => Evidence::new(
-                Sign::MultiprocessingWorker,
-                "a Python multiprocessing worker, which normally exits with its parent",
-            ),
-            false => Evidence::new(Sign::MayBeDaemon, "a daemon would look the same"),
-        });
-    }
-    let (confidence, advice) = match (works, is_worker, is_long) {
-        (true, ..) => (Confidence::Possible, vec![Advice::AskOwner(first.id().index)]),
-        (false, true, true) => (Confidence::High, vec![Advice::ReapProcess(pid)]),
-        (false, true, false) | (false, false, true) => {
-            (Confidence::Likely, vec![Advice::ReapProcess(pid)])
-        }
-        (false, false, false) => {
-            (Confidence::Possible, vec![Advice::WatchIdle, Advice::ReapProcess(pid)])
-        }
+    evidence.extend(case.never_computed(&devices, pid));
+    evidence.push(match is_worker {
+        true => Evidence::new(
+            Sign::MultiprocessingWorker,
+            "a Python multiprocessing worker, which normally exits with its parent",
+        ),
+        false => Evidence::new(Sign::MayBeDaemon, "a daemon would look the same"),
+    });
+    let (confidence, advice) = match (is_worker, is_long) {
+        (true, true) => (Confidence::High, vec![Advice::ReapProcess(pid)]),
+        (true, false) | (false, true) => (Confidence::Likely, vec![Advice::ReapProcess(pid)]),
+        (false, false) => (Confidence::Possible, vec![Advice::WatchIdle, Advice::ReapProcess(pid)]),
     };
     let suspect = Suspect { process: info.key, confidence, evidence };
     Some(case.about(suspect, &devices, FindingKind::Orphan, advice))
-}
-
-/// Returns whether a process computes on a device, or may.
-fn computes(device: &DeviceState, pid: Pid) -> bool {
-    let listed = device.processes.iter().flatten().find(|process| process.pid == pid);
-    let own = listed.and_then(|process| process.utilization.ok());
-    let whole = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
-    own.or(whole).is_none_or(|utilization| utilization.get() > 0)
 }
 
 /// Returns whether a process was started by Python's multiprocessing as a worker: by the code that

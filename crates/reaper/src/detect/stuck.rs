@@ -52,8 +52,8 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
             let lasts = case.past.uninterruptible(info.key).span >= HUNG
                 && case.past.without_cpu_time(info.key) >= HUNG
                 && !matches!(case.to_end(pid), Advice::AskOwner(_));
-            let text = "it is in uninterruptible sleep (state D): not even SIGKILL ends it \
-                before the wait does";
+            let text = "it is in uninterruptible sleep (state D): even SIGKILL takes effect only \
+                when the wait ends";
             let evidence = Evidence::new(Sign::UninterruptibleSleep, text);
             let (confidence, advice) = match lasts {
                 true => (Confidence::Likely, Advice::WaitOrReboot),

@@ -55,7 +55,10 @@ fn selected(
     });
     confirmed
         .map(|(kind, key)| {
-            let reason = kind.reap_reason().unwrap_or(kind.name());
+            let reason = match kind {
+                FindingKind::Hoarder => "idle holder",
+                kind => kind.reap_reason().unwrap_or(kind.name()),
+            };
             (key.pid, format!("{reason}, selected by the policy"))
         })
         .collect()

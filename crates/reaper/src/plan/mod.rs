@@ -101,6 +101,9 @@ pub struct Plan {
     pub refused: Vec<Refused>,
     /// Processes from findings or scopes that the choice of devices or users excludes.
     pub left_out: Vec<Refused>,
+    /// The devices that the plan is restricted to; all if empty.
+    #[serde(skip)]
+    pub devices: Vec<DeviceId>,
     /// The users that the plan is restricted to; all if empty.
     #[serde(skip)]
     pub users: Vec<String>,
@@ -135,6 +138,7 @@ pub fn plan(
     let mut plan =
         Plan { origin: Some(case.now.origin.clone()), grace: request.grace, ..Plan::default() };
     plan.users.clone_from(&request.users);
+    plan.devices.clone_from(&request.devices);
     let choice = Choice { case: &case, guard, request };
     for (pid, why) in candidates(looks, diagnosis, request) {
         if plan.targets.iter().any(|target| target.key.pid == pid) {
@@ -155,7 +159,10 @@ pub fn plan(
             }
             Err(why) => {
                 // Without a PID the user requested whatever matches; the rest was left out.
-                let narrowed = matches!(why, Refusal::HoldsNothing | Refusal::OtherUser);
+                let narrowed = matches!(
+                    why,
+                    Refusal::HoldsNothing | Refusal::HoldsOthers | Refusal::OtherUser
+                );
                 let list = match narrowed && request.pids.is_empty() {
                     true => &mut plan.left_out,
                     false => &mut plan.refused,

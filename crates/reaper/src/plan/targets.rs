@@ -41,7 +41,10 @@ impl Choice<'_> {
         let held = self.held(pid);
         let minors = self.minors(pid, &held);
         if minors.is_empty() {
-            return Err(Refusal::HoldsNothing);
+            return Err(match held.is_empty() {
+                true => Refusal::HoldsNothing,
+                false => Refusal::HoldsOthers,
+            });
         }
         if !self.is_asked_for(info) {
             return Err(Refusal::OtherUser);

@@ -36,7 +36,10 @@ fn process_is_a_hoarder_by_time_and_not_by_one_look() {
     let hoards = |confidence| vec![(FindingKind::Hoarder, confidence)];
     assert_eq!(found(&[holding(Some(899), |_| {})]), [], "it may still load");
     assert_eq!(found(&[holding(Some(900), |_| {})]), hoards(Confidence::Possible));
-    assert_eq!(found(&[holding(None, |_| {})]), hoards(Confidence::Possible), "age unknown");
+    let unknown = holding(None, |_| {});
+    assert_eq!(found(std::slice::from_ref(&unknown)), [], "an unknown age accuses nobody");
+    assert_eq!(found(&watch(&unknown, 899, 0)), [], "it may have been started just before");
+    assert_eq!(found(&watch(&unknown, 900, 0)), hoards(Confidence::Likely), "it was watched");
     let old = holding(Some(90_000), |_| {});
     let watched = |seconds, cpu| found(&watch(&old, seconds, cpu));
     assert_eq!(watched(599, 0), hoards(Confidence::Possible));

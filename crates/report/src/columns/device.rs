@@ -3,6 +3,7 @@
 use super::{Column, DeviceColumn};
 use crate::readings::{details, sample, text};
 use crate::text::Align;
+use crate::wording;
 use gpu_core::{Absent, Group};
 
 /// Makes a column.
@@ -31,7 +32,7 @@ pub(super) const COLUMNS: &[DeviceColumn] = &[
     column!("util", "UTIL", Right, None, |device| text(sample(device)?.utilization)),
     column!("memory", "MEMORY", Right, None, |device| {
         let memory = sample(device)?.memory;
-        Ok(format!("{:.1}/{:.1} GiB", memory.used?.gib(), memory.total?.gib()))
+        Ok(wording::used_of(memory.used?, memory.total?, (0, 0)))
     }),
     detail!("fan", "FAN", Thermal: thermal.fan_speed, |percent| format!("{percent} %")),
     detail!("pstate", "PSTATE", Activity: activity.performance_state, |state| format!("P{state}")),

@@ -93,7 +93,8 @@ impl Columns {
         let snapshot = view.snapshot;
         let mut lines = Vec::new();
         if !self.devices.is_empty() {
-            let mut block = Block::new(vec![("GPU", Align::Right)], &self.devices);
+            let keys = vec![("GPU", Align::Right)];
+            let mut block = Block::new(keys, &self.devices, view.has_titles);
             for device in &snapshot.devices {
                 let cells = self.devices.iter().map(|column| (column.cell)(device));
                 block.rows.push((vec![device.id().index.to_string()], cells.collect()));
@@ -105,7 +106,7 @@ impl Columns {
                 lines.push(Line::new());
             }
             let keys = vec![("GPU", Align::Right), ("PID", Align::Right)];
-            let mut block = Block::new(keys, &self.users);
+            let mut block = Block::new(keys, &self.users, view.has_titles);
             for device in &snapshot.devices {
                 for user in view.shown_on(device) {
                     let keys = vec![device.id().index.to_string(), user.pid.to_string()];
@@ -127,11 +128,17 @@ struct Block {
     titles: Vec<(&'static str, Align)>,
     names: Vec<&'static str>,
     rows: Vec<(Vec<String>, Vec<Reading<String>>)>,
+    has_titles: bool,
 }
 
 impl Block {
-    fn new<F>(keys: Vec<(&'static str, Align)>, columns: &[&'static Column<F>]) -> Self {
+    fn new<F>(
+        keys: Vec<(&'static str, Align)>,
+        columns: &[&'static Column<F>],
+        has_titles: bool,
+    ) -> Self {
         Block {
+            has_titles,
             keys,
             titles: columns.iter().map(|column| column.title).collect(),
             names: columns.iter().map(|column| column.name).collect(),
@@ -176,7 +183,7 @@ impl Block {
             let keys = keys.iter().map(|key| Line::new().plain(key));
             table.row(keys.chain(cells[from..to].iter().map(cell)));
         }
-        table
+        if self.has_titles { table } else { table.without_header() }
     }
 
     /// Formats `not reported: fan (not supported), encoder (driver too old)`.

@@ -18,7 +18,7 @@ pub(super) const COLUMNS: &[UserColumn] = &[
         name => Ok(name.into_owned()),
     }),
     column!("gpu-memory", "GPU MEMORY", Right, |row| {
-        row.user.memory.map(|bytes| format!("{:.1} GiB", bytes.gib()))
+        row.user.memory.map(|bytes| wording::memory(bytes).into_owned())
     }),
     column!("gpu-util", "GPU UTIL", Right, |row| row.user.utilization.map(|util| util.to_string())),
     column!("mig", "MIG", Left, |row| match (row.user.gpu_instance, row.user.compute_instance) {
@@ -31,7 +31,7 @@ pub(super) const COLUMNS: &[UserColumn] = &[
     }),
     column!("cpu", "CPU", Right, |row| row.cpu().map(|percent| format!("{percent} %"))),
     column!("host-memory", "HOST MEMORY", Right, |row| {
-        Ok(format!("{:.1} GiB", row.info()?.resident?.gib()))
+        Ok(wording::memory(row.info()?.resident?).into_owned())
     }),
     column!("job", "JOB", Left, |row| job(row.info()?)),
     column!("command", "COMMAND", Left, |row| {

@@ -4,6 +4,7 @@ use super::{Hosts, What};
 use crate::text::{Line, Tone, wrapped};
 use crate::{Exit, wording};
 use gpu_core::Bytes;
+use gpu_reaper::FindingKind;
 use serde::Deserialize;
 
 /// What is shown of an object of `doctor --json`.
@@ -75,9 +76,12 @@ impl Hosts<Diagnosed> {
                 let start = Line::new().accent(host).plain(format!("  GPU {}: ", gpu.index));
                 lines.extend(wrapped(start, Tone::Plain, &error.what, room));
             }
-            for finding in findings {
+            let (possible, certain): (Vec<_>, Vec<_>) =
+                findings.iter().partition(|finding| finding.confidence == "possible");
+            for finding in certain {
                 lines.extend(finding.lines(host.as_str(), room));
             }
+            lines.extend(of_kinds(&possible, host.as_str(), room));
         }
         if !fine.is_empty() {
             let head = Line::new().dim("no findings: ");
@@ -92,14 +96,67 @@ impl Hosts<Diagnosed> {
     }
 }
 
+/// Returns the findings that are only possible: all of one kind together, with a bound.
+fn of_kinds(possible: &[&Finding], host: &str, room: usize) -> Vec<Line> {
+    let mut kinds: Vec<(&str, Vec<&Finding>)> = Vec::new();
+    for finding in possible {
+        match kinds.iter_mut().find(|(kind, _)| *kind == finding.kind) {
+            Some((_, known)) => known.push(finding),
+            None => kinds.push((&finding.kind, vec![finding])),
+        }
+    }
+    let lines = kinds.into_iter().flat_map(|(_, findings)| match findings[..] {
+        [finding] => finding.lines(host, room),
+        _ => several(&findings, host, room),
+    });
+    lines.collect()
+}
+
+/// The findings of one kind that are shown; the others are counted.
+const SHOWN: usize = 8;
+
+fn several(findings: &[&Finding], host: &str, room: usize) -> Vec<Line> {
+    let Some(first) = findings.first() else { return Vec::new() };
+    let mut gpus: Vec<u32> =
+        findings.iter().flat_map(|finding| &finding.gpus).map(|gpu| gpu.index).collect();
+    gpus.sort_unstable();
+    gpus.dedup();
+    let head = first.head(host, &gpus).plain("  ").plain(wording::count(
+        findings.len(),
+        "finding",
+        "findings",
+    ));
+    let mut lines = vec![head.cut(room)];
+    for finding in findings.iter().take(SHOWN) {
+        lines.extend(finding.suspects.iter().flat_map(|suspect| suspect.lines(room)));
+    }
+    if findings.len() > SHOWN {
+        lines.push(Line::new().plain("  ").dim(format!("and {} more", findings.len() - SHOWN)));
+    }
+    lines.extend(first.next(host));
+    lines
+}
+
 impl Finding {
+    /// Formats `node1  IDLE HOLDER  GPU 2, 6  confidence: possible`.
+    fn head(&self, host: &str, gpus: &[u32]) -> Line {
+        let known = FindingKind::ALL.into_iter().find(|kind| kind.name() == self.kind);
+        let kind = match known {
+            Some(kind) => wording::kind(kind),
+            None => &self.kind,
+        };
+        let kind = kind.to_uppercase();
+        let mut head = Line::new().accent(host).plain("  ").accent(kind);
+        if !gpus.is_empty() {
+            let word = if gpus.len() == 1 { "  GPU " } else { "  GPUs " };
+            head = head.plain(word).plain(wording::ranges(gpus));
+        }
+        head.plain("  confidence: ").plain(&self.confidence)
+    }
+
     fn lines(&self, host: &str, room: usize) -> Vec<Line> {
         let gpus: Vec<u32> = self.gpus.iter().map(|gpu| gpu.index).collect();
-        let mut head = Line::new().accent(host).plain("  ").accent(self.kind.to_uppercase());
-        if !gpus.is_empty() {
-            head = head.plain("  GPU ").plain(wording::ranges(&gpus));
-        }
-        head = head.plain("  confidence: ").plain(&self.confidence);
+        let mut head = self.head(host, &gpus);
         if let Some(bytes) = self.memory_bytes {
             head = head.plain("  ").plain(Bytes(bytes));
         }
@@ -108,17 +165,24 @@ impl Finding {
         if !self.evidence.is_empty() {
             lines.extend(wrapped(indent(), Tone::Plain, &self.evidence.join("; "), room));
         }
-        for suspect in &self.suspects {
-            let name = suspect.name.as_deref().unwrap_or("unknown");
-            let user = suspect.user.as_deref().unwrap_or("unknown");
-            let text = format!("{} {name} ({user})  {}", suspect.pid, suspect.evidence.join("; "));
-            lines.extend(wrapped(indent().dim("by "), Tone::Plain, &text, room));
-        }
-        if let Some(next) = self.next.first() {
-            // One quoted word: whatever the host says to run is run there and not here.
-            let (host, command) = (wording::shell_word(host), wording::shell_word(&next.command));
-            lines.push(indent().dim("next ").accent(format!("ssh {host} {command}")));
-        }
+        lines.extend(self.suspects.iter().flat_map(|suspect| suspect.lines(room)));
+        lines.extend(self.next(host));
         lines
+    }
+
+    fn next(&self, host: &str) -> Option<Line> {
+        let next = self.next.first()?;
+        // One quoted word: whatever the host says to run is run there and not here.
+        let (host, command) = (wording::shell_word(host), wording::shell_word(&next.command));
+        Some(Line::new().plain("  ").dim("next ").accent(format!("ssh {host} {command}")))
+    }
+}
+
+impl Suspect {
+    fn lines(&self, room: usize) -> Vec<Line> {
+        let name = self.name.as_deref().unwrap_or("unknown");
+        let user = self.user.as_deref().unwrap_or("unknown");
+        let text = format!("{} {name} ({user})  {}", self.pid, self.evidence.join("; "));
+        wrapped(Line::new().plain("  ").dim("by "), Tone::Plain, &text, room)
     }
 }

@@ -11,6 +11,8 @@ use serde::Deserialize;
 pub struct Seen {
     gpus: Vec<Gpu>,
     finding_count: Option<u64>,
+    #[serde(default)]
+    possible_finding_count: Option<u64>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -87,16 +89,27 @@ impl Hosts<Seen> {
         lines
     }
 
-    /// Formats `3 of 4 hosts answered  ·  12 GPUs, 5 free  ·  2+ findings`.
+    /// Formats `3 of 4 hosts answered  ·  12 GPUs, 5 free  ·  2+ findings  ·  1 possible finding`.
     fn totals(&self) -> Line {
         let gpus = || self.answered().flat_map(|(_, said)| &said.shown.gpus);
         let free = gpus().filter(|gpu| gpu.free).count();
         let gpus = wording::count(gpus().count(), "GPU", "GPUs");
         let line = self.summary().plain(format!("  ·  {gpus}, {free} free"));
-        let counts = self.answered().filter_map(|(_, said)| said.shown.finding_count);
-        match counts.fold(0_u64, u64::saturating_add) {
+        let sum = |of: fn(&Seen) -> Option<u64>| {
+            let counts = self.answered().filter_map(|(_, said)| of(&said.shown));
+            counts.fold(0_u64, u64::saturating_add)
+        };
+        let possible = sum(|seen| seen.possible_finding_count);
+        let line = match sum(|seen| seen.finding_count).saturating_sub(possible) {
             0 => line,
             count => line.plain("  ·  ").accent(wording::findings_at_least(count)),
+        };
+        match usize::try_from(possible).unwrap_or(usize::MAX) {
+            0 => line,
+            count => {
+                let text = wording::count(count, "possible finding", "possible findings");
+                line.plain("  ·  ").dim(text)
+            }
         }
     }
 }
@@ -109,8 +122,8 @@ impl Gpu {
             None => Line::new().dim("–"),
         };
         let memory = match (self.memory_used_bytes, self.memory_total_bytes) {
-            (Some(used), Some(total)) => Some(format!("{:.1} / {:.1} GiB", gib(used), gib(total))),
-            (used, _) => used.map(|used| Bytes(used).to_string()),
+            (Some(used), Some(total)) => Some(wording::used_of(Bytes(used), Bytes(total), (0, 0))),
+            (used, _) => used.map(|used| wording::memory(Bytes(used)).into_owned()),
         };
         [
             Line::new().plain(self.index),
@@ -159,14 +172,9 @@ impl Process {
             None => Line::new().plain(name),
         };
         let line = match self.memory_bytes {
-            Some(bytes) => line.plain(format!(" {:.1} GiB", gib(bytes))),
+            Some(bytes) => line.plain(" ").plain(wording::memory(Bytes(bytes))),
             None => line,
         };
         if self.listed == Some(false) { line.accent(" (not listed)") } else { line }
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "it is rounded to a tenth")]
-fn gib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 30)
 }

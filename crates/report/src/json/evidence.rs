@@ -65,8 +65,6 @@ names! {
         NoComputeObserved,
         /// The process computes on other devices only.
         ComputesOnOtherDevice,
-        /// The process computes.
-        Computes,
         /// The parent and the process group leader of the process exited.
         ParentExited,
         /// The process is a worker of Python's multiprocessing.

@@ -12,15 +12,18 @@ pub struct RecordedFile {
     /// Path of the file.
     pub file: String,
     /// Number of samples in the file.
+    pub sample_count: usize,
+    /// The old name of sample_count, until the next release.
     pub look_count: usize,
     /// Whether the file contains the names and command lines of processes.
     pub names: bool,
 }
 
 impl RecordedFile {
-    /// Returns what is told of a file with so many looks; `names`: names and command lines are in
+    /// Returns what is told of a file with so many samples; `names`: names and command lines are in
     /// it.
-    pub fn of(file: &str, look_count: usize, names: bool) -> Self {
-        RecordedFile { schema: Version, file: file.to_owned(), look_count, names }
+    pub fn of(file: &str, sample_count: usize, names: bool) -> Self {
+        let file = file.to_owned();
+        RecordedFile { schema: Version, file, sample_count, look_count: sample_count, names }
     }
 }

@@ -31,6 +31,9 @@ pub struct Status {
     /// Number of findings of this look. gpuws doctor may have more: it also reads the links, the
     /// throttling and the driver's log. Null if no GPU could be queried.
     pub finding_count: Option<usize>,
+    /// Number of these findings that are only possible: a healthy machine has such findings too.
+    /// Null if no GPU could be queried.
+    pub possible_finding_count: Option<usize>,
     /// Why the leases are unknown. Null if they are known.
     pub lease_error: Option<Failure>,
 }
@@ -205,6 +208,8 @@ impl Status {
             holder_error,
             left_out_process_count: view.left_out_count(),
             finding_count: (!snapshot.devices.is_empty()).then_some(view.diagnosis.findings.len()),
+            possible_finding_count: (!snapshot.devices.is_empty())
+                .then(|| view.diagnosis.possible_count()),
             lease_error: view.leased.fault().map(Failure::of),
         }
     }

@@ -18,6 +18,8 @@ pub(super) struct Layout {
     pub(super) columns: usize,
     /// The indentation of a user's line.
     pub(super) indent: usize,
+    /// The width of the used part of memory: more than 5 if some is shown in MiB.
+    used: usize,
 }
 
 /// The width of a device line without the name: on a wide terminal, on a wide terminal with a
@@ -41,10 +43,28 @@ pub(super) const INDENT: &str = "    ";
 
 /// Returns a line for each defect of a device.
 pub(super) fn defects(device: &DeviceState) -> impl Iterator<Item = Line> {
-    let busy = gpu_reaper::busy_alone(device);
-    let busy = busy.map(|share| format!("{share} busy, and no process uses it"));
     let defects = gpu_reaper::defects(device).into_iter().map(|defect| defect.to_string());
-    defects.chain(busy).map(|text| Line::new().plain(INDENT).accent(text))
+    defects.chain(wording::busy_alone(device)).map(|text| Line::new().plain(INDENT).accent(text))
+}
+
+/// The usual width of the used part of memory.
+const USED: usize = 5;
+
+/// Returns the width of the widest used part of memory.
+fn used_width(snapshot: &Snapshot) -> usize {
+    let parts = |device: &DeviceState| {
+        let whole = device.sample.as_ref().ok().map(|sample| sample.memory);
+        let parts = device.mig.iter().flatten().map(|part| part.memory);
+        whole.into_iter().chain(parts).collect::<Vec<_>>()
+    };
+    let used = snapshot.devices.iter().flat_map(parts).filter_map(|memory| memory.used.ok());
+    let texts = used.map(|used| wording::memory(used).trim_end_matches(" GiB").len());
+    texts.max().unwrap_or(0).max(USED)
+}
+
+/// Returns the most columns of a value on lines of this width: without a width, nothing is cut.
+pub(super) fn most(value: usize, columns: usize) -> usize {
+    if columns == usize::MAX { usize::MAX } else { value }
 }
 
 fn longest_process(snapshot: &Snapshot) -> usize {
@@ -60,12 +80,16 @@ impl Layout {
     /// Fits the lines to this many columns; `any_free`: at least one device is free.
     pub(super) fn of(columns: usize, snapshot: &Snapshot, any_free: bool) -> Self {
         let is_wide = columns >= USUAL;
+        let used = used_width(snapshot);
         let names = snapshot.devices.iter().map(|device| Line::new().plain(name(device)).width());
         let longest = names.max().unwrap_or(0);
-        let wide = if any_free { WIDE_FREE } else { WIDE };
-        let room = columns.saturating_sub(if is_wide { wide } else { NARROW });
-        // A pipe has no width, so its lines are as long as on a standard terminal.
-        let name = longest.min(room).clamp(4, USUAL - wide);
+        let fixed = match (is_wide, any_free) {
+            (true, true) => WIDE_FREE,
+            (true, false) => WIDE,
+            (false, _) => NARROW,
+        };
+        let room = columns.saturating_sub(fixed + used - USED);
+        let name = longest.min(room).max(4);
         let process = match columns {
             usize::MAX => WHOLE_PROCESS,
             USUAL.. => {
@@ -73,7 +97,12 @@ impl Layout {
             }
             _ => (PROCESS + columns.saturating_sub(LEAST + FINDING)).min(WHOLE_PROCESS),
         };
-        Layout { name, process, is_wide, columns, indent: INDENT.len() }
+        Layout { name, process, is_wide, columns, indent: INDENT.len(), used }
+    }
+
+    /// Returns the most columns of a value: what has room on a terminal, and all of it in a pipe.
+    pub(super) fn most(&self, columns: usize) -> usize {
+        most(columns, self.columns)
     }
 
     /// Formats ` 0  A100-SXM4-80GB  54°C 312/400 W  98 %  ██████████▊░  71.2/ 80.0 GiB`.
@@ -104,7 +133,7 @@ impl Layout {
     }
 
     /// Formats `    MIG 0  1g.5gb GI 2 CI 0 …`, with its memory below that of its device.
-    pub(super) fn instance(&self, instance: &MigInstance) -> Line {
+    pub(super) fn instance(&self, instance: &MigInstance, is_free: bool) -> Line {
         let number = |id: Option<u32>| id.map_or("?".to_owned(), |id| id.to_string());
         let (gi, ci) = (number(instance.gpu_instance), number(instance.compute_instance));
         let line = Line::new().plain(format_args!("{INDENT}MIG {}", instance.index));
@@ -114,7 +143,8 @@ impl Layout {
             Err(_) => line.plain(format_args!("  GI {gi} CI {ci}")),
         };
         let column = 4 + self.name + if self.is_wide { 23 } else { 13 };
-        self.memory(line.padded_to(column), &instance.memory)
+        let line = self.memory(line.padded_to(column), &instance.memory);
+        if is_free { line.plain(" ").dim("free") } else { line }
     }
 
     /// Returns the layout with the users indented below a MIG device.
@@ -125,15 +155,12 @@ impl Layout {
     fn memory(&self, line: Line, memory: &MemoryInfo) -> Line {
         match (memory.used, memory.total) {
             (Ok(used), Ok(total)) if self.is_wide => line.plain(format!(
-                " {} {:>5.1}/{:>5.1} GiB",
+                " {} {}",
                 bar(used.0, total.0),
-                used.gib(),
-                total.gib()
+                wording::used_of(used, total, (self.used, USED))
             )),
-            (Ok(used), Ok(total)) => {
-                line.plain(format!("{:>5.1}/{:.1} GiB", used.gib(), total.gib()))
-            }
-            (Ok(used), Err(_)) => line.plain(format!(" {:>5.1} GiB used", used.gib())),
+            (Ok(used), Ok(total)) => line.plain(wording::used_of(used, total, (self.used, 0))),
+            (Ok(used), Err(_)) => line.plain(format!(" {:>9} used", wording::memory(used))),
             (Err(absent), _) => {
                 let long = format!(" memory {absent}");
                 let fits = line.width() + long.len() <= self.columns;

@@ -1,6 +1,7 @@
 //! The text of `gpuws status`: a headline, and a row for each device and each of its users.
 
 mod layout;
+mod notes;
 mod users;
 
 use crate::text::Line;
@@ -27,6 +28,8 @@ pub struct View<'a> {
     pub filter: ProcessFilter,
     /// The requested columns, in place of the usual rows.
     pub columns: Option<&'a Columns>,
+    /// Whether the tables of columns have titles.
+    pub has_titles: bool,
     /// The previous look of a repeated view.
     pub before: Option<&'a Snapshot>,
     /// Returns the name of a user by UID.
@@ -50,6 +53,7 @@ impl<'a> View<'a> {
             leased,
             filter: ProcessFilter::default(),
             columns: None,
+            has_titles: true,
             before: None,
             name,
         }
@@ -61,6 +65,7 @@ impl<'a> View<'a> {
     }
 
     /// Formats `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1+ findings`, in pieces.
+    /// What is only possible is not counted.
     pub fn headline(&self) -> Vec<Line> {
         let mut parts = Vec::new();
         if let Ok(hostname) = &self.whole.hostname {
@@ -70,12 +75,13 @@ impl<'a> View<'a> {
             parts.extend(version.iter().map(|version| format!("driver {version}")));
             parts.extend(cuda.iter().map(|cuda| format!("CUDA {cuda}")));
             let free = self.whole.devices.iter().filter(|device| self.is_free(device)).count();
-            let gpus = wording::count(self.whole.devices.len(), "GPU", "GPUs");
-            parts.push(format!("{gpus}, {free} free"));
+            let parts_free = self.leased.free_parts(self.whole, &self.usage);
+            parts.push(wording::free(self.whole.devices.len(), free, parts_free));
         }
         let mut pieces: Vec<Line> = parts.into_iter().map(|part| Line::new().plain(part)).collect();
-        if !self.diagnosis.findings.is_empty() {
-            let findings = wording::findings_at_least(self.diagnosis.findings.len() as u64);
+        let confident = self.diagnosis.confident().count();
+        if confident > 0 {
+            let findings = wording::findings_at_least(confident as u64);
             let last = pieces.pop().map_or_else(Line::new, |last| last.plain(", "));
             pieces.push(last.accent(findings));
         }
@@ -99,12 +105,14 @@ impl<'a> View<'a> {
         let mut lines = layout.device(device, self.is_free(device));
         lines.extend(layout::defects(device));
         let leases: Vec<_> = self.leased.on(device).collect();
-        lines.extend(users::claims(&leases, self.snapshot.taken_at, self.name));
+        lines.extend(users::claims(&leases, self.snapshot.taken_at, self.name, layout.columns));
         // The memory of the one process that surely has it is on its row.
         let mut unexplained = self.usage.unexplained(device.id());
         let ghost = self.diagnosis.only_ghost(device.id()).filter(|_| unexplained.is_some());
         for place in places(device) {
-            lines.extend(place.map(|instance| layout.instance(instance)));
+            lines.extend(place.map(|part| {
+                layout.instance(part, self.leased.is_part_free(device, part, &self.usage))
+            }));
             let layout = if place.is_some() { layout.nested() } else { *layout };
             for user in self.shown_on(device) {
                 let finding = self.suspected(device.id(), user.pid);
@@ -126,9 +134,7 @@ impl<'a> View<'a> {
                 }
             }
             if same(self.place_of_unexplained(device), place) {
-                lines.extend(
-                    unexplained.into_iter().flat_map(|bytes| layout.unexplained(bytes.gib())),
-                );
+                lines.extend(unexplained.into_iter().flat_map(|bytes| layout.unexplained(bytes)));
             }
         }
         lines
@@ -181,12 +187,13 @@ impl<'a> View<'a> {
         self.leased.is_free(device, &self.usage)
     }
 
+    /// Returns the kind of the finding that suspects a process of more than what is possible.
     fn suspected(&self, device: &DeviceId, pid: Pid) -> Option<FindingKind> {
         let is_it = |finding: &&Finding| {
             finding.devices.iter().any(|id| id.same_device(device))
                 && finding.suspects.iter().any(|suspect| suspect.process.pid == pid)
         };
-        self.diagnosis.findings.iter().find(is_it).map(|finding| finding.kind)
+        self.diagnosis.confident().find(is_it).map(|finding| finding.kind)
     }
 }
 

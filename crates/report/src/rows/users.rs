@@ -1,16 +1,17 @@
 //! The lines for the users of a device and its leases.
 
-use super::layout::{INDENT, Layout, USUAL, cell};
+use super::layout::{INDENT, Layout, USUAL, cell, most};
 use crate::text::{Line, Tone, packed, wrapped};
 use crate::wording;
 use crate::wording::claims::User as UserName;
 use gpu_core::{
-    Access, DeviceFileKind, DeviceProcess, DeviceState, HeldFile, LeaseEntry, Snapshot, Timestamp,
+    Access, Bytes, DeviceFileKind, DeviceProcess, DeviceState, HeldFile, LeaseEntry, Snapshot,
+    Timestamp,
 };
 use gpu_reaper::{FindingKind, User};
 
 impl Layout {
-    /// Formats `    alice      21044 python train.py      71.0 GiB   98 %  3 h  hoarder`.
+    /// Formats `    alice      21044 python train.py      71.0 GiB   98 %  3 h  idle holder`.
     pub(super) fn user(
         &self,
         snapshot: &Snapshot,
@@ -21,10 +22,12 @@ impl Layout {
         let name = wording::command(process, user.name.as_deref());
         let what = format_args!("{} {name}", user.pid);
         let line = Line::new().padded_to(self.indent);
-        let line = line.fitted(wording::user(process), 14 - self.indent).padded_to(15);
-        let memory = user.memory.ok().map(|bytes| format!("{:.1} GiB", bytes.gib()));
+        let line = line.fitted(wording::user(process), self.most(14 - self.indent));
+        let line = if line.width() < 15 { line.padded_to(15) } else { line.plain(" ") };
+        let memory = user.memory.ok().map(|bytes| wording::memory(bytes).into_owned());
         let room = self.process;
-        let mut line = cell(line.fitted(what, room).padded_to(self.amount()), memory, 10);
+        let mut line =
+            cell(line.fitted(what, self.most(room)).padded_to(self.amount()), memory, 10);
         let finding = finding.map(wording::short).filter(|word| !word.is_empty());
         let finding = finding.map(|word| Line::new().accent(word));
         if !self.is_wide {
@@ -49,16 +52,15 @@ impl Layout {
     }
 
     /// Formats `    no listed process       15.4 GiB   ← unexplained`.
-    pub(super) fn unexplained(&self, gib: f64) -> Vec<Line> {
-        let amount = format!("{gib:>6.1} GiB");
+    pub(super) fn unexplained(&self, bytes: Bytes) -> Vec<Line> {
+        let amount = format!("{:>10}", wording::memory(bytes));
         self.remark(Line::new().accent("no listed process"), &amount, Tone::Accent, "← unexplained")
     }
 
     /// Formats `    listed as host PID 48210       30.0 GiB   not visible`.
     pub(super) fn foreign(&self, process: &DeviceProcess) -> Vec<Line> {
         let who = Line::new().plain(format_args!("listed as host PID {}", process.pid));
-        let amount =
-            process.memory.map_or("–".to_owned(), |bytes| format!("{:.1} GiB", bytes.gib()));
+        let amount = process.memory.map_or("–".into(), wording::memory);
         self.remark(who, &format!("{amount:>10}"), Tone::Dim, "not visible")
     }
 
@@ -92,19 +94,25 @@ impl Layout {
 const CLAIMS: usize = 4;
 
 /// Formats `    claimed by bob · 12 min · 6.0 GiB · python train.py` for the first leases of a
-/// device.
-pub(super) fn claims(leases: &[&LeaseEntry], now: Timestamp, name: UserName<'_>) -> Vec<Line> {
+/// device, within `columns`.
+pub(super) fn claims(
+    leases: &[&LeaseEntry],
+    now: Timestamp,
+    name: UserName<'_>,
+    columns: usize,
+) -> Vec<Line> {
     let line = |lease: &&LeaseEntry| {
         let age = wording::age(now.since(lease.since));
         let share = lease.claim.memory();
-        let share = share.map_or(String::new(), |bytes| format!(" · {:.1} GiB", bytes.gib()));
-        let line = Line::new().plain(INDENT).plain("claimed by ").fitted(name(lease.owner), 20);
+        let share = share.map_or(String::new(), |bytes| format!(" · {}", wording::memory(bytes)));
+        let owner = name(lease.owner);
+        let line = Line::new().plain(INDENT).plain("claimed by ").fitted(owner, most(20, columns));
         let line = line.dim(format_args!(" · {age}{share}"));
         if lease.command.is_empty() {
             return line;
         }
         let line = line.dim(" · ");
-        let room = USUAL.saturating_sub(line.width());
+        let room = columns.max(USUAL).saturating_sub(line.width());
         line.fitted(&lease.command, room)
     };
     let mut lines: Vec<Line> = leases.iter().take(CLAIMS).map(line).collect();

@@ -11,4 +11,4 @@ mod wrap;
 pub use bar::{bar, bar_of};
 pub use line::{Line, Tone};
 pub use table::{Align, Table};
-pub use wrap::{packed, wrapped};
+pub use wrap::{below, flowed, packed, wrapped};

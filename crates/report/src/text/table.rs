@@ -32,6 +32,13 @@ impl Table {
         self.rows.push(cells.into_iter().take(self.aligns.len()).collect());
     }
 
+    /// Returns the table without its header.
+    #[must_use]
+    pub fn without_header(mut self) -> Self {
+        self.rows.drain(..self.rows.len().min(1));
+        self
+    }
+
     /// Returns the lines, each truncated to `room` columns.
     pub fn lines(self, room: usize) -> Vec<Line> {
         let width_of = |column: usize| {

@@ -33,6 +33,37 @@ pub fn wrapped(head: Line, tone: Tone, text: &str, columns: usize) -> Vec<Line> 
     packed(head, words, " ", indent, columns)
 }
 
+/// The indentation of text after a long head.
+const UNDER: usize = 11;
+
+/// Returns the head and the text, wrapped between words. Continuation lines are aligned with the
+/// start of the text after a short head, and indented by 11 columns after a long one.
+pub fn flowed(head: Line, text: &str, columns: usize) -> Vec<Line> {
+    let indent = if head.width() <= UNDER { head.width() } else { UNDER };
+    let columns = columns.max(indent + 24);
+    let (mut lines, mut line, mut is_empty) = (Vec::new(), head, true);
+    for word in text.split(' ') {
+        let wider = line.width() + usize::from(!is_empty) + word.width();
+        if wider > columns && line.width() > indent {
+            lines.push(std::mem::replace(&mut line, Line::new().padded_to(indent)));
+            is_empty = true;
+        }
+        line = if is_empty { line.plain(word) } else { line.plain(format_args!(" {word}")) };
+        is_empty = false;
+    }
+    lines.push(line);
+    lines
+}
+
+/// Returns the head and the text on one line if they fit, otherwise the text below the head.
+pub fn below(head: Line, text: &str, columns: usize) -> Vec<Line> {
+    if head.width() + text.width() <= columns {
+        return vec![head.plain(text)];
+    }
+    let text = flowed(Line::new().padded_to(UNDER), text, columns);
+    std::iter::once(head).chain(text).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

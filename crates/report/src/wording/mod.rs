@@ -16,7 +16,7 @@ use gpu_core::{
     Absent, AddressingMode, Bytes, DeviceId, DeviceState, ErrorKind, FabricState, Fault,
     OperationMode, Pid, ProcessInfo, Reading, Snapshot, Timestamp,
 };
-use gpu_reaper::{Advice, Confidence, FindingKind, Role};
+use gpu_reaper::{Advice, Confidence, Finding, FindingKind, Role};
 use gpu_text::ErrorCode;
 use std::borrow::Cow;
 use std::fmt;
@@ -28,13 +28,13 @@ pub fn kind(kind: FindingKind) -> &'static str {
     match kind {
         FindingKind::Ghost => "ghost",
         FindingKind::DriverLeak => "driver leak",
-        FindingKind::NotPermitted => "not permitted to look",
+        FindingKind::NotPermitted => "not visible to you",
         FindingKind::ForeignNamespace => "foreign PID namespace",
         FindingKind::ListedButGone => "listed but gone",
         FindingKind::ZombieHolder => "zombie holder",
         FindingKind::StuckHolder => "stuck holder",
         FindingKind::Orphan => "orphan",
-        FindingKind::Hoarder => "hoarder",
+        FindingKind::Hoarder => "idle holder",
         FindingKind::MemoryGrowth => "memory growth",
         FindingKind::DeviceFault => "device fault",
         FindingKind::MemoryErrors => "memory errors",
@@ -58,7 +58,7 @@ pub fn short(kind: FindingKind) -> &'static str {
         FindingKind::ZombieHolder => "zombie",
         FindingKind::StuckHolder => "stuck",
         FindingKind::Orphan => "orphan",
-        FindingKind::Hoarder => "hoarder",
+        FindingKind::Hoarder => "idle holder",
         FindingKind::MemoryGrowth => "grows",
         FindingKind::DriverLeak
         | FindingKind::NotPermitted
@@ -74,6 +74,17 @@ pub fn short(kind: FindingKind) -> &'static str {
         | FindingKind::SlowPcie
         | FindingKind::PendingReset
         | FindingKind::BlockedReset => "",
+    }
+}
+
+/// Returns the words for a finding in a list of several, with its memory: `ghost 15.4 GiB`.
+pub fn finding(finding: &Finding) -> String {
+    match (finding.kind, finding.memory) {
+        (FindingKind::NotPermitted, Some(bytes)) => {
+            format!("{} you may not inspect", memory(bytes))
+        }
+        (kind, Some(bytes)) => format!("{} {}", self::kind(kind), memory(bytes)),
+        (kind, None) => self::kind(kind).to_owned(),
     }
 }
 
@@ -147,10 +158,10 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             (format!("{FUSER} 2>&1"), "shows the device holders; paste its output too")
         }
         Advice::LookOnHost => ("gpuws doctor".to_owned(), "on the host, outside this container"),
-        Advice::LookLonger => (format!("gpuws {sim}doctor --looks 3"), "shows whether it lasts"),
+        Advice::LookLonger => (format!("gpuws {sim}doctor --samples 3"), "shows whether it lasts"),
         Advice::WatchIdle => (
-            format!("gpuws {sim}doctor --looks 11 --every 60"),
-            "watches for 10 minutes: does it last?",
+            format!("gpuws {sim}doctor --samples 11 --every 60"),
+            "watches for 10 minutes to see whether it persists",
         ),
         Advice::LimitVisibleDevices(indexes) => {
             let list = indexes.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
@@ -268,6 +279,12 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             (format!("ps -o pid,user,args -p {pid}"), "its parent, which must reap it or exit")
         }
     }
+}
+
+/// Says that a device is busy although the driver lists no process on it; `None` if it is not.
+pub fn busy_alone(device: &DeviceState) -> Option<String> {
+    let share = gpu_reaper::busy_alone(device)?;
+    Some(format!("{share} busy, and no process uses it"))
 }
 
 /// Returns the product name of these devices, if it is the same.
@@ -459,6 +476,24 @@ pub fn tenths(bytes: Bytes) -> impl fmt::Display {
     fmt::from_fn(move |f| write!(f, "{}.{}", tenths / 10, tenths % 10))
 }
 
+/// Formats memory in at most 9 columns: `71.0 GiB`, `10 MiB`, rounded up below 1 GiB.
+pub fn memory(bytes: Bytes) -> Cow<'static, str> {
+    match bytes.0 {
+        0 => Cow::Borrowed("0"),
+        1..0x4000_0000 => format!("{} MiB", bytes.0.div_ceil(1 << 20)).into(),
+        _ => format!("{} GiB", tenths(bytes)).into(),
+    }
+}
+
+/// Formats the used memory of a whole: `71.0/80.0 GiB`, `10 MiB/80.0 GiB`; each part in at least so
+/// many columns.
+pub fn used_of(used: Bytes, total: Bytes, (used_width, total_width): (usize, usize)) -> String {
+    let used = memory(used);
+    let used = used.strip_suffix(" GiB").unwrap_or(&used);
+    let total = tenths(total).to_string();
+    format!("{used:>used_width$}/{total:>total_width$} GiB")
+}
+
 /// Formats the size of a file in KiB or MiB.
 pub fn size(bytes: u64) -> String {
     match bytes >> 20 {
@@ -475,6 +510,29 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
 /// Formats the number of findings of a look that reads less than `gpuws doctor`: `5+ findings`.
 pub fn findings_at_least(number: u64) -> String {
     format!("{number}+ findings")
+}
+
+/// Formats how much of a machine is free: `4 GPUs, 1 free`, `1 GPU, 0 free, 1 MIG device free`.
+pub fn free(gpus: usize, free: usize, parts: usize) -> String {
+    let gpus = count(gpus, "GPU", "GPUs");
+    match parts {
+        0 => format!("{gpus}, {free} free"),
+        parts => format!("{gpus}, {free} free, {} free", count(parts, "MIG device", "MIG devices")),
+    }
+}
+
+/// Formats how many findings are only possible, and the command that shows them: `2 possible
+/// findings: gpuws doctor`.
+pub fn possible(number: usize, doctor: &str) -> String {
+    format!("{}: {doctor}", count(number, "possible finding", "possible findings"))
+}
+
+/// Formats a number with a comma between thousands: `2,120`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
+    groups.join(",")
 }
 
 /// Formats a process: `100562 t2t-decoder`.

@@ -36,7 +36,7 @@ impl<'a> Group<'a> {
             && self.messages.iter().all(is_rank)
     }
 
-    /// Returns the message that lacks most memory, which stands for all.
+    /// Returns the message that is short of most memory, which stands for all.
     pub fn worst(&self) -> (&'a Event, &'a Diagnosis) {
         let mut worst = self.messages[0];
         for message in &self.messages {
@@ -48,7 +48,7 @@ impl<'a> Group<'a> {
     }
 
     /// Formats `PyTorch 2.1, GPU 0 (23.69 GiB)`, or
-    /// `PyTorch 2.1, 8 ranks, GPUs 0–7 (79.15 GiB), lacking 236–307 MiB`.
+    /// `PyTorch 2.1, 8 ranks, GPUs 0–7 (79.15 GiB), each short by 236–307 MiB`.
     pub fn source(&self) -> String {
         let (event, _) = self.messages[0];
         let mut gpus: Vec<u32> = self.messages.iter().filter_map(|(event, _)| event.gpu).collect();
@@ -63,7 +63,7 @@ impl<'a> Group<'a> {
         format!("{}{gpus}{total}{}", name(event), self.lacking().unwrap_or_default())
     }
 
-    /// Formats `, lacking 236–307 MiB`.
+    /// Formats `, each short by 236–307 MiB`.
     fn lacking(&self) -> Option<String> {
         if self.messages.len() == 1 {
             return None;
@@ -75,8 +75,8 @@ impl<'a> Group<'a> {
         let unit = most.rsplit_once(' ').map_or("", |(_, unit)| unit);
         let from = least.strip_suffix(unit).unwrap_or(&least).trim_end();
         Some(match least == most {
-            true => format!(", lacking {most} each"),
-            false => format!(", lacking {from}–{}", most.trim_start_matches("≈ ")),
+            true => format!(", each short by {most}"),
+            false => format!(", each short by {from}–{}", most.trim_start_matches("≈ ")),
         })
     }
 
@@ -92,10 +92,10 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Returns the introduction of the figures of one rank: `GPU 3, which lacks most:`.
+    /// Returns the introduction of the figures of one rank: `GPU 3 is shortest:`.
     pub fn introduction(&self) -> Option<String> {
         let gpu = self.worst().0.gpu.filter(|_| self.messages.len() > 1)?;
-        Some(format!("GPU {gpu}, which lacks most:"))
+        Some(format!("GPU {gpu} is shortest:"))
     }
 }
 

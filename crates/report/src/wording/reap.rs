@@ -2,8 +2,11 @@
 
 use super::{count, process, started, user};
 use crate::text::Line;
-use gpu_core::{ErrorKind, ProcessState, Snapshot};
-use gpu_reaper::{Diagnosis, Event, Freed, Membership, Outcome, Plan, Report, Role, Target, Why};
+use gpu_core::{DeviceId, ErrorKind, Pid, ProcessState, Snapshot};
+use gpu_reaper::{
+    Advice, Diagnosis, Event, Finding, FindingKind, Freed, Membership, Outcome, Plan, Report, Role,
+    Target, Why,
+};
 use std::time::Duration;
 
 /// A head, and a text that is wrapped behind it.
@@ -28,7 +31,8 @@ impl From<Line> for Paragraph {
 }
 
 /// Describes a plan: its targets, when they are killed, the memory that it frees, and the processes
-/// that it spares, with the reasons. `certain`: it is carried out.
+/// that it spares, with the reasons. `certain`: it is carried out. What the choice of
+/// devices or users leaves alone is told by [`untouched`].
 pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -> Vec<Paragraph> {
     let mut told = targets(now, plan, certain);
     for expected in &plan.expected {
@@ -43,12 +47,15 @@ pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -
         let head = Line::new().accent("refused ").plain(who.trim_end()).plain(": ");
         told.push(Paragraph::new(head, refused.why.to_string()));
     }
-    for left_out in &plan.left_out {
+    let suspects = || diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
+    // Members of a scope; a suspect on another device is not what the user asked about.
+    let is_member = |pid: Pid| !suspects().any(|suspect| suspect.process.pid == pid);
+    for left_out in plan.left_out.iter().filter(|left_out| is_member(left_out.pid)) {
         let who = process(left_out.pid, left_out.name.as_deref().unwrap_or("?"));
         let head = Line::new().dim("skipped ").plain(who).plain(": ");
         told.push(Paragraph::new(head, left_out.why.to_string()));
     }
-    if told.is_empty() {
+    if told.is_empty() && plan.devices.is_empty() && plan.users.is_empty() {
         told.push(Paragraph::new(
             Line::new(),
             match diagnosis.findings.is_empty() {
@@ -61,6 +68,114 @@ pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -
         ));
     }
     told
+}
+
+/// The most processes that are named as idle on a device.
+const IDLE: usize = 4;
+
+/// Says of each requested device, or of the requested users, where the plan ends nobody: whether
+/// memory is unaccounted there, and who is idle, with the next command. `sim` is the option that
+/// selects a simulated machine.
+pub fn untouched(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, sim: &str) -> Vec<Paragraph> {
+    let by_device = plan.devices.iter().map(Some);
+    let by_user = (plan.devices.is_empty() && !plan.users.is_empty()).then_some(None);
+    let is_touched = |device: Option<&DeviceId>| match device {
+        Some(id) => plan.expected.iter().any(|expected| expected.device.same_device(id)),
+        None => !plan.targets.is_empty(),
+    };
+    let places = by_device.chain(by_user).filter(|device| !is_touched(*device));
+    let told = places.flat_map(|device| untouched_on(now, diagnosis, plan, device, sim));
+    told.map(Paragraph::from).collect()
+}
+
+fn untouched_on(
+    now: &Snapshot,
+    diagnosis: &Diagnosis,
+    plan: &Plan,
+    device: Option<&DeviceId>,
+    sim: &str,
+) -> Vec<Line> {
+    let is_of = |pid: Pid| {
+        let is_user = |user: &String| now.process(pid).is_ok_and(|info| info.is_of(user));
+        plan.users.is_empty() || plan.users.iter().any(is_user)
+    };
+    let here = |finding: &&Finding| {
+        device.is_none_or(|id| finding.devices.iter().any(|other| other.same_device(id)))
+    };
+    let findings = || diagnosis.findings.iter().filter(here);
+    let on = device.map_or(String::new(), |id| format!(" on GPU {}", id.index));
+    let of = match &plan.users[..] {
+        [] => String::new(),
+        users => format!(" of {}", users.join(" or ")),
+    };
+    let gpu = device.map_or(String::new(), |id| format!(" --gpu {}", id.index));
+    let doctor = format!("gpuws {sim}doctor{gpu}");
+    // Memory that somebody may hold, of these users if they are named.
+    let unaccounted = findings().find(|finding| {
+        let suspects = &finding.suspects;
+        let is_theirs = suspects.iter().any(|suspect| is_of(suspect.process.pid));
+        let is_unaccounted = finding.kind.reap_reason().is_some()
+            || matches!(finding.kind, FindingKind::DriverLeak | FindingKind::NotPermitted);
+        is_unaccounted && (is_theirs || suspects.is_empty() && plan.users.is_empty())
+    });
+    let first = match unaccounted {
+        Some(finding) => {
+            let what = format!(
+                "{}{of}{on}: nobody is ended for it without --pid: ",
+                super::finding(finding)
+            );
+            return vec![Line::new().plain(what).accent(doctor)];
+        }
+        None => Line::new().plain(format!("no unaccounted memory{of}{on}")),
+    };
+    let idle = findings().flat_map(|finding| {
+        let suspects = finding.suspects.iter().map(|suspect| suspect.process.pid);
+        suspects.filter(|pid| is_of(*pid)).map(move |pid| (finding, pid))
+    });
+    let idle = idle.filter_map(|(finding, pid)| {
+        let is = match finding.kind {
+            FindingKind::Hoarder => "is idle",
+            FindingKind::Orphan => "is an idle orphan",
+            FindingKind::StuckHolder => "is in state D",
+            _ => return None,
+        };
+        let (command, _) =
+            ending(finding).map_or((doctor.clone(), ""), |advice| super::advice(advice, sim));
+        let indexes: Vec<u32> = finding.devices.iter().map(|id| id.index).collect();
+        let place = match (device, indexes.len()) {
+            (Some(_), _) => String::new(),
+            (None, 1) => format!(" on GPU {}", super::ranges(&indexes)),
+            (None, _) => format!(" on GPUs {}", super::ranges(&indexes)),
+        };
+        let text = format!("{pid} ({}){place} {is}: ", user(now.process(pid)));
+        Some(Line::new().plain(text).accent(command))
+    });
+    let idle: Vec<Line> = idle.collect();
+    let more = idle.len().saturating_sub(IDLE);
+    let mut lines = match &idle[..] {
+        [only] => return vec![first.plain("; ").line(only.clone())],
+        _ => vec![first],
+    };
+    lines.extend(idle.into_iter().take(IDLE).map(|line| Line::new().plain("  ").line(line)));
+    if more > 0 {
+        lines.push(Line::new().plain("  ").dim(format!("and {more} more: ")).accent(doctor));
+    }
+    lines
+}
+
+/// Returns the advice that ends the process of a finding; `None` if there is none.
+fn ending(finding: &Finding) -> Option<&Advice> {
+    finding.advice.iter().find(|advice| {
+        matches!(
+            advice,
+            Advice::ReapProcess(_)
+                | Advice::StopUnit { .. }
+                | Advice::CancelJob(_)
+                | Advice::StopContainer { .. }
+                | Advice::DeletePod(_)
+                | Advice::DeleteNamedPod { .. }
+        )
+    })
 }
 
 fn targets(now: &Snapshot, plan: &Plan, certain: bool) -> Vec<Paragraph> {

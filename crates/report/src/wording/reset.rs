@@ -16,8 +16,8 @@ pub fn way(way: &Way, sim: &str) -> (String, &'static str) {
         ),
         Way::ReadKernelLog => (
             "sudo dmesg | tail -40".to_owned(),
-            "shows what it waits for: state D (uninterruptible sleep); not even SIGKILL ends it \
-                before the wait does",
+            "shows what it waits for: state D (uninterruptible sleep); even SIGKILL takes \
+                effect only when the wait ends",
         ),
         Way::Reap(gpu, pid) => (
             format!("gpuws {sim}reap --gpu {gpu} --pid {pid}"),

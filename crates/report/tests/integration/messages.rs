@@ -310,16 +310,16 @@ fn ranks_with_one_cause_are_a_group() {
     assert_eq!(
         shown,
         [
-            text("PyTorch, 3 ranks, GPUs 0–2, lacking 236–307 MiB", "lines 5–7"),
+            text("PyTorch, 3 ranks, GPUs 0–2, each short by 236–307 MiB", "lines 5–7"),
             text("PyTorch, GPU 1", "line 6"),
             text("PyTorch", "line 1"),
             text("PyTorch, GPU 3", "line 8"),
         ]
     );
     assert_eq!(groups[0].worst().0.gpu, Some(0));
-    assert_eq!(groups[0].introduction().as_deref(), Some("GPU 0, which lacks most:"));
+    assert_eq!(groups[0].introduction().as_deref(), Some("GPU 0 is shortest:"));
     assert_eq!(groups[1].introduction(), None);
     let same = [lacks(20), lacks(20)];
     let groups = words::groups(&events[..2], &same);
-    assert_eq!(groups[0].source(), "PyTorch, 2 ranks, GPUs 0, 2, lacking 20 MiB each");
+    assert_eq!(groups[0].source(), "PyTorch, 2 ranks, GPUs 0, 2, each short by 20 MiB");
 }

@@ -16,7 +16,7 @@ fn every_kind_of_finding_has_words_of_its_own() {
     let words: BTreeSet<&str> = FindingKind::ALL.into_iter().map(wording::kind).collect();
     assert_eq!(words.len(), FindingKind::ALL.len());
     let short: BTreeSet<&str> = FindingKind::ALL.into_iter().map(wording::short).collect();
-    let expected = ["", "ghost", "gone", "grows", "hoarder", "orphan", "stuck", "zombie"];
+    let expected = ["", "ghost", "gone", "grows", "idle holder", "orphan", "stuck", "zombie"];
     assert!(short.into_iter().eq(expected), "only kinds that name a process have one");
 }
 
@@ -51,7 +51,7 @@ fn advice_is_a_command_with_the_simulated_machine_in_it() {
         (Advice::LookAsRoot, "sudo gpuws --sim a doctor"),
         (Advice::PasteHolders, "sudo fuser -v /dev/nvidia* 2>&1"),
         (Advice::LookOnHost, "gpuws doctor"),
-        (Advice::LookLonger, "gpuws --sim a doctor --looks 3"),
+        (Advice::LookLonger, "gpuws --sim a doctor --samples 3"),
         (
             Advice::LimitVisibleDevices(vec![0, 2]),
             "export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0,2",
@@ -68,7 +68,7 @@ fn advice_is_a_command_with_the_simulated_machine_in_it() {
         (Advice::ReadRecoveryAction(3), "nvidia-smi -q -i 3"),
         (Advice::StopService(Pid(7)), "systemctl status 7"),
         (Advice::EndParent(Pid(7)), "ps -o pid,user,args -p 7"),
-        (Advice::WatchIdle, "gpuws --sim a doctor --looks 11 --every 60"),
+        (Advice::WatchIdle, "gpuws --sim a doctor --samples 11 --every 60"),
         (stop("vllm.service", None), "sudo systemctl stop -- vllm.service"),
         (stop("a.service", Some("eve")), "sudo systemctl --user -M 'eve@' stop -- a.service"),
         (Advice::AskOwner(3), "gpuws --sim a status -i 3"),

@@ -484,3 +484,36 @@ fn claim_names_the_devices_that_it_sees() {
     let preview = preview(&request(Claim::whole(2), Wait::No), &world.ports()).unwrap();
     assert!(preview.decision.is_ok() && preview.ahead.is_empty());
 }
+
+/// A process holds memory of an idle device for an hour, below a root, and a lease on it.
+#[test]
+fn process_with_a_new_lease_is_not_called_idle() {
+    let world = World::new(2);
+    world.state().add(process(100, SELF, "python"));
+    world.state().uses(100, 0, 9_000);
+    let scene = Scene::look(&world.ports(), Wants::default());
+    let mut now = Snapshot { processes: known(&world), ..scene.snapshot };
+    let hour = 3_600_000;
+    now.taken_at = Timestamp(2 * hour);
+    for device in &mut now.devices {
+        let sample = device.sample.as_mut().unwrap();
+        sample.utilization = Ok(gpu_core::Percent::new(0).unwrap());
+    }
+    if let Some(info) = now.processes.get_mut(&Pid(100)).and_then(Process::info_mut) {
+        info.started_at = Ok(Timestamp(hour));
+    }
+    let found = |minutes: u64, change: fn(&mut LeaseEntry)| {
+        let since = Timestamp(2 * hour - minutes * 60_000);
+        let mut entry = LeaseEntry { root: key(SELF), since, ..lease("own", 1, SELF, &[0]) };
+        change(&mut entry);
+        let mut diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&now));
+        DeviceLeases::recorded(Ok(vec![entry])).excuse(&now, &mut diagnosis);
+        diagnosis.findings.len()
+    };
+    assert_eq!(found(15, |_| {}), 1, "as long as a process may load its data");
+    assert_eq!(found(14, |_| {}), 0);
+    assert_eq!(found(14, |entry| entry.root = key(99)), 0, "its user has the lease");
+    let of_other: fn(&mut LeaseEntry) = |entry| (entry.owner, entry.root) = (77, key(99));
+    assert_eq!(found(14, of_other), 1, "somebody else has the lease");
+    assert_eq!(found(14, |entry| entry.devices = lease("x", 1, SELF, &[1]).devices), 1);
+}

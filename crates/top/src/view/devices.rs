@@ -7,7 +7,7 @@ use crate::history::Measure;
 use crate::rows::Device;
 use crate::state::{Attention, State};
 use gpu_core::Milliwatts;
-use gpu_report::wording::tenths;
+use gpu_report::wording;
 use ratatui_core::layout::Rect;
 use std::borrow::Cow;
 
@@ -221,13 +221,9 @@ fn memory_bar(paint: &mut Paint<'_>, x: u16, y: u16, width: u16, device: &Device
 
 fn memory(device: &Device) -> Option<String> {
     let used = device.memory_used?;
-    // A driver's own memory is not 0.
-    let small = (1..100 << 20).contains(&used.0).then(|| used.0.div_ceil(1 << 20));
-    Some(match (device.memory_total, small) {
-        (Some(total), Some(mib)) => format!("{mib} MiB/{} GiB", tenths(total)),
-        (Some(total), None) => format!("{}/{} GiB", tenths(used), tenths(total)),
-        (None, Some(mib)) => format!("{mib} MiB"),
-        (None, None) => format!("{} GiB", tenths(used)),
+    Some(match device.memory_total {
+        Some(total) => wording::used_of(used, total, (0, 0)),
+        None => wording::memory(used).into_owned(),
     })
 }
 

@@ -158,16 +158,18 @@ fn told(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
         Err(_) if frame.devices.is_empty() => {}
         Err(why) => parts.push((0, Tone::Accent, why)),
     }
-    let findings = frame.diagnosis.findings.len();
-    if findings > 0 {
-        let findings = wording::findings_at_least(findings as u64);
-        parts.push((0, Tone::Accent, findings));
+    let (confident, possible) =
+        (frame.diagnosis.confident().count(), frame.diagnosis.possible_count());
+    if confident > 0 {
+        parts.push((0, Tone::Accent, wording::findings_at_least(confident as u64)));
     }
     let joined = |most: u8| {
         let kept = parts.iter().filter(|(rank, ..)| *rank <= most);
         let pieces =
             kept.flat_map(|(_, tone, text)| [(Tone::Dim, " · ".to_owned()), (*tone, text.clone())]);
-        pieces.skip(1).collect::<Vec<_>>()
+        let between = if confident > 0 { ", " } else { " · " };
+        let possible = (possible > 0).then(|| (Tone::Dim, format!("{between}{possible} possible")));
+        pieces.skip(1).chain(possible).collect::<Vec<_>>()
     };
     [2, 1].into_iter().map(joined).find(|told| width(told) <= room).unwrap_or_else(|| joined(0))
 }

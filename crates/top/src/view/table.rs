@@ -5,10 +5,9 @@ use super::paint::{Paint, Tone, columns_of};
 use crate::frame::Frame;
 use crate::rows::{Column, Row, Subject};
 use crate::state::State;
-use gpu_core::Bytes;
 use gpu_report::fault::driver_remedy;
 use gpu_report::text::{Line, Tone as Plain, wrapped};
-use gpu_report::wording::{self, tenths};
+use gpu_report::wording;
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Modifier, Style};
 use std::borrow::Cow;
@@ -23,6 +22,9 @@ pub(super) struct Place {
 
 /// The narrowest and the widest column of users.
 const USER: (usize, usize) = (4, 14);
+
+/// The narrowest and the widest column of notes.
+const NOTE: (usize, usize) = (9, 13);
 
 /// The columns of the mark of tagged rows, left of all others while there is one.
 const MARK: u16 = 2;
@@ -99,7 +101,7 @@ fn width(state: &State, column: Column) -> u16 {
         Column::Cpu => 5,
         Column::Kind => 4,
         Column::Age => 6,
-        Column::Note => 9,
+        Column::Note => note_width(state),
         Column::Job => JOB,
         Column::Memory | Column::Host => 9,
         Column::Command => 0,
@@ -116,6 +118,13 @@ fn user_width(state: &State) -> u16 {
     let rows = state.frame.as_deref().map_or(&[][..], |frame| &frame.rows[..]);
     let longest = rows.iter().map(|row| columns_of(&row.user)).max().unwrap_or(0);
     longest.clamp(USER.0, USER.1) as u16
+}
+
+/// Returns the width of the column of notes: 9 unless one is longer.
+fn note_width(state: &State) -> u16 {
+    let rows = state.frame.as_deref().map_or(&[][..], |frame| &frame.rows[..]);
+    let longest = rows.iter().map(|row| columns_of(row.note())).max().unwrap_or(0);
+    longest.clamp(NOTE.0, NOTE.1) as u16
 }
 
 fn is_right(column: Column) -> bool {
@@ -174,6 +183,11 @@ fn notes(state: &State, frame: &Frame) -> Vec<(Tone, String)> {
         driver.filter(|_| frame.devices.is_empty()).and_then(|fault| driver_remedy(fault.kind));
     notes.extend(remedy.map(|remedy| (Tone::Plain, format!("remedy: {remedy}"))));
     notes.extend(frame.unknown.iter().map(|text| (Tone::Accent, text.clone())));
+    let possible = frame.diagnosis.possible_count();
+    if possible > 0 {
+        let doctor = format!("gpuws {}doctor", state.options.sim);
+        notes.push((Tone::Dim, wording::possible(possible, &doctor)));
+    }
     let unread = frame.snapshot.unreadable.total();
     if unread > 0 {
         let unread = wording::count(unread as usize, "process", "processes");
@@ -208,15 +222,6 @@ fn titles(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[Place]) {
     paint.buffer.set_style(area, style);
 }
 
-/// Formats memory in at most 9 columns: `71.0 GiB`, `10 MiB`.
-fn memory(bytes: Bytes) -> Cow<'static, str> {
-    match bytes.0 {
-        0 => Cow::Borrowed("0"),
-        1..0x4000_0000 => format!("{} MiB", bytes.0.div_ceil(1 << 20)).into(),
-        _ => format!("{} GiB", tenths(bytes)).into(),
-    }
-}
-
 fn cell(paint: &mut Paint<'_>, place: &Place, y: u16, row: &Row, branch: &str) {
     let unlisted = row.key.subject == Subject::Unlisted;
     let number = |share: u32| Cow::Owned(share.to_string());
@@ -225,11 +230,11 @@ fn cell(paint: &mut Paint<'_>, place: &Place, y: u16, row: &Row, branch: &str) {
         Column::Pid => (row.pid().map(|pid| number(pid.0)), Tone::Plain),
         Column::User => (Some(Cow::Borrowed(&*row.user)), Tone::Plain),
         Column::Memory => {
-            (row.memory.map(memory), if unlisted { Tone::Accent } else { Tone::Plain })
+            (row.memory.map(wording::memory), if unlisted { Tone::Accent } else { Tone::Plain })
         }
         Column::Sm => (row.sm.map(|share| number(share.into())), Tone::Plain),
         Column::Cpu => (row.cpu.map(number), Tone::Plain),
-        Column::Host => (row.host.map(memory), Tone::Plain),
+        Column::Host => (row.host.map(wording::memory), Tone::Plain),
         Column::Age => (row.age.map(|age| wording::age(age).into()), Tone::Dim),
         Column::Kind => (Some(row.kind.into()), Tone::Dim),
         Column::Note => (

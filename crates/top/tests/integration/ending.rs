@@ -61,7 +61,7 @@ fn plan_is_shown_and_carried_out_only_after_its_confirmation() {
     assert_eq!(press(&mut state, "y"), Effect::Nothing, "there is no plan yet");
     assert_eq!(state.update(planned(1, 1)), Effect::Draw);
     let screen = lines(&state);
-    assert!(screen.contains("the plan") && screen.contains("y ends 1 process   Esc leaves"));
+    assert!(screen.contains("the plan") && screen.contains("y: end 1 process   Esc: cancel"));
     let click = MouseEventKind::Down(MouseButton::Left);
     let click = MouseEvent { kind: click, column: 4, row: 20, modifiers: KeyModifiers::NONE };
     let control_y = KeyEvent::new(KeyCode::Char('y'), KeyModifiers::CONTROL);
@@ -107,7 +107,7 @@ fn plan_without_targets_or_on_a_machine_that_allows_none_cannot_be_confirmed() {
         state.update(Event::Ending(News::Planned(1, Ok(shown))));
         assert_eq!(press(&mut state, "y"), Effect::Nothing);
         let screen = lines(&state);
-        assert!(screen.contains("nothing was done; Esc leaves"), "{screen}");
+        assert!(screen.contains("nothing was done; Esc: close"), "{screen}");
         assert!(obstacle.is_none_or(|why| screen.contains(&why)), "{screen}");
     }
     let mut state = state();
@@ -230,7 +230,7 @@ fn question_before_quitting_is_whole_on_a_narrow_terminal() {
     press(&mut state, "q");
     let screen = lines(&state);
     assert!(screen.contains("q sends no further signal and quits"), "{screen}");
-    assert!(screen.contains("Esc goes on"), "{screen}");
+    assert!(screen.contains("Esc: continue"), "{screen}");
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn plan_that_cannot_be_read_cannot_be_confirmed() {
         let told = lines(&state).contains("too small to confirm");
         assert!(told || size.0 < 20 || size.1 < 4, "{size:?}: {}", lines(&state));
         state.update(Event::Resize(80, 24));
-        assert!(lines(&state).contains("y ends 1 process"), "{size:?}: {}", lines(&state));
+        assert!(lines(&state).contains("y: end 1 process"), "{size:?}: {}", lines(&state));
         assert_eq!(press(&mut state, "y"), Effect::Execute(1));
     }
 }

@@ -9,7 +9,7 @@ use crate::source;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use crate::wording::path_word;
-use gpu_core::{Absent, DeviceFile, HolderScan, Host, Origin, Unreadable};
+use gpu_core::{Absent, DeviceFile, HolderScan, Host, Unreadable};
 use gpu_report::json::{FoundHolder, Holders};
 use table::table;
 
@@ -64,10 +64,10 @@ fn show(
     if global.json {
         screen.json(&Holders::of(origin, &files, &found, &unreadable))?;
     } else {
-        if *origin != Origin::Live {
-            screen.print(&Line::new().plain(origin.to_string()))?;
-        }
-        screen.print_all(table(&files, &found).lines(screen.room(0)))?;
+        screen.origin(origin, Line::new().plain(origin.to_string()), global.quiet)?;
+        let table = table(&files, &found);
+        let table = if global.quiet { table.without_header() } else { table };
+        screen.print_all(table.lines(screen.room(0)))?;
         if !global.quiet {
             print_legend(args, host, &found, &unreadable, screen)?;
         }
@@ -107,8 +107,8 @@ fn print_legend(
 mod tests {
     use super::*;
     use gpu_core::{
-        Access, DeviceFileKind, Error, FileId, HeldFile, Holder, MockHost, Pid, ProcessFault,
-        ProcessInfo, ProcessKey, StartTime,
+        Access, DeviceFileKind, Error, FileId, HeldFile, Holder, MockHost, Origin, Pid,
+        ProcessFault, ProcessInfo, ProcessKey, StartTime,
     };
 
     fn file(minor: u32) -> DeviceFile {

@@ -9,14 +9,15 @@ pub(crate) use render::{show, show_plan, show_report};
 use crate::args::{Global, Reach, ReapArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::selector::chosen;
 use crate::source::{self, Source, sim_option};
 use crate::terminal::{Line, Screen};
-use gpu_core::selector::indexes;
 use gpu_core::{
     DeviceId, ErrorKind, Groups, Origin, ProcessFault, ProcessInfo, Snapshot, look_up_processes,
 };
 use gpu_reaper::{Guard, Outcome, Plan, Protect, Report, Request, Scope};
 use gpu_report::json;
+use gpu_report::wording::reap;
 
 pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let source = source::open_for_query(global, Groups::NONE, false)?;
@@ -39,10 +40,12 @@ pub(crate) fn run(args: &ReapArgs, global: &Global, screen: &mut Screen) -> Resu
     let guard = Guard::new(&*source.host, args.protect.clone())?;
     let plan = gpu_reaper::plan(&snapshots, &diagnosis, &guard, &request);
     if !global.json {
-        if let Some(line) = super::doctor::origin(now) {
-            screen.print(&line)?;
-        }
+        super::doctor::show_origin(screen, global, now)?;
         show_plan(screen, now, &diagnosis, &plan, args.yes)?;
+        if args.pid.is_empty() {
+            let sim = sim_option(&now.origin, global);
+            show(screen, reap::untouched(now, &diagnosis, &plan, &sim))?;
+        }
     }
     if !args.yes {
         if global.json {
@@ -117,9 +120,9 @@ fn check_users(source: &Source, users: &[String], global: &Global) -> Result<(),
         Some(user) => Err(Failure::new(Exit::Usage, format!("reap for user '{user}'"))
             .with_source(NO_USER)
             .with_hint(match source.host.origin() {
-                Origin::Live => "list process owners with: ps -eo user,pid,args".to_owned(),
+                Origin::Live => "see who uses the GPUs: gpuws holders".to_owned(),
                 origin => {
-                    format!("list its processes with: gpuws {}holders", sim_option(&origin, global))
+                    format!("see who uses the GPUs: gpuws {}holders", sim_option(&origin, global))
                 }
             })),
     }
@@ -130,7 +133,7 @@ fn request<'a>(
     now: &Snapshot,
     everyone: &'a [ProcessInfo],
 ) -> Result<Request<'a>, Failure> {
-    let gpus = indexes(&now.devices, &args.gpu)?;
+    let gpus = chosen(now, &args.gpu)?;
     let devices = now.devices.iter().map(|device| device.id());
     let devices: Vec<DeviceId> = devices.filter(|id| gpus.contains(&id.index)).cloned().collect();
     Ok(Request {

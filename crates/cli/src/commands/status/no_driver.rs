@@ -12,9 +12,10 @@ pub(crate) fn without_driver(
     snapshot: &Snapshot,
     fault: &gpu_core::Fault,
     filter: &ProcessFilter,
+    quiet: bool,
 ) -> Result<(), Failure> {
     wording::flow(screen, Line::new().accent("cannot query any GPU: "), &account(fault))?;
-    if let Some(remedy) = driver_remedy(fault.kind) {
+    if let Some(remedy) = driver_remedy(fault.kind).filter(|_| !quiet) {
         // On one line, so that a command in it can be copied.
         wording::flow(screen, Line::new().dim("remedy: "), remedy)?;
     }

@@ -25,10 +25,13 @@ pub(super) fn show(
     }
     let past = replay::watched(&frames);
     let Some(Frame { snapshot: whole, leases }) = frames.pop() else { return Ok(Exit::Done) };
-    let diagnosis = gpu_reaper::diagnose_after(&past, &whole);
+    let leased = DeviceLeases::recorded(leases);
+    let mut diagnosis = gpu_reaper::diagnose_after(&past, &whole);
+    leased.excuse(&whole, &mut diagnosis);
     let snapshot = only(&whole, &args.only.devices)?;
-    let mut view = View::of(&whole, &snapshot, &diagnosis, DeviceLeases::recorded(leases), &user);
+    let mut view = View::of(&whole, &snapshot, &diagnosis, leased, &user);
     let Shown { user: users, pid: pids, .. } = args.shown.clone();
+    view.has_titles = !global.quiet;
     (view.columns, view.filter) = (args.columns.as_ref(), ProcessFilter { users, uid: None, pids });
     if let Some(user) = view.filter.absent_user(&whole) {
         warn(&format!("--user {user}: no process at this time belongs to them"));

@@ -9,10 +9,10 @@ use crate::args::{Global, TopArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::user;
+use crate::selector::chosen;
 use crate::source::{self, Source};
 use crate::terminal::{self, Screen};
 use end::Reaper;
-use gpu_core::selector::indexes;
 use gpu_core::{DeviceId, HolderSearch, Observation, Observer, ProcessDetail, Snapshot};
 use gpu_host::SystemClock;
 use gpu_machine::LeaseReader;
@@ -75,8 +75,7 @@ fn looks(
     let asked = &args.only.devices;
     let all = asked.is_empty();
     let mut observer = Observer::new().with_rare_details();
-    let shown =
-        if all { vec![] } else { indexes(&snapshot(&source, &mut observer).devices, asked)? };
+    let shown = if all { vec![] } else { chosen(&snapshot(&source, &mut observer), asked)? };
     let (mut past, mut leases) = (Past::every(interval), LeaseReader::default());
     // A simulated machine has its own clock; the first look is at its start.
     let mut pause = Duration::ZERO;
@@ -86,7 +85,8 @@ fn looks(
         let leased = leases.read(&source);
         let mut snapshot = snapshot(&source, &mut observer);
         past.add(&snapshot);
-        let diagnosis = diagnose_outlines_after(&past, &mut snapshot, &*source.host);
+        let mut diagnosis = diagnose_outlines_after(&past, &mut snapshot, &*source.host);
+        leased.excuse(&snapshot, &mut diagnosis);
         let shown = |id: &DeviceId| all || shown.contains(&id.index);
         let frame = Frame::of(snapshot, diagnosis, leased, shown, &filter, &user);
         frame.read_at(source.clock.monotonic())

@@ -4,7 +4,7 @@ use crate::args::TopArgs;
 use crate::failure::Failure;
 use crate::local_time;
 use crate::queue_status::user;
-use gpu_core::selector::indexes;
+use crate::selector::chosen;
 use gpu_core::{DeviceId, Timestamp};
 use gpu_history::Reader;
 use gpu_machine::history;
@@ -41,7 +41,7 @@ pub(super) fn open(
     let asked = &args.only.devices;
     let known = (0..reader.len()).rev().take(SEARCHED).find_map(|number| reader.frame(number));
     let devices = match (asked.is_empty(), known) {
-        (false, Some(frame)) => indexes(&frame.snapshot.devices, asked)?,
+        (false, Some(frame)) => chosen(&frame.snapshot, asked)?,
         _ => Vec::new(),
     };
     Ok((Played { reader, watched: Watched::default(), zone, filter, devices }, at))
@@ -70,7 +70,8 @@ impl Recording for Played {
     fn frame(&mut self, number: usize) -> Option<Frame> {
         let gpu_history::Frame { snapshot, leases } = self.reader.frame(number)?;
         let leased = DeviceLeases::recorded(leases);
-        let diagnosis = self.watched.diagnose(&mut self.reader, number, &snapshot);
+        let mut diagnosis = self.watched.diagnose(&mut self.reader, number, &snapshot);
+        leased.excuse(&snapshot, &mut diagnosis);
         Some(Frame::of(snapshot, diagnosis, &leased, self.shows(), &self.filter, &user))
     }
 

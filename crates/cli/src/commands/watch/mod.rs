@@ -9,7 +9,7 @@ use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, warn};
 use gpu_core::{ActToken, Clock, Error, ErrorKind, Groups, Host, NoJournal, Observer};
 use gpu_host::{SystemClock, TrustedFile};
-use gpu_machine::{Messengers, Next, Recorder, Requests};
+use gpu_machine::{LeaseReader, Messengers, Next, Recorder, Requests};
 use gpu_reaper::{Past, full_observation};
 use gpu_report::watch::reaps;
 use gpu_watch::{Look, Machine, Policy, Purpose, Watch};
@@ -50,16 +50,23 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
     }
     let mut watch = Watch::new(policy, args.every);
     let mut past = Past::every(args.every);
-    let mut observer = Observer::new();
+    let (mut observer, mut leases) = (Observer::new(), LeaseReader::default());
     let mut look = |purpose| {
         let snapshot = match purpose {
             Purpose::Tell => source.observe(&mut observer, full_observation()),
             Purpose::Plan => source.detailed_snapshot(full_observation()),
         };
-        let Some(recorder) = &mut recorder else { return Look::after(&mut past, snapshot) };
-        let (snapshot, added) = recorder.add(&source, snapshot);
-        failed(added.err());
-        Look::after(&mut past, snapshot)
+        let snapshot = match &mut recorder {
+            Some(recorder) => {
+                let (snapshot, added) = recorder.add(&source, snapshot);
+                failed(added.err());
+                snapshot
+            }
+            None => snapshot,
+        };
+        let mut look = Look::after(&mut past, snapshot);
+        leases.read(&source).excuse(&look.snapshot, &mut look.diagnosis);
+        look
     };
     let end = args.time.map(|time| source.clock.monotonic().saturating_add(time));
     loop {

@@ -90,7 +90,7 @@ pub enum Refusal {
     UnknownIdentity,
     /// The PID belonged to another process when the user chose it.
     NotTheSame,
-    /// It holds none of the requested GPUs.
+    /// It holds no GPU, or none of the requested ones.
     HoldsNothing,
     /// It belongs to none of the requested users.
     OtherUser,
@@ -157,7 +157,7 @@ impl Refusal {
             Known::Protected => Refusal::Protected,
             Known::UnknownIdentity => Refusal::UnknownIdentity,
             Known::NotTheSame => Refusal::NotTheSame,
-            Known::HoldsNothing => Refusal::HoldsNothing,
+            Known::HoldsNothing | Known::HoldsOthers => Refusal::HoldsNothing,
             Known::OtherUser => Refusal::OtherUser,
             Known::NotSeen => Refusal::NotSeen,
             Known::LeadsSession => Refusal::LeadsSession,

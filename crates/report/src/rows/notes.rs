@@ -1,0 +1,76 @@
+//! What is told below the rows: the findings with the command that explains them, and the processes
+//! that have a device open and use none of its memory.
+
+use super::View;
+use crate::text::{Line, Tone, packed, wrapped};
+use crate::wording;
+use gpu_core::DeviceId;
+
+impl View<'_> {
+    /// Returns a line for each set of devices with findings, with `doctor`, the command that explains
+    /// them; and then how many findings are only possible, without saying of whom.
+    pub fn next_commands(&self, doctor: &str, room: usize) -> Vec<Line> {
+        let shown = |id: &&DeviceId| self.snapshot.device(id).is_some();
+        let is_shown =
+            |devices: &[DeviceId]| devices.is_empty() || devices.iter().any(|id| shown(&id));
+        let mut groups: Vec<(Vec<u32>, Vec<String>)> = Vec::new();
+        for finding in self.diagnosis.confident().filter(|finding| is_shown(&finding.devices)) {
+            let devices = finding.devices.iter().filter(shown);
+            let indexes: Vec<u32> = devices.map(|id| id.index).collect();
+            let what = wording::finding(finding);
+            match groups.iter_mut().find(|(known, _)| *known == indexes) {
+                Some((_, whats)) => whats.push(what),
+                None => groups.push((indexes, vec![what])),
+            }
+        }
+        let possible = self
+            .diagnosis
+            .findings
+            .iter()
+            .filter(|finding| !finding.is_confident() && is_shown(&finding.devices));
+        let possible = possible.count();
+        let mut lines = Vec::new();
+        for (indexes, whats) in groups {
+            let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+            let head = match indexes.is_empty() {
+                true => String::new(),
+                false => format!("{word} {}: ", wording::ranges(&indexes)),
+            };
+            let what = format!("{}.", whats.join(", "));
+            let mut told = wrapped(Line::new().plain(head), Tone::Plain, &what, room);
+            let gpu = indexes.first().map_or(String::new(), |index| format!(" --gpu {index}"));
+            let command = Line::new().accent(format!("{doctor}{gpu}"));
+            // On one line, so that it can be copied.
+            let last = told.pop().unwrap_or_default();
+            told.extend(packed(Line::new(), [last, command], "   ", 4, room));
+            lines.extend(told);
+        }
+        if possible > 0 {
+            lines.push(Line::new().dim(wording::possible(possible, doctor)));
+        }
+        if !lines.is_empty() {
+            lines.insert(0, Line::new());
+        }
+        lines
+    }
+
+    /// Names the processes that have a device open and use none of its memory, such as monitors;
+    /// `None` if there are none.
+    pub fn bystanders(&self) -> Option<String> {
+        let cleared = self.diagnosis.cleared.iter();
+        let shown = cleared.filter(|one| self.filter.shows(self.snapshot, one.process.pid));
+        let who = shown.filter_map(|cleared| {
+            let pid = cleared.process.pid;
+            let is_reported = |id| self.usage.on(id).iter().any(|user| user.pid == pid);
+            let open = cleared.devices.iter().filter(|id| self.snapshot.device(id).is_some());
+            let indexes: Vec<u32> = open.filter(|id| !is_reported(id)).map(|id| id.index).collect();
+            let name = self.snapshot.process(pid).map_or("?", |info| info.name.as_str());
+            let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
+            let role = wording::role(cleared.role);
+            (!indexes.is_empty())
+                .then(|| format!("{pid} {name} ({role}, {word} {})", wording::ranges(&indexes)))
+        });
+        let who: Vec<String> = who.collect();
+        (!who.is_empty()).then(|| who.join(", "))
+    }
+}
