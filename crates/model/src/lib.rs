@@ -10,7 +10,7 @@ pub mod read;
 pub mod split;
 mod tensor;
 
-pub use model::{Architecture, Experts, Mixer, Model};
+pub use model::{Architecture, Doubt, Experts, Figure, Mixer, Model};
 pub use tensor::{Encoding, Tensor};
 
 /// The example of the README, as a test.

@@ -14,7 +14,7 @@ mod tensors;
 
 pub use quantization::Quantization;
 
-use crate::model::{Architecture, Model};
+use crate::model::{Architecture, Doubt, Model};
 use crate::tensor::{Encoding, Tensor};
 use family::{Family, known};
 use keys::Keys;
@@ -80,6 +80,8 @@ pub struct Config {
     pub architecture: Architecture,
     /// How the weights are quantized, if the configuration says so.
     pub quantization: Option<Quantization>,
+    /// What is not understood of the configuration.
+    pub doubts: Vec<Doubt>,
     family: Family,
     head: u64,
     bias: bool,
@@ -128,11 +130,19 @@ pub fn read(text: &[u8]) -> Result<Config, ConfigError> {
             encoding: encoding(&keys),
             layers: layers.iter().map(|layer| layer.mixer(widths.hidden)).collect(),
         };
+        let mut doubts = Vec::new();
+        if generic {
+            doubts.push(Doubt::of_weights(format!(
+                "model type '{model_type}' is unknown and read as Llama's"
+            )));
+            doubts.push(Doubt::of_context(format!("the attention of '{model_type}' is unknown")));
+        }
         Ok(Config {
             model_type: model_type.clone(),
             generic,
             architecture,
             quantization: Quantization::read(&keys)?,
+            doubts,
             family,
             head: widths.head,
             bias: keys.flag("attention_bias", false)?,
@@ -185,6 +195,7 @@ impl Config {
             architecture: self.model_type.clone(),
             tensors: self.tensors()?,
             shape: Some(self.architecture.clone()),
+            doubts: self.doubts.clone(),
         })
     }
 }

@@ -12,7 +12,7 @@ use super::index;
 use super::name::shown;
 use super::safetensors;
 use super::torch;
-use crate::model::Model;
+use crate::model::{Doubt, Figure, Model};
 use crate::tensor::Tensor;
 use error::list;
 use group::{Group, choose};
@@ -87,8 +87,9 @@ pub fn model(files: &[File], wanted: Option<&str>, open: &Open<'_>) -> Result<Fo
 
 /// Returns the model of a configuration alone.
 fn derived(config: Config, mut notes: Vec<String>) -> Found {
+    let mut doubts = config.doubts.clone();
     let tensors = config.tensors().unwrap_or_else(|error| {
-        notes.push(format!("no tensors: failed to {error}"));
+        doubts.push(Doubt::of_weights(format!("no tensors: failed to {error}")));
         Vec::new()
     });
     if !tensors.is_empty() {
@@ -99,6 +100,7 @@ fn derived(config: Config, mut notes: Vec<String>) -> Found {
         architecture: config.model_type.clone(),
         tensors,
         shape: Some(config.architecture.clone()),
+        doubts,
     };
     Found { model, format: Format::Config, config: Some(config), files: Vec::new(), notes }
 }
@@ -132,13 +134,7 @@ impl Listing<'_> {
             return Ok(None);
         }
         match config::read(&self.bytes(name, config::MAX_CONFIG_BYTES)?) {
-            Ok(config) => {
-                if config.generic {
-                    let kind = &config.model_type;
-                    notes.push(format!("model type '{kind}' is unknown and read as Llama's"));
-                }
-                Ok(Some(config))
-            }
+            Ok(config) => Ok(Some(config)),
             Err(source) => {
                 let weights = self.files.iter().any(|file| {
                     let format = detect(&file.name, b"");
@@ -187,7 +183,13 @@ impl Listing<'_> {
         }
         let name = values.text("general.name").unwrap_or(&group.prefix);
         let architecture = values.text("general.architecture").unwrap_or("unknown");
-        let model = Model { name: shown(name), architecture: shown(architecture), tensors, shape };
+        let model = Model {
+            name: shown(name),
+            architecture: shown(architecture),
+            tensors,
+            shape,
+            doubts: Vec::new(),
+        };
         Ok(Found { model, format: Format::Gguf, config, files: group.files, notes })
     }
 
@@ -254,6 +256,11 @@ impl Listing<'_> {
             architecture: kind,
             tensors: all,
             shape: config.as_ref().map(|config| config.architecture.clone()),
+            // The files have the bytes of the weights.
+            doubts: (config.iter().flat_map(|config| &config.doubts))
+                .filter(|doubt| doubt.about != Figure::Weights)
+                .cloned()
+                .collect(),
         };
         Ok(Found { model, format: group.format, config, files: group.files, notes })
     }
