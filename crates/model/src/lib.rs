@@ -6,6 +6,7 @@
 
 mod model;
 pub mod need;
+pub mod quantize;
 pub mod read;
 pub mod split;
 mod tensor;

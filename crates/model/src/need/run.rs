@@ -1,5 +1,6 @@
 //! How a model is run.
 
+use crate::quantize::Scheme;
 use crate::tensor::Encoding;
 use gpu_core::Bytes;
 
@@ -39,8 +40,8 @@ pub struct Run {
     /// Whether a GPU computes batches for layers in the memory of the CPU, to which it copies their
     /// matrices and their cache: llama.cpp does on CUDA, unless `--no-op-offload` forbids it.
     pub op_offload: bool,
-    /// The encoding to which the matrices are converted; `None` leaves them as they are stored.
-    pub weights: Option<Encoding>,
+    /// The scheme to which the matrices are converted; `None` leaves them as they are stored.
+    pub weights: Option<Scheme>,
     /// What each device holds beside tensors; `None` takes the engine's usual.
     pub overhead: Option<Bytes>,
     /// How the model is trained; `None` is inference.

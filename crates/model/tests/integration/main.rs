@@ -3,6 +3,7 @@
 mod accelerate;
 mod answer;
 mod llama;
+mod mixtures;
 mod models;
 mod optimal;
 mod packages;

@@ -15,6 +15,7 @@ mod tensors;
 pub use quantization::Quantization;
 
 use crate::model::{Architecture, Doubt, Model};
+use crate::read::name::shown;
 use crate::tensor::{Encoding, Tensor};
 use family::{Family, known};
 use keys::Keys;
@@ -137,11 +138,11 @@ pub fn read(text: &[u8]) -> Result<Config, ConfigError> {
             )));
             doubts.push(Doubt::of_context(format!("the attention of '{model_type}' is unknown")));
         }
-        Ok(Config {
+        let mut config = Config {
             model_type: model_type.clone(),
             generic,
             architecture,
-            quantization: Quantization::read(&keys)?,
+            quantization: None,
             doubts,
             family,
             head: widths.head,
@@ -149,7 +150,11 @@ pub fn read(text: &[u8]) -> Result<Config, ConfigError> {
             feed_bias: keys.flag("mlp_bias", false)?,
             narrowed: keys.integer(&["moe_latent_size", "routed_expert_hidden_size"])?.is_some(),
             layers,
-        })
+        };
+        if let Some(quantization) = Quantization::read(&keys) {
+            config.set_quantization(quantization);
+        }
+        Ok(config)
     };
     match read() {
         Err(ConfigError::Missing(_)) if generic => {
@@ -177,12 +182,25 @@ impl Config {
     ///
     /// Names are those of Llama in transformers (`model.layers.0.self_attn.q_proj.weight`), in
     /// every family. Elements are of the type that the configuration states, else `F32` as
-    /// transformers assumes; matrices of a quantized model are what its files hold.
+    /// transformers assumes. A quantized matrix keeps its shape; its bytes are those of the weights,
+    /// scales and tables that the files hold for it.
     ///
     /// # Errors
     /// If the family's matrices do not follow from its configuration, or a size overflows.
     pub fn tensors(&self) -> Result<Vec<Tensor>, ConfigError> {
-        tensors::derive(self)
+        let tensors = tensors::derive(self)?;
+        Ok(match &self.quantization {
+            Some(quantization) => {
+                tensors.into_iter().map(|tensor| quantization.stored(tensor)).collect()
+            }
+            None => tensors,
+        })
+    }
+
+    /// Sets how weights are quantized, with what is not understood of that.
+    pub(crate) fn set_quantization(&mut self, quantization: Quantization) {
+        self.doubts.extend(quantization.doubts.iter().map(Doubt::of_weights));
+        self.quantization = Some(quantization);
     }
 
     /// Returns the model with the tensors that [`Config::tensors`] derives.

@@ -5,7 +5,7 @@ mod group;
 
 pub use error::ReadError;
 
-use super::config::{self, Config};
+use super::config::{self, Config, Quantization};
 use super::detect::{Format, detect};
 use super::gguf;
 use super::index;
@@ -134,7 +134,12 @@ impl Listing<'_> {
             return Ok(None);
         }
         match config::read(&self.bytes(name, config::MAX_CONFIG_BYTES)?) {
-            Ok(config) => Ok(Some(config)),
+            Ok(mut config) => {
+                if config.quantization.is_none() {
+                    self.quantization(&mut config)?;
+                }
+                Ok(Some(config))
+            }
             Err(source) => {
                 let weights = self.files.iter().any(|file| {
                     let format = detect(&file.name, b"");
@@ -147,6 +152,20 @@ impl Listing<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Reads how weights are quantized from a file beside the configuration.
+    fn quantization(&self, config: &mut Config) -> Result<(), ReadError> {
+        const NAMES: [&str; 3] =
+            ["hf_quant_config.json", "quantize_config.json", "quant_config.json"];
+        for name in NAMES.into_iter().filter(|name| self.length(name).is_some()) {
+            let text = self.bytes(name, config::MAX_CONFIG_BYTES)?;
+            if let Some(found) = Quantization::beside(name, &text) {
+                config.set_quantization(found);
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// Returns the error that names the numbered files that are missing, if any are.
