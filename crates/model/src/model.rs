@@ -14,6 +14,8 @@ pub struct Model {
     pub tensors: Vec<Tensor>,
     /// The numbers of the architecture, if the files have them.
     pub shape: Option<Architecture>,
+    /// The method by which a checkpoint of PyTorch is quantized, such as `awq`; `None` if it is not.
+    pub method: Option<String>,
     /// What is not understood of the model. Any doubt makes the verdict an estimate.
     pub doubts: Vec<Doubt>,
 }

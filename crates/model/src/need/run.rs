@@ -3,6 +3,7 @@
 use crate::quantize::Scheme;
 use crate::tensor::Encoding;
 use gpu_core::Bytes;
+use std::fmt;
 
 /// The program that runs a model; each allocates by rules of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +14,16 @@ pub enum Engine {
     Vllm,
     /// PyTorch with transformers, and with accelerate to split a model.
     Transformers,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Engine::LlamaCpp => "llama.cpp",
+            Engine::Vllm => "vLLM",
+            Engine::Transformers => "transformers",
+        })
+    }
 }
 
 /// How a model is run: what the user chooses, apart from the devices.

@@ -4,8 +4,10 @@ mod mixture;
 mod packing;
 mod role;
 mod scheme;
+mod usable;
 
 pub(crate) use packing::columns;
 pub use packing::{Group, Packing};
 pub(crate) use role::Role;
 pub use scheme::{Scheme, Use};
+pub use usable::{Unusable, cache_option, check, engine, loads};

@@ -245,6 +245,15 @@ impl Scheme {
         matches!(self.form, Form::Ggml(_, true))
     }
 
+    /// Returns whether llama.cpp's own tools make files of this scheme.
+    pub fn is_made(self) -> bool {
+        match self.form {
+            Form::Ggml(mixture, _) => mixture.rules == self.name,
+            Form::Plain(_) => true,
+            Form::Torch { .. } => false,
+        }
+    }
+
     /// Returns how an engine gets weights in this scheme.
     pub fn used_by(self, engine: Engine) -> Use {
         let wide = self.bits_per_weight() > 7.0;

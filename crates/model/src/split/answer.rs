@@ -40,6 +40,10 @@ pub struct Answer {
 
 /// Returns the schemes that make a model smaller than it is stored, from wide to narrow.
 pub fn candidates(model: &Model, engine: Engine) -> Vec<Scheme> {
+    // A quantized checkpoint is not quantized again.
+    if model.method.is_some() {
+        return Vec::new();
+    }
     let elements: u64 = model.tensors.iter().fold(0, |sum, t| sum.saturating_add(t.elements()));
     let stored = match elements {
         0 => {

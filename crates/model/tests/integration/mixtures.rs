@@ -22,6 +22,10 @@ const LLAMA_7B: &str = r#"{"model_type":"llama","hidden_size":4096,"intermediate
 const LLAMA_3_405B: &str = r#"{"model_type":"llama","hidden_size":16384,"intermediate_size":53248,
     "num_hidden_layers":126,"num_attention_heads":128,"num_key_value_heads":16,"vocab_size":128256,
     "torch_dtype":"bfloat16","tie_word_embeddings":false}"#;
+const QWEN3_30B: &str = r#"{"model_type":"qwen3_moe","hidden_size":2048,"intermediate_size":6144,
+    "moe_intermediate_size":768,"num_hidden_layers":48,"num_attention_heads":32,
+    "num_key_value_heads":4,"head_dim":128,"num_experts":128,"num_experts_per_tok":8,
+    "vocab_size":151936,"torch_dtype":"bfloat16","tie_word_embeddings":false}"#;
 const MIXTRAL: &str = r#"{"model_type":"mixtral","torch_dtype":"bfloat16"}"#;
 
 /// Sizes in hundredths of 10^9 bytes.
@@ -124,7 +128,36 @@ const PUBLISHED: &[(&str, &str, &[(&str, u64)])] = &[
     (
         "Mixtral 8x7B",
         MIXTRAL,
-        &[("Q4_K_M", 2644), ("Q5_K_M", 3323), ("Q3_K_M", 2036), ("Q2_K", 1564), ("Q6_K", 3838)],
+        &[
+            ("Q8_0", 4960),
+            ("Q6_K", 3840),
+            ("Q5_K_M", 3320),
+            ("Q5_K_S", 3220),
+            ("Q4_K_M", 2840),
+            ("Q4_K_S", 2670),
+            ("IQ4_XS", 2540),
+            ("Q3_K_L", 2420),
+            ("Q3_K_M", 2250),
+            ("Q3_K_S", 2040),
+            ("IQ3_M", 2140),
+            ("IQ3_S", 2040),
+            ("IQ3_XS", 1940),
+            ("Q2_K", 1730),
+        ],
+    ),
+    (
+        "Qwen3 30B-A3B",
+        QWEN3_30B,
+        &[
+            ("BF16", 6110),
+            ("Q8_0", 3248),
+            ("Q6_K_L", 2526),
+            ("Q6_K", 2510),
+            ("Q5_K_L", 2194),
+            ("Q5_K_M", 2174),
+            ("Q5_K_S", 2110),
+            ("IQ4_XS", 1660),
+        ],
     ),
 ];
 

@@ -213,6 +213,7 @@ impl Config {
             architecture: self.model_type.clone(),
             tensors: self.tensors()?,
             shape: Some(self.architecture.clone()),
+            method: self.quantization.as_ref().map(|quantization| quantization.method.clone()),
             doubts: self.doubts.clone(),
         })
     }

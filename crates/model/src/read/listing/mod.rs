@@ -100,9 +100,14 @@ fn derived(config: Config, mut notes: Vec<String>) -> Found {
         architecture: config.model_type.clone(),
         tensors,
         shape: Some(config.architecture.clone()),
+        method: method(Some(&config)),
         doubts,
     };
     Found { model, format: Format::Config, config: Some(config), files: Vec::new(), notes }
+}
+
+fn method(config: Option<&Config>) -> Option<String> {
+    config?.quantization.as_ref().map(|quantization| quantization.method.clone())
 }
 
 struct Listing<'a> {
@@ -207,6 +212,7 @@ impl Listing<'_> {
             architecture: shown(architecture),
             tensors,
             shape,
+            method: None,
             doubts: Vec::new(),
         };
         Ok(Found { model, format: Format::Gguf, config, files: group.files, notes })
@@ -275,6 +281,7 @@ impl Listing<'_> {
             architecture: kind,
             tensors: all,
             shape: config.as_ref().map(|config| config.architecture.clone()),
+            method: method(config.as_ref()),
             // The files have the bytes of the weights.
             doubts: (config.iter().flat_map(|config| &config.doubts))
                 .filter(|doubt| doubt.about != Figure::Weights)
