@@ -6,11 +6,12 @@
 
 mod model;
 pub mod need;
+pub mod quantize;
 pub mod read;
 pub mod split;
 mod tensor;
 
-pub use model::{Architecture, Experts, Mixer, Model};
+pub use model::{Architecture, Doubt, Experts, Figure, Mixer, Model};
 pub use tensor::{Encoding, Tensor};
 
 /// The example of the README, as a test.

@@ -14,6 +14,40 @@ pub struct Model {
     pub tensors: Vec<Tensor>,
     /// The numbers of the architecture, if the files have them.
     pub shape: Option<Architecture>,
+    /// The method by which a checkpoint of PyTorch is quantized, such as `awq`; `None` if it is not.
+    pub method: Option<String>,
+    /// What is not understood of the model. Any doubt makes the verdict an estimate.
+    pub doubts: Vec<Doubt>,
+}
+
+/// Something of a model that is not understood and may change what the model takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// The figure that may be wrong.
+    pub about: Figure,
+    /// What is not understood: a lowercase fragment that names the key or the type.
+    pub text: String,
+}
+
+/// A figure that a doubt makes an estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Figure {
+    /// The bytes of the weights. The tensors of weight files settle such a doubt.
+    Weights,
+    /// What the layers keep of a sequence. Weight files do not settle such a doubt.
+    Context,
+}
+
+impl Doubt {
+    /// Returns a doubt about the bytes of the weights.
+    pub fn of_weights(text: impl Into<String>) -> Doubt {
+        Doubt { about: Figure::Weights, text: text.into() }
+    }
+
+    /// Returns a doubt about what the layers keep of a sequence.
+    pub fn of_context(text: impl Into<String>) -> Doubt {
+        Doubt { about: Figure::Context, text: text.into() }
+    }
 }
 
 impl Model {

@@ -11,7 +11,8 @@ pub struct Encoding {
     block_bits: u64,
 }
 
-/// The encodings of safetensors and of ggml, with elements and bits in a block.
+/// The encodings of safetensors and of ggml, with elements and bits in a block, and the integers
+/// that quantized checkpoints pack into words.
 ///
 /// Sources: `safetensors/src/tensor.rs` and the structs of `ggml-common.h`.
 const ENCODINGS: &[Encoding] = &[
@@ -27,6 +28,9 @@ const ENCODINGS: &[Encoding] = &[
     plain("F6_E2M3", 6),
     plain("F6_E3M2", 6),
     plain("F4", 4),
+    plain("I4", 4),
+    plain("I3", 3),
+    plain("I2", 2),
     plain("C64", 64),
     plain("I64", 64),
     plain("I32", 32),

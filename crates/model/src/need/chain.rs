@@ -248,6 +248,7 @@ mod tests {
     use super::super::{Kind, Optimizer, Precision, Recompute, Training, estimate};
     use super::*;
     use crate::model::Experts;
+    use crate::quantize::Scheme;
     use crate::tensor::{Encoding, Tensor};
 
     fn shape(tied: bool) -> Architecture {
@@ -282,11 +283,11 @@ mod tests {
 
     #[test]
     fn conversion_keeps_vectors_and_widens_output() {
-        let run = Run { weights: Encoding::named("Q4_K"), ..Run::new(Engine::LlamaCpp, 256) };
+        let run = Run { weights: Scheme::named("Q4_K"), ..Run::new(Engine::LlamaCpp, 256) };
         let chain = chain(&model(shape(false)), &run).unwrap();
         // 512 and 1000 columns: the rows of the output are whole blocks.
         let output = &chain.layers[3];
-        assert_eq!(output.weights, Bytes(512 * 1000 / 256 * 210 + 512 * 2));
+        assert_eq!(output.weights, Bytes(512 * 1000 / 256 * 210 + 512 * 4));
         let up = chain.layers[1].parts.iter().find(|part| part.kind == Kind::Up).unwrap();
         assert_eq!(up.bytes, Bytes(512 * 1024 / 256 * 144));
     }

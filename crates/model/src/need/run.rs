@@ -1,7 +1,9 @@
 //! How a model is run.
 
+use crate::quantize::Scheme;
 use crate::tensor::Encoding;
 use gpu_core::Bytes;
+use std::fmt;
 
 /// The program that runs a model; each allocates by rules of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +14,16 @@ pub enum Engine {
     Vllm,
     /// PyTorch with transformers, and with accelerate to split a model.
     Transformers,
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Engine::LlamaCpp => "llama.cpp",
+            Engine::Vllm => "vLLM",
+            Engine::Transformers => "transformers",
+        })
+    }
 }
 
 /// How a model is run: what the user chooses, apart from the devices.
@@ -39,8 +51,8 @@ pub struct Run {
     /// Whether a GPU computes batches for layers in the memory of the CPU, to which it copies their
     /// matrices and their cache: llama.cpp does on CUDA, unless `--no-op-offload` forbids it.
     pub op_offload: bool,
-    /// The encoding to which the matrices are converted; `None` leaves them as they are stored.
-    pub weights: Option<Encoding>,
+    /// The scheme to which the matrices are converted; `None` leaves them as they are stored.
+    pub weights: Option<Scheme>,
     /// What each device holds beside tensors; `None` takes the engine's usual.
     pub overhead: Option<Bytes>,
     /// How the model is trained; `None` is inference.

@@ -3,6 +3,7 @@
 use super::naming::{self, Kind, Place};
 use super::product;
 use crate::model::{Architecture, Mixer, Model};
+use crate::quantize::Scheme;
 use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
 
@@ -46,9 +47,9 @@ impl Sum {
     }
 }
 
-/// Returns the weights by layer, as stored or converted to an encoding. Numbered blocks beyond the
+/// Returns the weights by layer, as stored or converted to a scheme. Numbered blocks beyond the
 /// layers of the architecture, such as those that predict several tokens, count as output.
-pub(super) fn weights(model: &Model, shape: &Architecture, to: Option<Encoding>) -> Weights {
+pub(super) fn weights(model: &Model, shape: &Architecture, to: Option<Scheme>) -> Weights {
     let assumed;
     let tensors = if model.tensors.is_empty() {
         assumed = assumed_tensors(shape);
@@ -56,10 +57,12 @@ pub(super) fn weights(model: &Model, shape: &Architecture, to: Option<Encoding>)
     } else {
         &model.tensors
     };
+    let converter = to.map(|to| to.converter(model, shape, tensors));
     let mut weights =
         Weights { blocks: vec![Vec::new(); shape.layers.len()], ..Weights::default() };
     for tensor in tensors {
-        let size = Sum { bytes: converted(tensor, to), elements: tensor.elements() };
+        let bytes = converter.as_ref().map_or(tensor.bytes, |to| to.bytes(tensor));
+        let size = Sum { bytes, elements: tensor.elements() };
         weights.has_output_matrix |= naming::is_output_matrix(&tensor.name);
         match naming::place(&tensor.name) {
             Place::Input => {
@@ -95,41 +98,6 @@ fn add_part(parts: &mut Vec<Part>, kind: Kind, size: Sum) {
             operations: 0,
         }),
     }
-}
-
-/// Returns the bytes of a tensor once it is converted.
-///
-/// As llama-quantize does: vectors and routers stay as they are, the matrix of the output is at
-/// least `Q6_K`, and a matrix whose rows are no whole blocks gets narrower blocks, or becomes `F16`.
-/// The mixtures, such as `Q4_K_M`, keep some more matrices wider and so take a few percent more.
-fn converted(tensor: &Tensor, to: Option<Encoding>) -> Bytes {
-    let Some(to) = to else { return tensor.bytes };
-    let is_matrix = tensor.shape.len() > 1 && tensor.shape.iter().filter(|n| **n > 1).count() > 1;
-    let is_router = naming::kind(&tensor.name) == Kind::Router;
-    if !is_matrix || is_router {
-        return tensor.bytes;
-    }
-    let widest = Encoding::named("Q6_K").filter(|six| {
-        naming::is_output_matrix(&tensor.name) && to.bits_per_element() < six.bits_per_element()
-    });
-    let to = widest.unwrap_or(to);
-    let row = tensor.shape.last().copied().unwrap_or_default();
-    let fits = |to: &Encoding| row.is_multiple_of(to.block());
-    let to = Some(to).filter(fits).or_else(|| narrower(to).filter(fits)).unwrap_or(Encoding::F16);
-    to.bytes(tensor.elements()).map_or(tensor.bytes, Bytes)
-}
-
-/// Returns the encoding with blocks of 32 that llama-quantize takes for a matrix whose rows are no
-/// multiple of 256 (`llama_tensor_get_type` of `llama-quant.cpp`).
-fn narrower(to: Encoding) -> Option<Encoding> {
-    Encoding::named(match to.name() {
-        "Q6_K" => "Q8_0",
-        "Q5_K" => "Q5_1",
-        "Q4_K" => "Q5_0",
-        "TQ1_0" | "TQ2_0" => "Q4_0",
-        _ if to.block() == 256 => "IQ4_NL",
-        _ => return None,
-    })
 }
 
 /// Returns the tensors of a model of which only the configuration is known: attention with four

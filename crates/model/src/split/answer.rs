@@ -3,6 +3,7 @@
 use super::{Objective, Room, RoomKind, Rooms, Split, balanced, first_fit, llama, optimal};
 use crate::model::Model;
 use crate::need::{Chain, Engine, Estimate, Run, Unknown, chain, estimate};
+use crate::quantize::Scheme;
 use crate::tensor::Encoding;
 
 /// Contexts are tried in steps of this many tokens, the cells of llama.cpp.
@@ -13,17 +14,19 @@ const SEARCHED: usize = 512;
 /// The longest context that is tried if the model does not name one.
 const LONGEST: u64 = 1 << 20;
 
-/// The encodings that are tried for llama.cpp, from wide to narrow.
+/// The schemes that are tried for llama.cpp, from wide to narrow.
 const GGML: [&str; 10] =
-    ["F16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "IQ4_XS", "Q3_K", "IQ3_XXS", "Q2_K", "IQ2_XXS"];
-/// The encodings that are tried for the others.
-const TORCH: [&str; 3] = ["F16", "F8_E4M3", "NVFP4"];
+    ["F16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "IQ4_XS", "Q3_K_M", "IQ3_XXS", "Q2_K", "IQ2_XXS"];
+/// The schemes that are tried for vLLM: the ones that need no other checkpoint first.
+const VLLM: [&str; 4] = ["F16", "FP8", "NF4", "AWQ"];
+/// The schemes that are tried for transformers.
+const TRANSFORMERS: [&str; 4] = ["F16", "FP8", "NF4", "AWQ"];
 
-/// What an encoding of the weights leads to.
+/// What a scheme of the weights leads to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The encoding; `None` is as stored.
-    pub encoding: Option<Encoding>,
+    /// The scheme of the weights; `None` is as stored.
+    pub scheme: Option<Scheme>,
     /// What one device would have to hold.
     pub estimate: Estimate,
     /// The layers.
@@ -35,8 +38,12 @@ pub struct Answer {
     pub largest_context: Option<u64>,
 }
 
-/// Returns the encodings that make a model smaller than it is stored, from wide to narrow.
-pub fn candidates(model: &Model, engine: Engine) -> Vec<Encoding> {
+/// Returns the schemes that make a model smaller than it is stored, from wide to narrow.
+pub fn candidates(model: &Model, engine: Engine) -> Vec<Scheme> {
+    // A quantized checkpoint is not quantized again.
+    if model.method.is_some() {
+        return Vec::new();
+    }
     let elements: u64 = model.tensors.iter().fold(0, |sum, t| sum.saturating_add(t.elements()));
     let stored = match elements {
         0 => {
@@ -45,12 +52,16 @@ pub fn candidates(model: &Model, engine: Engine) -> Vec<Encoding> {
         }
         _ => model.bytes().0 as f64 * 8.0 / elements as f64,
     };
-    let names: &[&str] = if engine == Engine::LlamaCpp { &GGML } else { &TORCH };
-    let known = names.iter().filter_map(|name| Encoding::named(name));
-    known.filter(|encoding| encoding.bits_per_element() < stored * 0.99).collect()
+    let names: &[&str] = match engine {
+        Engine::LlamaCpp => &GGML,
+        Engine::Vllm => &VLLM,
+        Engine::Transformers => &TRANSFORMERS,
+    };
+    let known = names.iter().filter_map(|name| Scheme::named(name));
+    known.filter(|scheme| scheme.bits_per_weight() < stored * 0.99).collect()
 }
 
-/// Returns for the stored encoding and each candidate whether the model fits, how, and with how
+/// Returns for the stored weights and each candidate whether the model fits, how, and with how
 /// much context.
 ///
 /// # Errors
@@ -59,17 +70,17 @@ pub fn answer(
     model: &Model,
     run: &Run,
     rooms: &Rooms,
-    candidates: &[Encoding],
+    candidates: &[Scheme],
     objective: Objective,
 ) -> Result<Vec<Answer>, Unknown> {
-    let encodings = std::iter::once(None).chain(candidates.iter().copied().map(Some));
-    let each = encodings.map(|encoding| {
-        let run = Run { weights: encoding, ..run.clone() };
+    let schemes = std::iter::once(None).chain(candidates.iter().copied().map(Some));
+    let each = schemes.map(|scheme| {
+        let run = Run { weights: scheme, ..run.clone() };
         let chain = chain(model, &run)?;
         let split = best(&chain, run.engine, rooms, objective);
         let largest_context = largest_context(model, &run, rooms, RoomKind::Gpu)?;
         let estimate = estimate(&chain);
-        Ok(Answer { encoding, estimate, chain, split, largest_context })
+        Ok(Answer { scheme, estimate, chain, split, largest_context })
     });
     each.collect()
 }

@@ -17,6 +17,8 @@ pub struct Vllm {
     pub weights: Bytes,
     /// Activations of the largest batch, as vLLM measures them with a dummy run.
     pub activations: Bytes,
+    /// The context of one sequence of the asked length.
+    pub one: Bytes,
     /// What is left for context.
     pub cache: Bytes,
     /// Tokens of context that fit, of all sequences together; `None` if a token takes none.
@@ -108,7 +110,7 @@ pub fn size(
     let constant = one.saturating_sub(Bytes(token.0.saturating_mul(run.context)));
     let constant = Bytes(constant.0.saturating_mul(run.sequences.max(1)));
     let tokens = cache.saturating_sub(constant).0.checked_div(token.0);
-    Ok(Vllm { ranks, weights, activations, cache, tokens, fits: one <= cache })
+    Ok(Vllm { ranks, weights, activations, one, cache, tokens, fits: one <= cache })
 }
 
 /// The share of a device that vLLM takes by default (`--gpu-memory-utilization`, vLLM 0.32).
@@ -132,6 +134,47 @@ pub fn sizes(
     let shape = model.shape.as_ref().ok_or_else(|| Unknown::Shape(model.name.clone()))?;
     let degrees = degrees(shape, gpus.count() as u64);
     degrees.into_iter().map(|ranks| size(model, run, capacity, ranks, utilisation)).collect()
+}
+
+/// The largest share of a device that is planned for: beyond, a start fails on what the driver and
+/// other processes hold.
+const LARGEST_SHARE: f64 = 0.97;
+
+/// How vLLM serves a model with each layer divided over GPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Served {
+    /// What a rank holds.
+    pub size: Vllm,
+    /// The rooms of the ranks, by their place in the list of rooms.
+    pub rooms: Vec<usize>,
+    /// The share of a device that it needs (`--gpu-memory-utilization`).
+    pub share: f64,
+}
+
+/// Returns how vLLM serves a model on the fewest GPUs: each layer divided over them, and the default
+/// share of a device where it suffices. The ranks go to the GPUs that have most. `None` if no degree
+/// of tensor parallelism fits.
+///
+/// # Errors
+/// [`Unknown`] if the files do not have the numbers of the architecture.
+pub fn served(model: &Model, run: &Run, rooms: &Rooms) -> Result<Option<Served>, Unknown> {
+    let each = rooms.rooms.iter().enumerate();
+    let mut gpus: Vec<_> = each.filter(|(_, room)| room.kind == RoomKind::Gpu).collect();
+    gpus.sort_by_key(|(_, room)| std::cmp::Reverse(room.capacity));
+    let shape = model.shape.as_ref().ok_or_else(|| Unknown::Shape(model.name.clone()))?;
+    for ranks in degrees(shape, gpus.len() as u64) {
+        let chosen = gpus.get(..ranks as usize).unwrap_or_default();
+        let Some((_, smallest)) = chosen.last() else { continue };
+        for share in [SHARE, LARGEST_SHARE] {
+            let size = size(model, run, smallest.capacity, ranks, share)?;
+            if size.fits {
+                let mut rooms: Vec<usize> = chosen.iter().map(|(at, _)| *at).collect();
+                rooms.sort_unstable();
+                return Ok(Some(Served { size, rooms, share }));
+            }
+        }
+    }
+    Ok(None)
 }
 
 #[cfg(test)]

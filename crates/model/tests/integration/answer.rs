@@ -1,6 +1,6 @@
 //! Which encodings fit, and with how much context.
 
-use crate::models::{LLAMA_2_70B, LLAMA_8B, MOE_30B, encoding};
+use crate::models::{LLAMA_2_70B, LLAMA_8B, MOE_30B};
 use gpu_core::Bytes;
 use gpu_model::Model;
 use gpu_model::need::{Engine, Run, Unknown, chain};
@@ -43,15 +43,15 @@ fn narrower_encodings_fit_where_stored_one_does_not() {
     let run = Run::new(Engine::LlamaCpp, 4096);
     let rooms = two(24_000);
     let encodings = candidates(&model, Engine::LlamaCpp);
-    assert_eq!(encodings.first(), Some(&encoding("Q8_0")));
+    assert_eq!(encodings.first().map(|scheme| scheme.name()), Some("Q8_0"));
     let answers = answer(&model, &run, &rooms, &encodings, Objective::Throughput).unwrap();
     let on_gpus = |name: Option<&str>| {
-        let found = answers.iter().find(|answer| answer.encoding.map(|e| e.name()) == name);
+        let found = answers.iter().find(|answer| answer.scheme.map(|scheme| scheme.name()) == name);
         found.map(|answer| answer.split.fits() && answer.split.last_resort == RoomKind::Gpu)
     };
     assert_eq!(on_gpus(None), Some(false));
     assert_eq!(on_gpus(Some("Q6_K")), Some(false));
-    assert_eq!(on_gpus(Some("Q4_K")), Some(true));
+    assert_eq!(on_gpus(Some("Q4_K_M")), Some(true));
     for pair in answers.windows(2) {
         assert!(pair[0].estimate.weights > pair[1].estimate.weights);
         assert!(pair[0].largest_context <= pair[1].largest_context);

@@ -2,7 +2,9 @@
 
 mod accelerate;
 mod answer;
+mod checkpoints;
 mod llama;
+mod mixtures;
 mod models;
 mod optimal;
 mod packages;

@@ -196,6 +196,8 @@ impl Builder {
             architecture: architecture.to_owned(),
             tensors: Vec::new(),
             shape: Some(shape),
+            method: None,
+            doubts: Vec::new(),
         };
         Builder { model, matrices: encoding(matrices) }
     }

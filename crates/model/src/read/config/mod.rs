@@ -14,7 +14,8 @@ mod tensors;
 
 pub use quantization::Quantization;
 
-use crate::model::{Architecture, Model};
+use crate::model::{Architecture, Doubt, Model};
+use crate::read::name::shown;
 use crate::tensor::{Encoding, Tensor};
 use family::{Family, known};
 use keys::Keys;
@@ -80,6 +81,8 @@ pub struct Config {
     pub architecture: Architecture,
     /// How the weights are quantized, if the configuration says so.
     pub quantization: Option<Quantization>,
+    /// What is not understood of the configuration.
+    pub doubts: Vec<Doubt>,
     family: Family,
     head: u64,
     bias: bool,
@@ -128,18 +131,30 @@ pub fn read(text: &[u8]) -> Result<Config, ConfigError> {
             encoding: encoding(&keys),
             layers: layers.iter().map(|layer| layer.mixer(widths.hidden)).collect(),
         };
-        Ok(Config {
+        let mut doubts = Vec::new();
+        if generic {
+            doubts.push(Doubt::of_weights(format!(
+                "model type '{model_type}' is unknown and read as Llama's"
+            )));
+            doubts.push(Doubt::of_context(format!("the attention of '{model_type}' is unknown")));
+        }
+        let mut config = Config {
             model_type: model_type.clone(),
             generic,
             architecture,
-            quantization: Quantization::read(&keys)?,
+            quantization: None,
+            doubts,
             family,
             head: widths.head,
             bias: keys.flag("attention_bias", false)?,
             feed_bias: keys.flag("mlp_bias", false)?,
             narrowed: keys.integer(&["moe_latent_size", "routed_expert_hidden_size"])?.is_some(),
             layers,
-        })
+        };
+        if let Some(quantization) = Quantization::read(&keys) {
+            config.set_quantization(quantization);
+        }
+        Ok(config)
     };
     match read() {
         Err(ConfigError::Missing(_)) if generic => {
@@ -167,12 +182,25 @@ impl Config {
     ///
     /// Names are those of Llama in transformers (`model.layers.0.self_attn.q_proj.weight`), in
     /// every family. Elements are of the type that the configuration states, else `F32` as
-    /// transformers assumes; matrices of a quantized model are what its files hold.
+    /// transformers assumes. A quantized matrix keeps its shape; its bytes are those of the weights,
+    /// scales and tables that the files hold for it.
     ///
     /// # Errors
     /// If the family's matrices do not follow from its configuration, or a size overflows.
     pub fn tensors(&self) -> Result<Vec<Tensor>, ConfigError> {
-        tensors::derive(self)
+        let tensors = tensors::derive(self)?;
+        Ok(match &self.quantization {
+            Some(quantization) => {
+                tensors.into_iter().map(|tensor| quantization.stored(tensor)).collect()
+            }
+            None => tensors,
+        })
+    }
+
+    /// Sets how weights are quantized, with what is not understood of that.
+    pub(crate) fn set_quantization(&mut self, quantization: Quantization) {
+        self.doubts.extend(quantization.doubts.iter().map(Doubt::of_weights));
+        self.quantization = Some(quantization);
     }
 
     /// Returns the model with the tensors that [`Config::tensors`] derives.
@@ -185,6 +213,8 @@ impl Config {
             architecture: self.model_type.clone(),
             tensors: self.tensors()?,
             shape: Some(self.architecture.clone()),
+            method: self.quantization.as_ref().map(|quantization| quantization.method.clone()),
+            doubts: self.doubts.clone(),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::family::{Family, Style};
 use super::layer::{Block, Feed, Layer};
-use super::{Config, ConfigError, Quantization};
+use super::{Config, ConfigError};
 use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
 
@@ -10,7 +10,6 @@ use gpu_core::Bytes;
 struct List {
     tensors: Vec<Tensor>,
     plain: Encoding,
-    quantization: Option<Quantization>,
 }
 
 impl List {
@@ -27,7 +26,7 @@ impl List {
         Ok(())
     }
 
-    /// Adds a tensor that is never quantized.
+    /// Adds a tensor.
     fn plain(&mut self, name: String, shape: &[u64]) -> Result<(), ConfigError> {
         self.push(name, self.plain, shape)
     }
@@ -40,21 +39,9 @@ impl List {
         bias: bool,
     ) -> Result<(), ConfigError> {
         let experts = name.contains(".experts.");
-        let quantization = match self.quantization {
-            Some(Quantization::Mxfp4) if !experts => None,
-            other => other,
-        };
         let stacked =
             |shape: &[u64]| if experts { [&[count], shape].concat() } else { shape.to_vec() };
-        match quantization {
-            None => self.plain(format!("{name}.weight"), &stacked(&[rows, columns]))?,
-            Some(quantization) => {
-                for (suffix, encoding, shape) in quantization.parts(count, rows, columns) {
-                    let encoding = encoding.and_then(Encoding::named).unwrap_or(self.plain);
-                    self.push(format!("{name}.{suffix}"), encoding, &shape)?;
-                }
-            }
-        }
+        self.plain(format!("{name}.weight"), &stacked(&[rows, columns]))?;
         if bias { self.plain(format!("{name}.bias"), &stacked(&[rows])) } else { Ok(()) }
     }
 
@@ -78,7 +65,7 @@ pub(super) fn derive(config: &Config) -> Result<Vec<Tensor>, ConfigError> {
     style.norms += u64::from(newer);
     let plain = architecture.encoding.or_else(|| Encoding::named("F32"));
     let plain = plain.ok_or_else(|| ConfigError::Underived(config.model_type.clone()))?;
-    let mut list = List { tensors: Vec::new(), plain, quantization: config.quantization };
+    let mut list = List { tensors: Vec::new(), plain };
     list.plain("model.embed_tokens.weight".to_owned(), &[vocabulary, hidden])?;
     if let Some(more) = style.positions {
         let rows = architecture.context.unwrap_or(0).saturating_add(more);

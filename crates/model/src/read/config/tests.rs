@@ -340,7 +340,7 @@ fn implausible_configurations_are_refused() {
 fn largest_numbers_overflow_without_panic() {
     let most = 1u64 << 31;
     let types = ["llama", "mamba", "mamba2", "qwen3_next", "jamba", "deepseek_v3", "lfm2", "mpt"];
-    let methods = ["none", "gptq", "awq", "fp8", "bitsandbytes"];
+    let methods = ["none", "gptq", "aqlm", "fp8", "bitsandbytes"];
     let pairs = types.iter().flat_map(|name| methods.map(|method| (name, method)));
     for (model_type, method) in pairs {
         let text = format!(
@@ -354,58 +354,6 @@ fn largest_numbers_overflow_without_panic() {
         let config = parse(&text);
         assert!(matches!(config.tensors(), Err(ConfigError::Overflow(_))), "{model_type}");
     }
-}
-
-fn quantized(quantization: &str) -> (Config, Vec<Tensor>) {
-    let text = LLAMA_3_8B.replacen('{', &format!(r#"{{"quantization_config":{quantization},"#), 1);
-    let config = parse(&text);
-    let tensors = config.tensors().unwrap();
-    (config, tensors)
-}
-
-#[test]
-fn quantized_matrices_are_what_the_files_hold() {
-    let bytes = |tensors: &[Tensor]| {
-        let query = "model.layers.0.self_attn.q_proj.";
-        tensors.iter().filter(|t| t.name.starts_with(query)).map(|t| t.bytes.0).collect::<Vec<_>>()
-    };
-    let n = 4096 * 4096;
-    let gptq = quantized(r#"{"quant_method":"gptq","bits":4,"group_size":128}"#).1;
-    assert_eq!(bytes(&gptq), [n / 2, n / 128 / 2, n / 128 * 2, 4096 * 4]);
-    // One group for each column.
-    let whole = quantized(r#"{"quant_method":"gptq","bits":4,"group_size":-1}"#).1;
-    assert_eq!(bytes(&whole), [n / 2, 4096 / 2, 4096 * 2, 4096 * 4]);
-    let awq = quantized(r#"{"quant_method":"awq","bits":4,"group_size":128}"#).1;
-    assert_eq!(bytes(&awq), [n / 2, n / 128 / 2, n / 128 * 2]);
-    let fp8 = quantized(r#"{"quant_method":"fp8","weight_block_size":[128,128]}"#).1;
-    assert_eq!(bytes(&fp8), [n, 32 * 32 * 4]);
-    let bnb4 = quantized(r#"{"quant_method":"bitsandbytes","load_in_4bit":true}"#).1;
-    assert_eq!(bytes(&bnb4), [n / 2, n / 64 * 4, 64]);
-    let double =
-        r#"{"quant_method":"bitsandbytes","load_in_4bit":true,"bnb_4bit_use_double_quant":true}"#;
-    assert_eq!(bytes(&quantized(double).1), [n / 2, n / 64, 64, n / 64 / 256 * 4, 1024]);
-    let bnb8 = quantized(r#"{"quant_method":"bitsandbytes","load_in_8bit":true}"#).1;
-    assert_eq!(bytes(&bnb8), [n, 4096 * 4]);
-    // Embeddings, norms and the output stay as they are.
-    let kept =
-        |name: &str| gptq.iter().find(|tensor| tensor.name == name).map(|tensor| tensor.bytes);
-    assert_eq!(kept("model.embed_tokens.weight"), Some(Bytes(128_256 * 4096 * 2)));
-    assert_eq!(kept("lm_head.weight"), Some(Bytes(128_256 * 4096 * 2)));
-    let (unknown, plain) = quantized(r#"{"quant_method":"aqlm"}"#);
-    assert_eq!(unknown.quantization, None);
-    assert_eq!(bytes(&plain), [n * 2]);
-}
-
-#[test]
-fn four_bit_experts_leave_attention_as_it_is() {
-    let text = GPT_OSS_20B.replacen('{', r#"{"quantization_config":{"quant_method":"mxfp4"},"#, 1);
-    let model = parse(&text).model().unwrap();
-    let bytes = |name: &str| model.tensors.iter().find(|t| t.name == name).map(|t| t.bytes.0);
-    let blocks = bytes("model.layers.0.mlp.experts.up_proj.weight_blocks");
-    assert_eq!(blocks, Some(32 * 2880 * 2880 / 2));
-    assert_eq!(bytes("model.layers.0.self_attn.q_proj.weight"), Some(4096 * 2880 * 2));
-    // The published files take 13.76 GB.
-    assert_eq!(model.bytes().0 / 10_000_000, 1376);
 }
 
 proptest::proptest! {

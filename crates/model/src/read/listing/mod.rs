@@ -5,14 +5,14 @@ mod group;
 
 pub use error::ReadError;
 
-use super::config::{self, Config};
+use super::config::{self, Config, Quantization};
 use super::detect::{Format, detect};
 use super::gguf;
 use super::index;
 use super::name::shown;
 use super::safetensors;
 use super::torch;
-use crate::model::Model;
+use crate::model::{Doubt, Figure, Model};
 use crate::tensor::Tensor;
 use error::list;
 use group::{Group, choose};
@@ -87,8 +87,9 @@ pub fn model(files: &[File], wanted: Option<&str>, open: &Open<'_>) -> Result<Fo
 
 /// Returns the model of a configuration alone.
 fn derived(config: Config, mut notes: Vec<String>) -> Found {
+    let mut doubts = config.doubts.clone();
     let tensors = config.tensors().unwrap_or_else(|error| {
-        notes.push(format!("no tensors: failed to {error}"));
+        doubts.push(Doubt::of_weights(format!("no tensors: failed to {error}")));
         Vec::new()
     });
     if !tensors.is_empty() {
@@ -99,8 +100,14 @@ fn derived(config: Config, mut notes: Vec<String>) -> Found {
         architecture: config.model_type.clone(),
         tensors,
         shape: Some(config.architecture.clone()),
+        method: method(Some(&config)),
+        doubts,
     };
     Found { model, format: Format::Config, config: Some(config), files: Vec::new(), notes }
+}
+
+fn method(config: Option<&Config>) -> Option<String> {
+    config?.quantization.as_ref().map(|quantization| quantization.method.clone())
 }
 
 struct Listing<'a> {
@@ -132,10 +139,9 @@ impl Listing<'_> {
             return Ok(None);
         }
         match config::read(&self.bytes(name, config::MAX_CONFIG_BYTES)?) {
-            Ok(config) => {
-                if config.generic {
-                    let kind = &config.model_type;
-                    notes.push(format!("model type '{kind}' is unknown and read as Llama's"));
+            Ok(mut config) => {
+                if config.quantization.is_none() {
+                    self.quantization(&mut config)?;
                 }
                 Ok(Some(config))
             }
@@ -151,6 +157,20 @@ impl Listing<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// Reads how weights are quantized from a file beside the configuration.
+    fn quantization(&self, config: &mut Config) -> Result<(), ReadError> {
+        const NAMES: [&str; 3] =
+            ["hf_quant_config.json", "quantize_config.json", "quant_config.json"];
+        for name in NAMES.into_iter().filter(|name| self.length(name).is_some()) {
+            let text = self.bytes(name, config::MAX_CONFIG_BYTES)?;
+            if let Some(found) = Quantization::beside(name, &text) {
+                config.set_quantization(found);
+                return Ok(());
+            }
+        }
+        Ok(())
     }
 
     /// Returns the error that names the numbered files that are missing, if any are.
@@ -187,7 +207,14 @@ impl Listing<'_> {
         }
         let name = values.text("general.name").unwrap_or(&group.prefix);
         let architecture = values.text("general.architecture").unwrap_or("unknown");
-        let model = Model { name: shown(name), architecture: shown(architecture), tensors, shape };
+        let model = Model {
+            name: shown(name),
+            architecture: shown(architecture),
+            tensors,
+            shape,
+            method: None,
+            doubts: Vec::new(),
+        };
         Ok(Found { model, format: Format::Gguf, config, files: group.files, notes })
     }
 
@@ -254,6 +281,12 @@ impl Listing<'_> {
             architecture: kind,
             tensors: all,
             shape: config.as_ref().map(|config| config.architecture.clone()),
+            method: method(config.as_ref()),
+            // The files have the bytes of the weights.
+            doubts: (config.iter().flat_map(|config| &config.doubts))
+                .filter(|doubt| doubt.about != Figure::Weights)
+                .cloned()
+                .collect(),
         };
         Ok(Found { model, format: group.format, config, files: group.files, notes })
     }

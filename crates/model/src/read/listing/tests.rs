@@ -190,8 +190,10 @@ fn configuration_alone_is_a_model_with_derived_tensors() {
     let generic = CONFIG.replace("llama", "novel");
     let found = read(&[("config.json", text(&generic))], None).unwrap();
     assert!(found.model.tensors.is_empty());
-    assert_eq!(found.notes[0], "model type 'novel' is unknown and read as Llama's");
-    assert!(found.notes[1].starts_with("no tensors: failed to derive"), "{:?}", found.notes);
+    assert_eq!(found.model.doubts[0].text, "model type 'novel' is unknown and read as Llama's");
+    let doubts = &found.model.doubts;
+    assert!(doubts[2].text.starts_with("no tensors: failed to derive"), "{doubts:?}");
+    assert_eq!(doubts[1].about, Figure::Context);
 }
 
 #[test]

@@ -1,0 +1,13 @@
+//! How weights are quantized: what a matrix takes, and the schemes that people ask for by name.
+
+mod mixture;
+mod packing;
+mod role;
+mod scheme;
+mod usable;
+
+pub(crate) use packing::columns;
+pub use packing::{Group, Packing};
+pub(crate) use role::Role;
+pub use scheme::{Scheme, Use};
+pub use usable::{Unusable, cache_option, check, engine, loads};

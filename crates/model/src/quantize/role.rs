@@ -1,0 +1,56 @@
+//! What a tensor is for the rules of quantization.
+
+use crate::need::{Kind, Place, is_input_matrix, is_output_matrix, kind, place};
+use crate::tensor::Tensor;
+
+/// What a tensor is for a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A matrix of a block that is multiplied with a batch.
+    Linear,
+    /// A matrix, or a stack, of routed experts.
+    Expert,
+    /// The matrix of the output.
+    Output,
+    /// The matrix of the input embedding.
+    Embedding,
+    /// A norm, a bias, a router, a convolution: never quantized.
+    Other,
+}
+
+/// Parts of the names of tensors that no method quantizes.
+const KEPT: [&str; 12] = [
+    "norm",
+    "conv",
+    "A_log",
+    ".ssm_a",
+    ".ssm_d",
+    "rotary",
+    "embed_positions",
+    "position_embd",
+    "token_types",
+    ".wpe.",
+    "rg_lru",
+    ".bias",
+];
+
+impl Role {
+    /// Returns the role that the name and shape of a tensor tell.
+    pub(crate) fn of(tensor: &Tensor) -> Role {
+        let name = tensor.name.as_str();
+        let is_matrix = tensor.shape.len() > 1 && tensor.shape.iter().rev().take(2).all(|n| *n > 1);
+        if is_output_matrix(name) {
+            return Role::Output;
+        }
+        if is_input_matrix(name) || name == "per_layer_token_embd.weight" {
+            return Role::Embedding;
+        }
+        match kind(name) {
+            _ if !is_matrix || KEPT.iter().any(|part| name.contains(part)) => Role::Other,
+            Kind::Router => Role::Other,
+            kind if kind.is_routed() => Role::Expert,
+            _ if matches!(place(name), Place::Block(_)) => Role::Linear,
+            _ => Role::Other,
+        }
+    }
+}

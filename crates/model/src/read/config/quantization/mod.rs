@@ -1,0 +1,126 @@
+//! How a configuration says that weights are quantized, and what each tensor then is in the files.
+//!
+//! A configuration is a list of rules: names or kinds of tensors, and how they are stored. The first
+//! rule that means a tensor decides; without one, it stays as it is.
+
+mod groups;
+mod methods;
+mod pattern;
+mod regex;
+mod values;
+
+use super::keys::Keys;
+use crate::quantize::{Packing, Role};
+use crate::tensor::Tensor;
+use pattern::{Names, aliases};
+use values::Values;
+
+/// How the weights of a checkpoint are quantized.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quantization {
+    /// The method, such as `awq`, in lower case with hyphens.
+    pub method: String,
+    /// What is not understood: fragments that name the key.
+    pub doubts: Vec<String>,
+    rules: Vec<Rule>,
+}
+
+/// What tensors of a kind or with certain names are stored as; `None` leaves them as they are.
+#[derive(Clone, Debug, PartialEq)]
+struct Rule {
+    which: Which,
+    packing: Option<Packing>,
+}
+
+/// The tensors that a rule means.
+#[derive(Clone, Debug, PartialEq)]
+enum Which {
+    /// Matrices with names.
+    Names(Names),
+    /// The matrices of blocks, but for routers, convolutions and norms.
+    Linear,
+    /// The matrices of routed experts.
+    Experts,
+    /// The matrix of the output.
+    Output,
+    /// The matrix of the input embedding.
+    Embedding,
+}
+
+impl Quantization {
+    /// Reads the object of quantization of a configuration; `None` if there is none.
+    pub(super) fn read(keys: &Keys<'_>) -> Option<Quantization> {
+        let named = ["quantization_config", "compression_config"];
+        let object = |name: &str| keys.given(name)?.as_object().filter(|map| !map.is_empty());
+        if let Some(map) = named.iter().find_map(|name| object(name)) {
+            return Some(methods::read(Values(map)));
+        }
+        // MLX writes `quantization`, and no method.
+        object("quantization").map(|map| methods::mlx(Values(map)))
+    }
+
+    /// Reads the file of quantization beside a configuration: `hf_quant_config.json` of modelopt,
+    /// `quantize_config.json` of GPTQ and `quant_config.json` of AWQ.
+    pub(crate) fn beside(name: &str, text: &[u8]) -> Option<Quantization> {
+        let map: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(text).ok()?;
+        methods::beside(name, Values(&map))
+    }
+
+    fn new(method: &str) -> Quantization {
+        Quantization { method: method.to_owned(), doubts: Vec::new(), rules: Vec::new() }
+    }
+
+    fn rule(&mut self, which: Which, packing: Option<Packing>) {
+        self.rules.push(Rule { which, packing });
+    }
+
+    /// Leaves tensors with names as they are.
+    fn keep<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
+        self.named(Names::new(names), None);
+    }
+
+    fn named(&mut self, names: Names, packing: Option<Packing>) {
+        if let Some(name) = &names.unread {
+            let name = super::shown(name);
+            self.doubts
+                .push(format!("the pattern '{name}' of quantized tensors is not understood"));
+        }
+        if !names.is_empty() {
+            self.rule(Which::Names(names), packing);
+        }
+    }
+
+    fn doubt(&mut self, text: impl Into<String>) {
+        self.doubts.push(text.into());
+    }
+
+    /// Returns a tensor of the unquantized model as the files of the quantized one hold it: with its
+    /// own shape, and the bytes of the weights, scales and tables that replace it.
+    pub(super) fn stored(&self, tensor: Tensor) -> Tensor {
+        match self.packing(&tensor) {
+            Some(packing) => {
+                Tensor { encoding: packing.encoding, bytes: packing.bytes_of(&tensor), ..tensor }
+            }
+            None => tensor,
+        }
+    }
+
+    fn packing(&self, tensor: &Tensor) -> Option<Packing> {
+        let role = Role::of(tensor);
+        if role == Role::Other {
+            return None;
+        }
+        let names = aliases(&tensor.name);
+        let means = |which: &Which| match which {
+            Which::Names(list) => list.contain(&names),
+            Which::Linear => matches!(role, Role::Linear | Role::Expert),
+            Which::Experts => role == Role::Expert,
+            Which::Output => role == Role::Output,
+            Which::Embedding => role == Role::Embedding,
+        };
+        self.rules.iter().find(|rule| means(&rule.which))?.packing
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,227 @@
+//! Which tensors the names in a quantization configuration mean.
+//!
+//! A name is a path of modules or the end, the start or the middle of one, a shell pattern, or a
+//! regular expression after `re:`. Repositories of several modalities put a prefix before the
+//! language model, and families name the same part differently: a tensor is meant if any of its
+//! usual names is.
+
+use super::regex::{Regex, Steps};
+use std::collections::HashSet;
+
+/// The most patterns that are searched; paths are found by a table and are not limited.
+const MAX_PATTERNS: usize = 512;
+/// The steps that all searches of one name may take.
+const STEPS: u64 = 200_000;
+
+/// A list of names.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Names {
+    paths: HashSet<String>,
+    regexes: Vec<Regex>,
+    globs: Vec<String>,
+    /// The first name that is not understood.
+    pub(super) unread: Option<String>,
+}
+
+impl Names {
+    pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Names {
+        let mut all = Names::default();
+        for name in names {
+            all.add(name);
+        }
+        all
+    }
+
+    fn add(&mut self, name: &str) {
+        let is_full = self.regexes.len() + self.globs.len() >= MAX_PATTERNS;
+        if let Some(pattern) = name.strip_prefix("re:") {
+            match Regex::parse(pattern).filter(|_| !is_full) {
+                Some(regex) => self.regexes.push(regex),
+                None => self.not_read(name),
+            }
+        } else if name.contains(['*', '?']) {
+            match is_full || name.len() > 1024 {
+                true => self.not_read(name),
+                false => self.globs.push(name.to_owned()),
+            }
+        } else {
+            let name = name.trim_matches('.');
+            self.paths.insert(name.strip_suffix(".weight").unwrap_or(name).to_owned());
+        }
+    }
+
+    /// Adds a regular expression that has no prefix.
+    pub(super) fn add_regex(&mut self, pattern: &str) {
+        self.add(&format!("re:{pattern}"));
+    }
+
+    fn not_read(&mut self, name: &str) {
+        self.unread.get_or_insert_with(|| name.to_owned());
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.paths.is_empty() && self.regexes.is_empty() && self.globs.is_empty()
+    }
+
+    /// Returns whether one of a tensor's names is in the list.
+    pub(super) fn contain(&self, names: &[String]) -> bool {
+        let mut steps = Steps(STEPS);
+        names.iter().any(|name| {
+            self.has_path(name)
+                || self.globs.iter().any(|glob| {
+                    is_glob(glob.as_bytes(), name.as_bytes())
+                        || name.find('.').is_some_and(|_| ends_with_glob(glob, name))
+                })
+                || self.regexes.iter().any(|regex| regex.matches(name, &mut steps))
+        })
+    }
+
+    /// Returns whether a run of the parts of a name is in the list: `mlp.gate` of
+    /// `model.layers.0.mlp.gate`.
+    fn has_path(&self, name: &str) -> bool {
+        if self.paths.is_empty() {
+            return false;
+        }
+        let dots = || name.match_indices('.').map(|(at, _)| at);
+        let starts = std::iter::once(0).chain(dots().map(|at| at + 1));
+        starts.into_iter().any(|start| {
+            let ends = dots().chain([name.len()]).filter(|end| *end > start);
+            ends.into_iter().any(|end| name.get(start..end).is_some_and(|p| self.paths.contains(p)))
+        })
+    }
+}
+
+/// Returns whether a shell pattern matches a module above the one that is named.
+fn ends_with_glob(glob: &str, name: &str) -> bool {
+    let mut parents = name.match_indices('.').filter_map(|(at, _)| name.get(..at));
+    parents.any(|parent| is_glob(glob.as_bytes(), parent.as_bytes()))
+}
+
+/// Returns whether a shell pattern matches a text, in time linear in their product.
+fn is_glob(glob: &[u8], text: &[u8]) -> bool {
+    let (mut at, mut from, mut star) = (0, 0, None);
+    while from < text.len() {
+        match glob.get(at) {
+            Some(b'*') => {
+                star = Some((at + 1, from));
+                at += 1;
+            }
+            Some(byte) if *byte == b'?' || text.get(from) == Some(byte) => {
+                at += 1;
+                from += 1;
+            }
+            _ => match star {
+                Some((after, begun)) => {
+                    at = after;
+                    from = begun + 1;
+                    star = Some((after, begun + 1));
+                }
+                None => return false,
+            },
+        }
+    }
+    glob.get(at..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
+}
+
+/// Returns the names that repositories give the module of a tensor.
+pub(super) fn aliases(tensor: &str) -> Vec<String> {
+    const PARTS: &[(&str, &str)] = &[
+        (".shared_expert.", ".shared_experts."),
+        (".shared_experts.", ".shared_expert."),
+        (".mlp.", ".block_sparse_moe."),
+        (".mlp.", ".feed_forward."),
+        (".mlp.", ".moe."),
+        (".mlp.", ".mixer."),
+        (".self_attn.", ".attention."),
+        (".self_attn.", ".attn."),
+        (".self_attn.", ".linear_attn."),
+        (".self_attn.", ".mixer."),
+        (".mamba.", ".mixer."),
+        (".gate_proj", ".gate_up_proj"),
+        (".up_proj", ".gate_up_proj"),
+        (".q_proj", ".qkv_proj"),
+        (".k_proj", ".qkv_proj"),
+        (".v_proj", ".qkv_proj"),
+    ];
+    const EXPERTS: &[(&str, &str)] = &[("gate_proj", "w1"), ("down_proj", "w2"), ("up_proj", "w3")];
+    let module = tensor.strip_suffix(".weight").unwrap_or(tensor);
+    let mut names = vec![module.to_owned()];
+    for (from, to) in PARTS {
+        if module.contains(from) {
+            names.push(module.replacen(from, to, 1));
+        }
+    }
+    for at in 0..names.len() {
+        let Some((before, after)) = names
+            .get(at)
+            .and_then(|name| name.split_once(".experts."))
+            .filter(|(_, after)| !after.starts_with(|first: char| first.is_ascii_digit()))
+        else {
+            continue;
+        };
+        let mut more = vec![format!("{before}.experts.0.{after}")];
+        for (from, to) in EXPERTS {
+            if after == *from {
+                more.push(format!("{before}.experts.0.{to}"));
+            }
+        }
+        names.extend(more);
+    }
+    let bare: Vec<String> =
+        names.iter().filter_map(|name| name.strip_prefix("model.")).map(str::to_owned).collect();
+    names.extend(bare.iter().map(|name| format!("model.language_model.{name}")));
+    if module.starts_with("model.") || module == "lm_head" {
+        let nested = names.iter().filter(|name| !name.contains("language_model"));
+        let nested: Vec<String> = nested.map(|name| format!("language_model.{name}")).collect();
+        names.extend(nested);
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn means(name: &str, tensor: &str) -> bool {
+        Names::new([name]).contain(&aliases(tensor))
+    }
+
+    #[test]
+    fn names_mean_whole_parts_of_a_path() {
+        let expert = "model.layers.7.mlp.experts.gate_proj.weight";
+        let query = "model.layers.7.self_attn.q_proj.weight";
+        for (name, tensor, expected) in [
+            ("lm_head", "lm_head.weight", true),
+            ("lm_head", query, false),
+            ("gate", expert, false),
+            ("gate", "model.layers.7.mlp.gate.weight", true),
+            ("mlp.gate", "model.layers.7.mlp.gate.weight", true),
+            ("model.layers.7", query, true),
+            ("model.layers.7.", query, true),
+            ("model.layers.70", query, false),
+            ("self_attn", query, true),
+            ("model.language_model.layers.7.self_attn.q_proj", query, true),
+            ("language_model.model.layers.7.self_attn.q_proj", query, true),
+            ("model.layers.7.block_sparse_moe.experts.0.w1", expert, true),
+            ("model.layers.7.self_attn.qkv_proj", query, true),
+            ("*lm_head*", "lm_head.weight", true),
+            ("*self_attn*", query, true),
+            ("model.layers.7*", query, true),
+            ("model.layers.?.self_attn", query, true),
+            ("*.mlp.*", query, false),
+            (r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", expert, false),
+            (r"re:.*mlp\.experts\.\d+\.gate_proj", expert, true),
+            ("re:language_model.*", query, true),
+        ] {
+            assert_eq!(means(name, tensor), expected, "{name} {tensor}");
+        }
+    }
+
+    #[test]
+    fn unread_names_are_kept_for_the_reader() {
+        let names = Names::new(["lm_head", "re:(?<=a)b", "re:("]);
+        assert_eq!(names.unread.as_deref(), Some("re:(?<=a)b"));
+        let many: Vec<String> = (0..600).map(|at| format!("re:a{at}")).collect();
+        assert_eq!(Names::new(many.iter().map(String::as_str)).unread.as_deref(), Some("re:a512"));
+    }
+}

@@ -1,0 +1,181 @@
+//! Text about placed models.
+
+mod command;
+
+pub use command::{llama, preparation, shown, vllm};
+
+use super::count;
+use crate::json::place_model::{Question, Verdict};
+use gpu_core::{Bytes, amount};
+use gpu_model::Model;
+use gpu_model::need::{Engine, Run};
+use gpu_model::quantize::{Scheme, loads};
+use gpu_model::split::{Answer, RoomKind};
+use std::path::Path;
+
+/// What the user asked for, for a command that follows.
+pub struct Again<'a> {
+    /// The command without `--weights`, as text for a shell.
+    pub command: &'a str,
+    /// Path of the model, as a word of a shell.
+    pub path: &'a str,
+    /// How the model is to run.
+    pub run: &'a Run,
+    /// Memory to leave free on each GPU.
+    pub margin: Bytes,
+    /// Whether GPUs in use are accepted.
+    pub accept_used: bool,
+    /// Whether the GPUs are those that this machine has now.
+    pub is_here: bool,
+}
+
+/// Returns the names of devices as a table shows them: `GPU:0` if all belong to one process, else
+/// the full names.
+pub fn short_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
+    let parts = names.clone().map(|name| name.rsplit_once("/device:"));
+    let mut processes = parts.clone().map(|parts| parts.map(|(process, _)| process));
+    let first = processes.next().flatten();
+    match first.is_some() && processes.all(|process| process == first) {
+        true => parts.map(|parts| parts.map_or("", |(_, short)| short)).collect(),
+        false => names.collect(),
+    }
+}
+
+/// Returns why a model does not fit: what it takes, and what lacks where.
+pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
+    let gpus = || question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
+    let has: Bytes = gpus().map(|room| room.capacity).sum();
+    let needs = amount(first.estimate.total());
+    match gpus().count() {
+        0 => format!(
+            "it takes {needs} on one GPU, and no GPU is available; --memory plans for sizes"
+        ),
+        1 => format!("it takes {needs}, and the GPU has {}", amount(has)),
+        _ => {
+            let first = first.split.reasons(&first.chain, question.rooms);
+            let lacks = first.into_iter().find(|reason| reason.contains(" lacks "));
+            let lacks = lacks.map_or(String::new(), |lack| format!("; placed best, {lack}"));
+            format!(
+                "it takes {needs} on one GPU, and the GPUs have {} together{lacks}",
+                amount(has)
+            )
+        }
+    }
+}
+
+/// Returns the verdict, and what follows it.
+pub fn judged(question: &Question<'_>, first: &Answer) -> (&'static str, String) {
+    let split = &first.split;
+    let is_estimate = question.verdict(first) == Verdict::Estimate;
+    if !question.fits(first) {
+        let words = if is_estimate { "may not fit: by an estimate, " } else { "does not fit: " };
+        return (words, lacking(question, first));
+    }
+    let places = match (question.served, split.last_resort) {
+        (Some(served), _) if served.size.ranks > 1 => {
+            format!("{} GPUs by tensor parallelism", served.size.ranks)
+        }
+        (Some(_), _) => count(1, "GPU", "GPUs"),
+        (_, RoomKind::Gpu) => count(split.count, "GPU", "GPUs"),
+        (_, RoomKind::Cpu) => "the GPUs and the memory of the host".to_owned(),
+        (_, RoomKind::Disk) => "the GPUs, the memory of the host and the disk".to_owned(),
+    };
+    let context = match first.largest_context {
+        Some(tokens) => format!("; the largest context that fits is {tokens} tokens"),
+        None => String::new(),
+    };
+    let beyond = beyond_training(question.model, question.context);
+    let beyond = beyond.map_or(String::new(), |beyond| format!("; {beyond}"));
+    let words = if is_estimate { "may fit, by an estimate: " } else { "fits " };
+    (words, format!("{places}{context}{beyond}"))
+}
+
+/// Returns what is not understood of a model, and so makes the verdict an estimate.
+pub fn doubts(model: &Model, weights: Option<Scheme>, engine: Engine) -> Vec<String> {
+    let mut doubts: Vec<String> = Vec::new();
+    for doubt in &model.doubts {
+        if !doubts.contains(&doubt.text) {
+            doubts.push(doubt.text.clone());
+        }
+    }
+    if let Some(weights) = weights.filter(|weights| weights.is_estimate()) {
+        doubts.push(format!("the rules of {weights} are not published; it is counted as its base"));
+    }
+    if let Some(method) = &model.method
+        && loads(method, engine) == Some(false)
+    {
+        doubts.push(format!("neither llama.cpp, vLLM nor transformers loads '{method}'"));
+    }
+    doubts
+}
+
+/// Returns the note about a context beyond the one that the model was trained for.
+pub fn beyond_training(model: &Model, context: u64) -> Option<String> {
+    let trained = model.shape.as_ref()?.context.filter(|trained| *trained < context)?;
+    Some(format!("the model was trained for {trained} tokens of context; {context} are requested"))
+}
+
+/// Returns how to get the files of a repository that was named instead of a directory.
+pub fn repository(path: &Path) -> Option<String> {
+    let name = path.to_str()?;
+    let (owner, model) = name.split_once('/')?;
+    let is_word = |word: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        !word.is_empty() && !word.starts_with('.') && word.bytes().all(is_plain)
+    };
+    (is_word(owner) && is_word(model)).then(|| {
+        format!(
+            "PATH is a local path; for a repository, download its config.json first: \
+             hf download {name} config.json --local-dir {model} && gpuws place model {model}"
+        )
+    })
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Next {
+    /// What comes before the command, a phrase.
+    pub preparation: Option<String>,
+    /// The command, to be printed on one line so that it can be copied.
+    pub command: String,
+}
+
+/// Returns the command that runs the model as placed, or one that may make it fit.
+pub fn next(
+    again: &Again<'_>,
+    question: &Question<'_>,
+    first: &Answer,
+    others: &[Answer],
+) -> Option<Next> {
+    if !question.fits(first) {
+        let smaller = others.iter().find(|answer| answer.split.fits())?;
+        let command = format!("{} --weights {}", again.command, smaller.scheme?.name());
+        return Some(Next { preparation: None, command });
+    }
+    let (variables, program) = command::program(again, question, first)?;
+    let shown = shown(again, question, first);
+    let command = match shown {
+        Some(shown) => format!("{variables}{shown} {program}"),
+        None => format!("{variables}{program}"),
+    };
+    let preparation = preparation(again, question, first);
+    Some(Next { preparation, command })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::short_names;
+
+    #[test]
+    fn devices_of_several_processes_keep_their_full_names() {
+        let name = |task, device| format!("/job:a/replica:0/task:{task}/device:{device}");
+        let shown = |names: &[String]| -> Vec<String> {
+            short_names(names.iter().map(String::as_str)).into_iter().map(str::to_owned).collect()
+        };
+        assert_eq!(shown(&[name(0, "CPU:0"), name(0, "GPU:0")]), ["CPU:0", "GPU:0"]);
+        let two = [name(0, "GPU:0"), name(1, "GPU:0")];
+        assert_eq!(shown(&two), two);
+        assert_eq!(shown(&["odd".to_owned()]), ["odd"]);
+        assert_eq!(shown(&[]), [""; 0]);
+    }
+}
