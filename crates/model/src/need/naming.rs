@@ -48,27 +48,39 @@ impl Kind {
 /// Names of lists of blocks.
 const LISTS: [&str; 7] = ["layers", "layer", "blk", "h", "block", "blocks", "decoder_layers"];
 
-/// Parts of a path that mark the encoder of images or sound, which runs before the blocks.
-const ENCODERS: [&str; 9] = [
+/// What a part of a path has, before the number of a layer, if the tensor belongs to the encoder of
+/// images or sound, which runs before the blocks, or to a second model beside the language model.
+const ENCODERS: [&str; 16] = [
+    "vision",
     "visual",
-    "vision_tower",
-    "vision_model",
-    "vision_encoder",
-    "audio_tower",
-    "multi_modal_projector",
-    "v",
-    "a",
-    "mm",
+    "vit",
+    "image",
+    "video",
+    "audio",
+    "speech",
+    "projector",
+    "connector",
+    "qformer",
+    "perceiver",
+    "resampler",
+    "aligner",
+    "talker",
+    "token2wav",
+    "code2wav",
 ];
 
+/// The same in files of llama.cpp, as the first part of a path.
+const ENCODER_PREFIXES: [&str; 3] = ["v", "a", "mm"];
+
 /// Parts of a path that mark embeddings of the input.
-const INPUTS: [&str; 15] = [
+const INPUTS: [&str; 16] = [
     "token_embd",
     "token_embd_norm",
     "token_types",
     "position_embd",
     "per_layer_token_embd",
     "embed_tokens",
+    "embed_tokens_per_layer",
     "embed_positions",
     "embed_in",
     "embeddings",
@@ -83,9 +95,7 @@ const INPUTS: [&str; 15] = [
 /// Returns the layer of a tensor.
 pub(crate) fn place(name: &str) -> Place {
     let parts = || name.split('.');
-    if parts().next().is_some_and(|first| ENCODERS.contains(&first))
-        || parts().nth(1).is_some_and(|second| second.len() > 2 && ENCODERS.contains(&second))
-    {
+    if is_encoder(name) {
         return Place::Input;
     }
     let mut before = "";
@@ -101,6 +111,15 @@ pub(crate) fn place(name: &str) -> Place {
         true => Place::Input,
         false => Place::Output,
     }
+}
+
+/// Returns whether a tensor belongs to an encoder, or to a second model.
+pub(crate) fn is_encoder(name: &str) -> bool {
+    let is_number = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut outer = name.split('.').take_while(|part| !is_number(part));
+    let first = name.split('.').next().unwrap_or_default();
+    ENCODER_PREFIXES.contains(&first)
+        || outer.any(|part| ENCODERS.iter().any(|encoder| part.contains(encoder)))
 }
 
 /// Returns whether a tensor is the matrix of the output.
@@ -137,14 +156,16 @@ pub(crate) fn kind(name: &str) -> Kind {
     if has("ffn_gate_inp") || has_part("gate") || has_part("router") || has("shared_expert_gate") {
         return Kind::Router;
     }
-    let shared = has("shexp") || has("shared_expert");
-    let routed = !shared && (has("exps") || has_part("experts"));
+    let shared = has("shexp") || has("shared_expert") || has("shared_mlp");
+    let routed =
+        !shared && (has("exps") || has_part("experts") || has_part("block_sparse_moe"));
     let pick = |dense, all, some| match (shared, routed) {
         (true, _) => all,
         (_, true) => some,
         _ => dense,
     };
-    if has("ffn_gate") || has("gate_proj") || has("gate_up") || has_part("w1") {
+    if has("ffn_gate") || has("gate_proj") || has("gate_up") || has("input_linear") || has_part("w1")
+    {
         pick(Kind::Gate, Kind::SharedGate, Kind::ExpertGate)
     } else if ["ffn_up", "up_proj", "fc1", "c_fc", "h_to_4h", "fc_in", "intermediate.dense"]
         .iter()
@@ -152,7 +173,7 @@ pub(crate) fn kind(name: &str) -> Kind {
         || has_part("w3")
     {
         pick(Kind::Up, Kind::SharedUp, Kind::ExpertUp)
-    } else if ["ffn_down", "down_proj", "fc2", "mlp.c_proj", "4h_to_h", "fc_out", "output.dense"]
+    } else if ["ffn_down", "down_proj", "fc2", "mlp.c_proj", "4h_to_h", "fc_out", "output.dense", "output_linear"]
         .iter()
         .any(|text| has(text))
         || has_part("w2")
@@ -179,6 +200,11 @@ mod tests {
             ("bert.embeddings.position_embeddings.weight", Place::Input),
             ("model.visual.blocks.4.norm1.weight", Place::Input),
             ("vision_tower.vision_model.encoder.layers.0.fc1.weight", Place::Input),
+            ("model.language_model.layers.3.mlp.up_proj.weight", Place::Block(3)),
+            ("model.multi_modal_projector.linear_1.weight", Place::Input),
+            ("talker.model.layers.2.mlp.up_proj.weight", Place::Input),
+            ("model.layers.2.mlp.vision_experts.up_proj", Place::Block(2)),
+            ("model.embed_tokens_per_layer.weight", Place::Input),
             ("output_norm.weight", Place::Output),
             ("lm_head.weight", Place::Output),
             ("bert.pooler.dense.weight", Place::Output),
@@ -201,6 +227,11 @@ mod tests {
             ("model.layers.0.mlp.gate.weight", Kind::Router),
             ("model.layers.0.mlp.gate_proj.weight", Kind::Gate),
             ("model.layers.0.block_sparse_moe.experts.3.w2.weight", Kind::ExpertDown),
+            ("model.layers.0.block_sparse_moe.input_linear.weight", Kind::ExpertGate),
+            ("model.layers.0.block_sparse_moe.router.layer.weight", Kind::Router),
+            ("model.layers.0.mlp.experts.gate_up_proj", Kind::ExpertGate),
+            ("model.layers.0.mlp.gate.e_score_correction_bias", Kind::Router),
+            ("model.layers.0.mlp.shared_mlp.down_proj.weight", Kind::SharedDown),
             ("bert.encoder.layer.0.attention.output.dense.weight", Kind::Attention),
             ("bert.encoder.layer.0.intermediate.dense.weight", Kind::Up),
             ("bert.encoder.layer.0.output.dense.weight", Kind::Down),

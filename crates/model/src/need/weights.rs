@@ -102,7 +102,7 @@ fn add_part(parts: &mut Vec<Part>, kind: Kind, size: Sum) {
 
 /// Returns the tensors of a model of which only the configuration is known: attention with four
 /// projections, feed-forward layers with gate, up and down, norms without bias.
-fn assumed_tensors(shape: &Architecture) -> Vec<Tensor> {
+pub(crate) fn assumed_tensors(shape: &Architecture) -> Vec<Tensor> {
     let encoding = shape.encoding.unwrap_or(Encoding::F16);
     let mut tensors = Vec::new();
     let mut add = |name: String, shape: &[u64]| {

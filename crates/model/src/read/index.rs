@@ -36,6 +36,8 @@ pub struct Index {
     pub files: BTreeMap<String, Vec<String>>,
     /// The bytes of all tensors as the index claims them.
     pub total_bytes: Option<u64>,
+    /// The parameters of the model as the index claims them.
+    pub total_parameters: Option<u64>,
 }
 
 /// Reads an index.
@@ -57,8 +59,10 @@ pub fn read(text: &[u8]) -> Result<Index, IndexError> {
     if files.is_empty() {
         return Err(IndexError::Empty);
     }
-    let total_bytes = document.metadata.and_then(|metadata| metadata.total_size?.as_u64());
-    Ok(Index { files, total_bytes })
+    let metadata = document.metadata.unwrap_or_default();
+    let integer = |number: Option<serde_json::Number>| number?.as_u64();
+    let total_bytes = integer(metadata.total_size);
+    Ok(Index { files, total_bytes, total_parameters: integer(metadata.total_parameters) })
 }
 
 #[derive(Deserialize)]
@@ -67,9 +71,10 @@ struct Document {
     metadata: Option<Metadata>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 struct Metadata {
     total_size: Option<serde_json::Number>,
+    total_parameters: Option<serde_json::Number>,
 }
 
 /// The file of each tensor, by name.
@@ -112,6 +117,7 @@ mod tests {
             "weight_map":{"b":"model-2.safetensors","a":"model-1.safetensors","c":"model-1.safetensors"}}"#;
         let index = read(text).unwrap();
         assert_eq!(index.total_bytes, Some(12));
+        assert_eq!(index.total_parameters, Some(6));
         assert_eq!(index.files["model-1.safetensors"], ["a", "c"]);
         assert_eq!(index.files["model-2.safetensors"], ["b"]);
         // Some tools wrote the size as a float.

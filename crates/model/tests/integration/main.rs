@@ -3,6 +3,7 @@
 mod accelerate;
 mod answer;
 mod checkpoints;
+mod configurations;
 mod llama;
 mod mixtures;
 mod models;

@@ -17,16 +17,12 @@ pub(super) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    pub(super) fn new(root: &'a Map<String, Value>) -> Self {
+    /// Returns the keys of a configuration. `text` is that of the language model with the defaults of
+    /// its class, if the class is known.
+    pub(super) fn new(root: &'a Map<String, Value>, text: Option<&'a Map<String, Value>>) -> Self {
         let nested = ["text_config", "llm_config", "language_config"];
-        let text = nested.iter().find_map(|key| root.get(*key)?.as_object()).unwrap_or(root);
-        Keys { text, root }
-    }
-
-    /// Returns the keys of an object within.
-    pub(super) fn within(&self, name: &str) -> Option<Keys<'a>> {
-        let object = self.given(name)?.as_object()?;
-        Some(Keys { text: object, root: object })
+        let given = || nested.iter().find_map(|key| root.get(*key)?.as_object());
+        Keys { text: text.or_else(given).unwrap_or(root), root }
     }
 
     /// Returns a value as it is given, `null` too.
@@ -44,12 +40,20 @@ impl<'a> Keys<'a> {
     pub(super) fn integer(&self, names: &[&'static str]) -> Result<Option<u64>, ConfigError> {
         let Some((key, value)) = self.value(names) else { return Ok(None) };
         let whole = |float: f64| (float.fract() == 0.0 && float >= 0.0).then_some(float as u64);
-        value
-            .as_u64()
-            .or_else(|| value.as_f64().and_then(whole))
-            .filter(|value| *value <= MAX)
-            .map(Some)
-            .ok_or(ConfigError::Value { key, wanted: "an integer from 0 to 2^31" })
+        let number = |value: &Value| {
+            let number = value.as_u64().or_else(|| value.as_f64().and_then(whole))?;
+            (number <= MAX).then_some(number)
+        };
+        // Of numbers for each layer, the largest stands for all.
+        let largest = |list: &[Value]| -> Option<u64> {
+            let numbers: Option<Vec<u64>> = list.iter().map(number).collect();
+            numbers?.into_iter().max()
+        };
+        let found = match value {
+            Value::Array(list) if list.len() as u64 <= MAX_LAYERS => largest(list),
+            value => number(value),
+        };
+        found.map(Some).ok_or(ConfigError::Value { key, wanted: "an integer from 0 to 2^31" })
     }
 
     /// Returns an integer, or the default of the class; 0 stands for no default.
@@ -63,6 +67,9 @@ impl<'a> Keys<'a> {
         match self.value(&[name]) {
             None => Ok(default),
             Some((_, Value::Bool(flag))) => Ok(*flag),
+            Some((_, Value::Number(number))) if number.as_u64().is_some_and(|n| n < 2) => {
+                Ok(number.as_u64() == Some(1))
+            }
             Some((key, _)) => Err(ConfigError::Value { key, wanted: "true or false" }),
         }
     }

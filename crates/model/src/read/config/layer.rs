@@ -1,49 +1,30 @@
-//! The layers of a configuration, with the numbers of their matrices.
+//! What mixes the tokens of a layer, and what it keeps of them.
 
 use crate::model::Mixer;
-
-/// A layer: what mixes tokens, and what follows.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Layer {
-    pub(super) block: Block,
-    /// What mixes beside `block`, from the same input.
-    pub(super) beside: Option<Block>,
-    pub(super) feed: Feed,
-}
 
 /// What mixes the tokens of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Block {
     Attention {
-        heads: u64,
         kv_heads: u64,
         key: u64,
         value: u64,
         window: Option<u64>,
-        gate: bool,
     },
     Latent {
-        heads: u64,
-        query_rank: Option<u64>,
         rank: u64,
         rope: u64,
-        nope: u64,
-        value: u64,
     },
     Mamba {
         inner: u64,
         state: u64,
         kernel: u64,
-        rank: u64,
-        normed: bool,
     },
     Mamba2 {
         inner: u64,
         state: u64,
         kernel: u64,
         groups: u64,
-        heads: u64,
-        normed: bool,
     },
     /// A gated delta net (Qwen3-Next).
     Delta {
@@ -67,7 +48,6 @@ pub(super) enum Block {
     Gated {
         width: u64,
         kernel: u64,
-        heads: u64,
     },
     /// Lightning attention (MiniMax).
     Lightning {
@@ -75,14 +55,6 @@ pub(super) enum Block {
         head: u64,
     },
     Nothing,
-}
-
-/// What follows the mixer.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Feed {
-    Nothing,
-    Dense { width: u64 },
-    Experts { count: u64, width: u64, shared: u64 },
 }
 
 fn product(factors: &[u64]) -> u64 {
@@ -93,17 +65,17 @@ impl Block {
     /// Returns what the block keeps of a sequence.
     ///
     /// The states are those that llama.cpp allocates (`n_embd_r`, `n_embd_s` of `llama-hparams`).
-    fn mixer(&self, hidden: u64) -> Mixer {
+    pub(super) fn mixer(&self, hidden: u64) -> Mixer {
         match *self {
-            Block::Attention { kv_heads, key, value, window, .. } => {
+            Block::Attention { kv_heads, key, value, window } => {
                 Mixer::Attention { kv_heads, key, value, window }
             }
-            Block::Latent { rank, rope, .. } => Mixer::Latent { rank, rope },
-            Block::Mamba { inner, state, kernel, .. } => Mixer::Recurrent {
+            Block::Latent { rank, rope } => Mixer::Latent { rank, rope },
+            Block::Mamba { inner, state, kernel } => Mixer::Recurrent {
                 convolution: product(&[kernel.saturating_sub(1), inner]),
                 state: product(&[state, inner]),
             },
-            Block::Mamba2 { inner, state, kernel, groups, .. } => {
+            Block::Mamba2 { inner, state, kernel, groups } => {
                 let channels = inner.saturating_add(product(&[2, groups, state]));
                 Mixer::Recurrent {
                     convolution: product(&[kernel.saturating_sub(1), channels]),
@@ -126,7 +98,7 @@ impl Block {
                 convolution: product(&[hidden, kernel.saturating_sub(1)]),
                 state: 0,
             },
-            Block::Gated { width, kernel, .. } => Mixer::Recurrent {
+            Block::Gated { width, kernel } => Mixer::Recurrent {
                 convolution: product(&[width, kernel.saturating_sub(1)]),
                 state: width,
             },
@@ -134,20 +106,6 @@ impl Block {
                 Mixer::Recurrent { convolution: 0, state: product(&[heads, head, head]) }
             }
             Block::Nothing => Mixer::Nothing,
-        }
-    }
-}
-
-impl Layer {
-    /// Returns what the layer keeps of a sequence.
-    pub(super) fn mixer(&self, hidden: u64) -> Mixer {
-        let mixer = self.block.mixer(hidden);
-        match (mixer, self.beside.as_ref().map(|beside| beside.mixer(hidden))) {
-            (
-                Mixer::Attention { kv_heads, key, value, .. },
-                Some(Mixer::Recurrent { convolution, state }),
-            ) => Mixer::Parallel { kv_heads, key, value, convolution, state },
-            _ => mixer,
         }
     }
 }

@@ -1,9 +1,11 @@
-//! Which layer mixes how, and what follows it.
+//! Which layer mixes how.
 
 use super::ConfigError;
-use super::family::{Defaults, Family, Family::*};
+use super::family::{Family, Family::*};
 use super::keys::{Keys, MAX_LAYERS};
-use super::layer::{Block, Layer};
+use super::layer::Block;
+use crate::model::{Experts, Mixer};
+use crate::read::name::shown;
 
 /// How a layer mixes, before the numbers.
 #[derive(Clone, Copy, PartialEq)]
@@ -15,8 +17,6 @@ pub(super) enum Kind {
     Linear,
     /// No mixer: the layer is a feed-forward part alone.
     Feed,
-    /// No mixer: the layer is a part of experts alone.
-    Experts,
     /// Keys and values of another layer are used.
     Shared,
 }
@@ -30,71 +30,113 @@ pub(super) struct Widths {
     pub(super) head: u64,
 }
 
-/// Reads the layers, from keys and defaults.
+/// Reads the layers from keys, which have the defaults of the class.
 pub(super) struct Reader<'a> {
     pub(super) keys: &'a Keys<'a>,
     pub(super) family: Family,
-    pub(super) defaults: Defaults,
+    /// Whether the keys have the defaults of a class.
+    pub(super) is_known: bool,
 }
 
 impl Reader<'_> {
     /// Reads the widths.
     pub(super) fn widths(&self) -> Result<Widths, ConfigError> {
-        let (keys, defaults) = (self.keys, &self.defaults);
-        let hidden = keys.number(&["hidden_size", "n_embd", "d_model"], defaults.hidden)?;
+        let keys = self.keys;
+        let hidden = keys.number(&["hidden_size", "n_embd", "d_model", "model_dim"], 0)?;
         let stateful = matches!(self.family, Mamba | Mamba2);
         let heads = match stateful {
             true => 0,
-            false => keys.number(&["num_attention_heads", "n_head", "n_heads"], defaults.heads)?,
+            false => keys.number(&["num_attention_heads", "n_head", "n_heads", "num_heads"], 0)?,
         };
-        let feed_forward = self.feed_forward(hidden)?;
         let kv_heads = match self.family {
             Falcon if keys.flag("new_decoder_architecture", false)? => {
                 keys.number(&["num_kv_heads"], heads)?
             }
             Falcon if keys.flag("multi_query", true)? => 1,
-            Falcon => heads,
             _ => {
-                let class = defaults.kv_heads;
-                let default = if class > 0 { class.min(heads) } else { heads };
-                keys.integer(&["num_key_value_heads"])?.unwrap_or(default)
+                let names = ["num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"];
+                keys.integer(&names)?.unwrap_or(heads)
             }
         };
         let over = hidden.checked_div(heads).unwrap_or(0);
-        let default = if defaults.head > 0 { defaults.head } else { over };
-        let head = keys.integer(&["head_dim", "kv_channels"])?.unwrap_or(default);
+        let head = keys.integer(&["head_dim", "kv_channels", "attention_head_dim"])?.unwrap_or(over);
         if !stateful && (heads == 0 || hidden == 0) {
             return Err(ConfigError::Missing("num_attention_heads"));
         }
+        let feed_forward = self.feed_forward(hidden)?;
         Ok(Widths { hidden, feed_forward, heads, kv_heads, head })
+    }
+
+    /// Reads the width of the feed-forward part: of the widest layer, if layers differ.
+    fn feed_forward(&self, hidden: u64) -> Result<u64, ConfigError> {
+        let names = ["intermediate_size_mlp", "intermediate_size", "ffn_dim", "n_inner"];
+        match self.family {
+            Mamba | Mamba2 => Ok(0),
+            _ => Ok(self.keys.integer(&names)?.unwrap_or(hidden.saturating_mul(4))),
+        }
     }
 
     /// Reads the number of layers.
     pub(super) fn count(&self) -> Result<u64, ConfigError> {
-        let names = ["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
-        let count = self.keys.number(&names, self.defaults.layers)?;
+        let names = ["num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers"];
+        let count = self.keys.number(&names, 0)?;
         match count {
             1..=MAX_LAYERS => Ok(count),
             _ => Err(ConfigError::Layers(count)),
         }
     }
 
-    /// Reads all layers.
-    pub(super) fn layers(&self, widths: &Widths) -> Result<Vec<Layer>, ConfigError> {
-        let count = self.count()?;
-        let kinds = self.kinds(count)?;
-        let experts = self.experts(widths)?;
-        let feeds = self.feeds(count, widths, experts, &kinds)?;
-        (kinds.into_iter().zip(feeds))
-            .map(|(kind, feed)| {
-                let block = self.block(kind, widths)?;
-                let beside = match self.family {
-                    FalconH1 => Some(self.linear(widths)?),
-                    _ => None,
-                };
-                Ok(Layer { block, beside, feed })
-            })
-            .collect()
+    /// Reads the experts; `None` if no layer has any.
+    pub(super) fn experts(&self, widths: &Widths) -> Result<Option<Experts>, ConfigError> {
+        let keys = self.keys;
+        let counts = ["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"];
+        let count = keys.integer(&counts)?.unwrap_or(0);
+        if count <= 1 {
+            return Ok(None);
+        }
+        let names = [
+            "num_experts_per_tok",
+            "num_experts_per_token",
+            "top_k_experts",
+            "moe_topk",
+            "moe_top_k",
+            "moe_k",
+        ];
+        let used = keys.integer(&names)?.unwrap_or(1);
+        let names = ["moe_intermediate_size", "expert_intermediate_size", "expert_ffn_hidden_size"];
+        let width = match self.family {
+            Llama4 => keys.integer(&["intermediate_size"])?,
+            _ => keys.integer(&names)?,
+        };
+        let names = ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"];
+        let shared = match self.family {
+            Llama4 => 1,
+            _ => keys.integer(&names)?.unwrap_or(0),
+        };
+        let names = ["first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"];
+        let dense_layers = keys.integer(&names)?.unwrap_or(0);
+        let feed_forward = width.unwrap_or(widths.feed_forward);
+        Ok(Some(Experts { count, used, feed_forward, shared, dense_layers }))
+    }
+
+    /// Reads what each layer keeps.
+    pub(super) fn layers(&self, widths: &Widths) -> Result<Vec<Mixer>, ConfigError> {
+        let kinds = self.kinds(self.count()?)?;
+        kinds.into_iter().map(|kind| self.mixer(kind, widths)).collect()
+    }
+
+    fn mixer(&self, kind: Kind, widths: &Widths) -> Result<Mixer, ConfigError> {
+        let mixer = self.block(kind, widths)?.mixer(widths.hidden);
+        if !matches!(self.family, FalconH1) {
+            return Ok(mixer);
+        }
+        Ok(match (mixer, self.linear(widths)?.mixer(widths.hidden)) {
+            (
+                Mixer::Attention { kv_heads, key, value, .. },
+                Mixer::Recurrent { convolution, state },
+            ) => Mixer::Parallel { kv_heads, key, value, convolution, state },
+            (mixer, _) => mixer,
+        })
     }
 
     /// Decides how each layer mixes. A list in the configuration wins.
@@ -111,14 +153,13 @@ impl Reader<'_> {
                 if (list.len() as u64) < count {
                     return Err(ConfigError::Value { key, wanted: "a list of all layers" });
                 }
-                let named = list.iter().take(count as usize).map(|name| kind(name));
-                named.collect::<Result<Vec<Kind>, ConfigError>>()?
+                let named = list.iter().take(count as usize);
+                named.map(|name| kind(name).unwrap_or(Kind::Full)).collect()
             }
             None => self.kinds_of_family(count)?,
         };
         if matches!(self.family, Gemma3n | Gemma4) {
-            let default = if matches!(self.family, Gemma3n) { 15 } else { 0 };
-            let shared = self.keys.integer(&["num_kv_shared_layers"])?.unwrap_or(default);
+            let shared = self.keys.integer(&["num_kv_shared_layers"])?.unwrap_or(0);
             for kind in kinds.iter_mut().rev().take(shared as usize) {
                 *kind = Kind::Shared;
             }
@@ -126,113 +167,49 @@ impl Reader<'_> {
         Ok(kinds)
     }
 
+    /// Decides how each layer mixes without a list of all layers.
     fn kinds_of_family(&self, count: u64) -> Result<Vec<Kind>, ConfigError> {
         let keys = self.keys;
-        let every = |period: u64, rare: Kind, other: Kind| -> Vec<Kind> {
-            let rare_at = |i: u64| (i + 1).is_multiple_of(period.max(1));
-            (0..count).map(|i| if rare_at(i) { rare } else { other }).collect()
+        let full_at = |is_full: &dyn Fn(u64) -> bool| -> Vec<Kind> {
+            (0..count).map(|i| if is_full(i) { Kind::Full } else { Kind::Linear }).collect()
         };
-        let listed = |list: &[u64], rare: Kind, other: Kind| -> Vec<Kind> {
-            (0..count).map(|i| if list.contains(&i) { rare } else { other }).collect()
-        };
-        let period =
-            |default| keys.number(&["sliding_window_pattern", "_sliding_window_pattern"], default);
         let all = |kind| vec![kind; count as usize];
         Ok(match self.family {
-            Mistral => match keys.given("sliding_window").is_some_and(serde_json::Value::is_null) {
-                true => all(Kind::Full),
-                false => all(Kind::Sliding),
-            },
-            Mixtral => match keys.integer(&["sliding_window"])? {
-                Some(_) => all(Kind::Sliding),
-                None => all(Kind::Full),
-            },
-            Qwen2 | Qwen3 | Qwen3Moe if keys.flag("use_sliding_window", false)? => {
-                let from = keys.integer(&["max_window_layers"])?.unwrap_or(28);
-                let kind = |i| if i >= from { Kind::Sliding } else { Kind::Full };
-                (0..count).map(kind).collect()
-            }
-            Gemma2 | GptOss => every(2, Kind::Full, Kind::Sliding),
-            Gemma3n => every(5, Kind::Full, Kind::Sliding),
-            Gemma3 | Gemma4 => every(period(6)?, Kind::Full, Kind::Sliding),
-            Cohere2 => every(period(4)?, Kind::Full, Kind::Sliding),
-            Llama4 => match keys.integers("no_rope_layers")?.filter(|list| !list.is_empty()) {
-                Some(list) => (0..count as usize)
-                    .map(|i| if list.get(i) == Some(&0) { Kind::Full } else { Kind::Chunked })
-                    .collect(),
-                None => {
-                    every(keys.number(&["no_rope_layer_interval"], 4)?, Kind::Full, Kind::Chunked)
-                }
-            },
-            Qwen3Next | Qwen35 => {
-                every(keys.number(&["full_attention_interval"], 4)?, Kind::Full, Kind::Linear)
-            }
             Jamba => {
                 let period = keys.number(&["attn_layer_period"], 8)?.max(1);
                 let offset = keys.integer(&["attn_layer_offset"])?.unwrap_or(4);
-                let full = |i: u64| i % period == offset % period;
-                (0..count).map(|i| if full(i) { Kind::Full } else { Kind::Linear }).collect()
+                full_at(&|i| i % period == offset % period)
             }
-            Mamba | Mamba2 => all(Kind::Linear),
+            Mamba | Mamba2 | GraniteHybrid => all(Kind::Linear),
             Bamba => {
                 let list = keys.integers("attn_layer_indices")?.unwrap_or_default();
-                listed(&list, Kind::Full, Kind::Linear)
+                full_at(&|i| list.contains(&i))
             }
-            GraniteHybrid => all(Kind::Linear),
             Lfm2 => match keys.integers("full_attn_idxs")? {
-                Some(list) => listed(&list, Kind::Full, Kind::Linear),
+                Some(list) => full_at(&|i| list.contains(&i)),
                 None => all(Kind::Full),
             },
-            MiniMax => match keys.integers("attn_type_list")? {
-                Some(list) => (0..count as usize)
-                    .map(|i| if list.get(i) == Some(&0) { Kind::Linear } else { Kind::Full })
-                    .collect(),
-                None => every(2, Kind::Full, Kind::Linear),
-            },
-            KimiLinear => {
-                let linear = keys.within("linear_attn_config");
-                let linear = linear.ok_or(ConfigError::Missing("linear_attn_config"))?;
-                // Counted from 1.
-                let list = linear.integers("full_attn_layers")?.unwrap_or_default();
-                let full = |i: u64| list.contains(&(i + 1));
-                (0..count).map(|i| if full(i) { Kind::Full } else { Kind::Linear }).collect()
+            Delta => {
+                let period = keys.number(&["full_attention_interval"], 4)?.max(1);
+                full_at(&|i| (i + 1).is_multiple_of(period))
             }
             RecurrentGemma => {
                 let kinds = match keys.texts("block_types")?.or(keys.texts("_block_types")?) {
-                    Some(list) => list.into_iter().map(kind).collect::<Result<Vec<_>, _>>()?,
+                    Some(list) => list.into_iter().map(|name| kind(name).unwrap_or(Kind::Full)).collect(),
                     None => vec![Kind::Linear, Kind::Linear, Kind::Sliding],
                 };
                 // `attention` is local in this family.
                 let local = |kind| if kind == Kind::Full { Kind::Sliding } else { kind };
                 kinds.into_iter().map(local).cycle().take(count as usize).collect()
             }
-            NemotronH => {
-                let pattern = keys.text("hybrid_override_pattern");
-                let pattern = pattern.ok_or(ConfigError::Missing("hybrid_override_pattern"))?;
-                let kinds: Option<Vec<Kind>> = (pattern.chars().take(count as usize))
-                    .map(|letter| match letter {
-                        'M' => Some(Kind::Linear),
-                        '*' => Some(Kind::Full),
-                        '-' => Some(Kind::Feed),
-                        'E' => Some(Kind::Experts),
-                        _ => None,
-                    })
-                    .collect();
-                kinds.filter(|kinds| kinds.len() as u64 == count).ok_or(ConfigError::Value {
-                    key: "hybrid_override_pattern",
-                    wanted: "one of M, *, - or E for each layer",
-                })?
+            // The classes without a list have one window for all layers, or none.
+            _ if self.is_known && keys.integer(&["sliding_window"])?.is_some() => {
+                match keys.flag("use_sliding_window", true)? {
+                    true => all(Kind::Sliding),
+                    false => all(Kind::Full),
+                }
             }
             _ => all(Kind::Full),
-        })
-    }
-
-    /// Returns whether attention is latent, as its rank tells in an unknown family.
-    fn is_latent(&self) -> Result<bool, ConfigError> {
-        Ok(match self.family {
-            Deepseek2 | Deepseek3 | KimiLinear => true,
-            Generic => self.keys.integer(&["kv_lora_rank"])?.is_some(),
-            _ => false,
         })
     }
 
@@ -243,52 +220,49 @@ impl Reader<'_> {
 
     fn block(&self, kind: Kind, widths: &Widths) -> Result<Block, ConfigError> {
         let keys = self.keys;
-        let &Widths { heads, kv_heads, head, .. } = widths;
-        let attention = |window| Block::Attention {
-            heads,
-            kv_heads,
-            key: head,
-            value: head,
-            window,
-            gate: matches!(self.family, Qwen3Next | Qwen35),
-        };
+        let &Widths { kv_heads, head, .. } = widths;
+        let value = keys.integer(&["v_head_dim"])?.unwrap_or(head);
+        let attention = |window| Block::Attention { kv_heads, key: head, value, window };
+        // A rank of keys and values is what tells latent attention.
+        let rank = keys.integer(&["kv_lora_rank"])?.filter(|rank| *rank > 0);
         Ok(match kind {
-            Kind::Feed | Kind::Experts | Kind::Shared => Block::Nothing,
+            Kind::Feed | Kind::Shared => Block::Nothing,
             Kind::Linear => self.linear(widths)?,
-            Kind::Full if self.is_latent()? => {
-                // Absent: the default of the class. Null: no compression of queries.
-                let absent = keys.given("q_lora_rank").is_none();
-                let absent = absent && !matches!(self.family, KimiLinear);
-                Block::Latent {
-                    heads,
-                    query_rank: keys.integer(&["q_lora_rank"])?.or(absent.then_some(1536)),
-                    rank: keys.number(&["kv_lora_rank"], 512)?,
-                    rope: keys.number(&["qk_rope_head_dim"], 64)?,
-                    nope: keys.number(&["qk_nope_head_dim"], 128)?,
-                    value: keys.number(&["v_head_dim"], 128)?,
-                }
-            }
+            Kind::Full if rank.is_some() => Block::Latent {
+                rank: rank.unwrap_or_default(),
+                rope: keys.number(&["qk_rope_head_dim"], 64)?,
+            },
             Kind::Full if matches!(self.family, Gemma4) => {
                 let head = keys.number(&["global_head_dim"], 512)?;
                 let kv_heads = keys.integer(&["num_global_key_value_heads"])?.unwrap_or(kv_heads);
-                Block::Attention {
-                    heads,
-                    kv_heads,
-                    key: head,
-                    value: head,
-                    window: None,
-                    gate: false,
-                }
+                Block::Attention { kv_heads, key: head, value: head, window: None }
             }
             Kind::Full => attention(None),
-            Kind::Sliding => attention(match self.family {
-                GptOss => self.window(&["sliding_window"], 128)?,
-                Gemma3n | Gemma4 => self.window(&["sliding_window"], 512)?,
-                RecurrentGemma => self.window(&["attention_window_size"], 2048)?,
-                _ => self.window(&["sliding_window"], 4096)?,
-            }),
+            Kind::Sliding => {
+                let names = ["sliding_window", "attention_window_size"];
+                let window = self.window(&names, 4096)?;
+                // Some classes have other heads where there is a window (MiMo V2).
+                Block::Attention {
+                    kv_heads: keys.integer(&["swa_num_key_value_heads"])?.unwrap_or(kv_heads),
+                    key: keys.integer(&["swa_head_dim"])?.unwrap_or(head),
+                    value: keys.integer(&["swa_v_head_dim"])?.unwrap_or(value),
+                    window,
+                }
+            }
             Kind::Chunked => attention(self.window(&["attention_chunk_size"], 8192)?),
         })
+    }
+
+    /// Returns what is not known of what the layers keep: fragments that name the type.
+    pub(super) fn doubts(&self, model_type: &str) -> Vec<String> {
+        let list = self.keys.texts("layer_types").ok().flatten().unwrap_or_default();
+        let unknown = list.iter().find(|name| kind(name).is_none());
+        let unknown = unknown.map(|name| format!("the layers of type '{}' are unknown", shown(name)));
+        let linear = list.iter().any(|name| kind(name) == Some(Kind::Linear));
+        let delta = self.keys.given("linear_num_key_heads").is_some();
+        let state = matches!(self.family, Usual) && linear && !delta;
+        let state = state.then(|| format!("the states of '{model_type}' are unknown"));
+        unknown.into_iter().chain(state).collect()
     }
 
     /// Returns the recurrent block of the family.
@@ -298,12 +272,6 @@ impl Reader<'_> {
         let expanded = |name| -> Result<u64, ConfigError> {
             Ok(hidden.saturating_mul(keys.number(&[name], 2)?))
         };
-        let rank = |name| -> Result<u64, ConfigError> {
-            match keys.given(name).is_some_and(serde_json::Value::is_string) {
-                true => Ok(hidden.div_ceil(16)),
-                false => Ok(keys.integer(&[name])?.unwrap_or(hidden.div_ceil(16))),
-            }
-        };
         Ok(match self.family {
             Mamba => Block::Mamba {
                 inner: match keys.integer(&["intermediate_size"])? {
@@ -312,23 +280,17 @@ impl Reader<'_> {
                 },
                 state: keys.number(&["state_size"], 16)?,
                 kernel: keys.number(&["conv_kernel"], 4)?,
-                rank: rank("time_step_rank")?,
-                normed: false,
             },
             Jamba => Block::Mamba {
                 inner: expanded("mamba_expand")?,
                 state: keys.number(&["mamba_d_state"], 16)?,
                 kernel: keys.number(&["mamba_d_conv"], 4)?,
-                rank: rank("mamba_dt_rank")?,
-                normed: true,
             },
             Mamba2 => Block::Mamba2 {
                 inner: expanded("expand")?,
                 state: keys.number(&["state_size"], 128)?,
                 kernel: keys.number(&["conv_kernel"], 4)?,
                 groups: keys.number(&["n_groups"], 8)?,
-                heads: keys.number(&["num_heads"], 128)?,
-                normed: true,
             },
             NemotronH => {
                 let heads = keys.number(&["mamba_num_heads"], 128)?;
@@ -337,8 +299,6 @@ impl Reader<'_> {
                     state: keys.number(&["ssm_state_size"], 128)?,
                     kernel: keys.number(&["conv_kernel"], 4)?,
                     groups: keys.number(&["n_groups"], 8)?,
-                    heads,
-                    normed: true,
                 }
             }
             Bamba | FalconH1 | GraniteHybrid => Block::Mamba2 {
@@ -349,10 +309,8 @@ impl Reader<'_> {
                 state: keys.number(&["mamba_d_state"], 256)?,
                 kernel: keys.number(&["mamba_d_conv"], 4)?,
                 groups: keys.number(&["mamba_n_groups"], 1)?,
-                heads: keys.number(&["mamba_n_heads"], 128)?,
-                normed: keys.flag("mamba_rms_norm", !matches!(self.family, FalconH1))?,
             },
-            Qwen3Next | Qwen35 => Block::Delta {
+            _ if keys.given("linear_num_key_heads").is_some() => Block::Delta {
                 key_heads: keys.number(&["linear_num_key_heads"], 16)?,
                 value_heads: keys.number(&["linear_num_value_heads"], 32)?,
                 key: keys.number(&["linear_key_head_dim"], 128)?,
@@ -363,36 +321,30 @@ impl Reader<'_> {
             RecurrentGemma => Block::Gated {
                 width: keys.number(&["lru_width"], hidden)?,
                 kernel: keys.number(&["conv1d_width"], 4)?,
-                heads,
             },
             MiniMax => Block::Lightning { heads, head },
-            KimiLinear => {
-                let linear = keys.within("linear_attn_config");
-                let linear = linear.ok_or(ConfigError::Missing("linear_attn_config"))?;
-                Block::Kimi {
-                    heads: linear.number(&["num_heads"], heads)?,
-                    head: linear.number(&["head_dim"], 128)?,
-                    kernel: linear.number(&["short_conv_kernel_size"], 4)?,
-                }
-            }
-            _ => {
-                let wanted = "a list of layers of attention";
-                return Err(ConfigError::Value { key: "layer_types", wanted });
-            }
+            KimiLinear => Block::Kimi {
+                heads: keys.number(&["linear_num_heads"], heads)?,
+                head: keys.number(&["linear_head_dim"], 128)?,
+                kernel: keys.number(&["linear_conv_kernel_dim"], 4)?,
+            },
+            // A doubt says so.
+            _ => Block::Nothing,
         })
     }
 }
 
-/// Returns the kind of a name in a list of layers.
-fn kind(name: &str) -> Result<Kind, ConfigError> {
+/// Returns the kind of a name in a list of layers; `None` if the name is unknown.
+fn kind(name: &str) -> Option<Kind> {
     match name {
         // A hybrid layer has its state beside attention.
-        "full_attention" | "attention" | "global_attention" | "hybrid" => Ok(Kind::Full),
-        "sliding_attention" | "local_attention" => Ok(Kind::Sliding),
-        "chunked_attention" => Ok(Kind::Chunked),
-        "linear_attention" | "conv" | "mamba" | "mamba2" | "recurrent" => Ok(Kind::Linear),
-        "mlp" => Ok(Kind::Feed),
-        "moe" => Ok(Kind::Experts),
-        _ => Err(ConfigError::LayerType(crate::read::name::shown(name))),
+        "full_attention" | "attention" | "global_attention" | "hybrid" => Some(Kind::Full),
+        "sliding_attention" | "local_attention" => Some(Kind::Sliding),
+        "chunked_attention" => Some(Kind::Chunked),
+        "linear_attention" | "conv" | "mamba" | "mamba2" | "recurrent" => Some(Kind::Linear),
+        "mlp" | "moe" | "sparse" | "dense" => Some(Kind::Feed),
+        // An index chooses among all tokens.
+        "indexed_attention" => Some(Kind::Full),
+        _ => None,
     }
 }

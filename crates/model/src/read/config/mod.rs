@@ -1,27 +1,30 @@
 //! Configurations of models (`config.json`), and the architecture that they describe.
 //!
-//! Each family of models has its own keys, defaults and layers; what a model keeps of a token
-//! follows from them alone. With no tensors at hand, those of the common families are derived, so
-//! that the need of a model is known before it is downloaded.
+//! A table made from transformers says which tensors a model of each type has, and what a missing
+//! key means, so that the need of a model is known before it is downloaded. What a layer keeps of a
+//! token does not follow from tensors: it is read here, by the keys of each family.
 
 mod family;
-mod feeds;
 mod keys;
 mod layer;
 mod layers;
+mod older;
 mod quantization;
+mod table;
 mod tensors;
 
 pub use quantization::Quantization;
 
 use crate::model::{Architecture, Doubt, Model};
+use crate::need::{is_encoder, is_output_matrix};
 use crate::read::name::shown;
 use crate::tensor::{Encoding, Tensor};
-use family::{Family, known};
+use family::Family;
+use gpu_core::Bytes;
 use keys::Keys;
-use layer::Layer;
 use layers::Reader;
-use serde_json::Value;
+use serde_json::{Map, Value};
+use tensors::Classes;
 
 /// The longest configuration that is read, in bytes.
 pub const MAX_CONFIG_BYTES: u64 = 8 << 20;
@@ -50,20 +53,20 @@ pub enum ConfigError {
     /// The number of layers is 0 or above the limit.
     #[error("read the configuration: {0} layers are not from 1 to 4096")]
     Layers(u64),
-    /// A layer has an unknown type.
-    #[error("read the types of layers in the configuration: unknown type '{0}'")]
-    LayerType(String),
     /// The model type is unknown, and its keys are not those of most models.
-    #[error("read the configuration: unknown model type '{name}'; known are {known}")]
+    #[error("read the configuration: model type '{name}' is none of the {known} known types, and has not the keys that most models share")]
     Unknown {
         /// The model type.
         name: String,
-        /// The types that are known.
-        known: String,
+        /// How many types are known.
+        known: usize,
     },
-    /// The matrices of the family do not follow from its configuration.
-    #[error("derive the tensors of model type '{0}': they do not follow from the configuration")]
+    /// The table does not have the tensors of the type.
+    #[error("derive the tensors of model type '{0}': the type is unknown")]
     Underived(String),
+    /// A key that a tensor's shape depends on is missing, or no number that can be a dimension.
+    #[error("derive tensor '{0}': the configuration has no valid numbers for its shape")]
+    Size(String),
     /// A tensor is larger than can be counted, or its elements fill no whole number of bytes.
     #[error("derive tensor '{0}': its size cannot be counted")]
     Overflow(String),
@@ -83,13 +86,10 @@ pub struct Config {
     pub quantization: Option<Quantization>,
     /// What is not understood of the configuration.
     pub doubts: Vec<Doubt>,
-    family: Family,
-    head: u64,
-    bias: bool,
-    feed_bias: bool,
-    /// Whether experts work on a narrower stream, by matrices that are not derived.
-    narrowed: bool,
-    layers: Vec<Layer>,
+    /// What is worth knowing of the tensors that are derived.
+    pub notes: Vec<String>,
+    /// Its classes in the table, if the type is known.
+    classes: Option<Classes>,
 }
 
 /// Reads a configuration.
@@ -101,67 +101,84 @@ pub fn read(text: &[u8]) -> Result<Config, ConfigError> {
     if text.len() as u64 > MAX_CONFIG_BYTES {
         return Err(ConfigError::TooLarge(text.len() as u64));
     }
-    let root: serde_json::Map<String, Value> = serde_json::from_slice(text)?;
-    let keys = Keys::new(&root);
+    let root = older::modern(&serde_json::from_slice(text)?);
+    let classes = Classes::of(&root);
+    let complete = classes.as_ref().and_then(Classes::text);
+    let keys = Keys::new(&root, complete.as_ref());
     let model_type = keys.model_type();
-    let family = Family::named(&model_type).unwrap_or(Family::Generic);
-    let generic = family == Family::Generic;
-    let reader = Reader { keys: &keys, family, defaults: family.defaults() };
-    let read = || -> Result<Config, ConfigError> {
-        let widths = reader.widths()?;
-        let layers = reader.layers(&widths)?;
-        let defaults = reader.defaults;
-        // The class of Falcon-H1 and others read `tie_word_embeddings` beside `text_config` too.
-        let tied = keys.flag("tie_word_embeddings", defaults.tied)?;
-        let context = keys.integer(&[
-            "max_position_embeddings",
-            "n_positions",
-            "n_ctx",
-            "max_seq_len",
-            "seq_length",
-        ])?;
-        let architecture = Architecture {
-            hidden: widths.hidden,
-            feed_forward: widths.feed_forward,
-            heads: widths.heads,
-            vocabulary: keys.number(&["vocab_size"], defaults.vocabulary)?,
-            context,
-            tied,
-            experts: reader.experts(&widths)?,
-            encoding: encoding(&keys),
-            layers: layers.iter().map(|layer| layer.mixer(widths.hidden)).collect(),
-        };
-        let mut doubts = Vec::new();
-        if generic {
-            doubts.push(Doubt::of_weights(format!(
-                "model type '{model_type}' is unknown and read as Llama's"
-            )));
-            doubts.push(Doubt::of_context(format!("the attention of '{model_type}' is unknown")));
-        }
-        let mut config = Config {
-            model_type: model_type.clone(),
-            generic,
-            architecture,
-            quantization: None,
-            doubts,
-            family,
-            head: widths.head,
-            bias: keys.flag("attention_bias", false)?,
-            feed_bias: keys.flag("mlp_bias", false)?,
-            narrowed: keys.integer(&["moe_latent_size", "routed_expert_hidden_size"])?.is_some(),
-            layers,
-        };
-        if let Some(quantization) = Quantization::read(&keys) {
-            config.set_quantization(quantization);
-        }
-        Ok(config)
-    };
-    match read() {
-        Err(ConfigError::Missing(_)) if generic => {
-            Err(ConfigError::Unknown { name: model_type, known: known() })
+    match known(&root, classes, &keys, &model_type) {
+        Err(ConfigError::Missing(_)) if complete.is_none() => {
+            Err(ConfigError::Unknown { name: model_type, known: table::known() })
         }
         other => other,
     }
+}
+
+fn known(
+    root: &Map<String, Value>,
+    classes: Option<Classes>,
+    keys: &Keys<'_>,
+    model_type: &str,
+) -> Result<Config, ConfigError> {
+    let generic = classes.is_none();
+    let reader = Reader { keys, family: Family::named(model_type), is_known: !generic };
+    let widths = reader.widths()?;
+    let contexts =
+        ["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
+    let mut architecture = Architecture {
+        hidden: widths.hidden,
+        feed_forward: widths.feed_forward,
+        heads: widths.heads,
+        vocabulary: keys.number(&["vocab_size"], 0)?,
+        context: keys.integer(&contexts)?,
+        tied: keys.flag("tie_word_embeddings", false)?,
+        experts: reader.experts(&widths)?,
+        encoding: encoding(keys),
+        layers: reader.layers(&widths)?,
+    };
+    let mut doubts = Vec::new();
+    let mut config = Config {
+        model_type: model_type.to_owned(),
+        generic,
+        quantization: None,
+        architecture: architecture.clone(),
+        doubts: Vec::new(),
+        notes: Vec::new(),
+        classes,
+    };
+    if generic {
+        doubts.push(Doubt::of_weights(format!(
+            "model type '{model_type}' is unknown and read as Llama's"
+        )));
+        doubts.push(Doubt::of_context(format!("the attention of '{model_type}' is unknown")));
+    } else if let Ok((tensors, unknown)) = config.plain() {
+        doubts.extend(unknown.into_iter().map(Doubt::of_weights));
+        config.notes = notes(&tensors, keys)?;
+        // What is derived says whether the output has a matrix of its own.
+        architecture.tied = !tensors.iter().any(|tensor| is_output_matrix(&tensor.name));
+    }
+    doubts.extend(reader.doubts(model_type).into_iter().map(Doubt::of_context));
+    config.architecture = architecture;
+    config.doubts = doubts;
+    if let Some(quantization) = Quantization::read(&Keys::new(root, None)) {
+        config.set_quantization(quantization);
+    }
+    Ok(config)
+}
+
+/// Returns what is worth knowing of derived tensors: what is counted beside the language model, and
+/// what is left out.
+fn notes(tensors: &[Tensor], keys: &Keys<'_>) -> Result<Vec<String>, ConfigError> {
+    let encoders = tensors.iter().filter(|tensor| is_encoder(&tensor.name));
+    let bytes: Bytes = encoders.map(|tensor| tensor.bytes).sum();
+    let counted = (bytes > Bytes(0))
+        .then(|| format!("the parts for images and sound are counted: {bytes}, before quantization"));
+    let names = ["num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"];
+    let more = keys.integer(&names)?.filter(|count| *count > 0);
+    let left = more.map(|count| {
+        format!("the layers that predict further tokens are left out (modules: {count}); engines load them for speculative decoding alone")
+    });
+    Ok(counted.into_iter().chain(left).collect())
 }
 
 /// Returns the element type that the weights have, if the configuration says so.
@@ -180,15 +197,15 @@ impl Config {
     /// Derives the tensors that the model has, one per matrix and vector; the experts of a layer
     /// are one tensor per matrix.
     ///
-    /// Names are those of Llama in transformers (`model.layers.0.self_attn.q_proj.weight`), in
-    /// every family. Elements are of the type that the configuration states, else `F32` as
-    /// transformers assumes. A quantized matrix keeps its shape; its bytes are those of the weights,
-    /// scales and tables that the files hold for it.
+    /// Names are those of transformers. Elements are of the type that the configuration states, else
+    /// `F32` as transformers assumes. A quantized matrix keeps its shape; its bytes are those of the
+    /// weights, scales and tables that the files hold for it. Layers that predict several tokens are
+    /// not among them, because no engine loads them by default.
     ///
     /// # Errors
-    /// If the family's matrices do not follow from its configuration, or a size overflows.
+    /// If the type is unknown, the configuration lacks a key, or a size overflows.
     pub fn tensors(&self) -> Result<Vec<Tensor>, ConfigError> {
-        let tensors = tensors::derive(self)?;
+        let (tensors, _) = self.plain()?;
         Ok(match &self.quantization {
             Some(quantization) => {
                 tensors.into_iter().map(|tensor| quantization.stored(tensor)).collect()
@@ -201,6 +218,16 @@ impl Config {
     pub(crate) fn set_quantization(&mut self, quantization: Quantization) {
         self.doubts.extend(quantization.doubts.iter().map(Doubt::of_weights));
         self.quantization = Some(quantization);
+    }
+
+    /// Returns the tensors before they are quantized, and what the table does not know of them.
+    fn plain(&self) -> Result<(Vec<Tensor>, Vec<String>), ConfigError> {
+        let unknown = || ConfigError::Underived(self.model_type.clone());
+        let classes = self.classes.as_ref().ok_or_else(unknown)?;
+        let encoding = self.architecture.encoding.unwrap_or(Encoding::F32);
+        let (tensors, mut doubts) = classes.tensors(encoding)?;
+        doubts.extend(classes.doubt.clone());
+        Ok((tensors, doubts))
     }
 
     /// Returns the model with the tensors that [`Config::tensors`] derives.

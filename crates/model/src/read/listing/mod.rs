@@ -2,13 +2,14 @@
 
 mod error;
 mod group;
+mod total;
 
 pub use error::ReadError;
 
 use super::config::{self, Config, Quantization};
 use super::detect::{Format, detect};
 use super::gguf;
-use super::index;
+use super::index::{self, Index};
 use super::name::shown;
 use super::safetensors;
 use super::torch;
@@ -67,7 +68,9 @@ pub fn model(files: &[File], wanted: Option<&str>, open: &Open<'_>) -> Result<Fo
     let Some(group) = choose(&mut groups, wanted)? else {
         return match config {
             Some(config) if wanted.is_none_or(|wanted| wanted == "config.json") => {
-                Ok(derived(config, notes))
+                let beside = files.iter().map(|file| file.name.as_str());
+                let index = beside.filter(|name| name.ends_with(".safetensors.index.json")).min();
+                listing.derived(config, index, notes)
             }
             _ => Err(ReadError::Nothing),
         };
@@ -79,31 +82,14 @@ pub fn model(files: &[File], wanted: Option<&str>, open: &Open<'_>) -> Result<Fo
     if !beside.is_empty() {
         notes.push(format!("ignored: {}", list(&beside)));
     }
-    match group.format {
-        Format::Gguf => listing.gguf(group, config, notes),
-        _ => listing.weights(group, config, notes),
+    match (group.format, config) {
+        (Format::Gguf, config) => listing.gguf(group, config, notes),
+        // An index without any of its files describes a model that is not downloaded yet.
+        (_, Some(config)) if group.index.is_some() && !listing.has_shard(&group)? => {
+            listing.derived(config, group.index.as_deref(), notes)
+        }
+        (_, config) => listing.weights(group, config, notes),
     }
-}
-
-/// Returns the model of a configuration alone.
-fn derived(config: Config, mut notes: Vec<String>) -> Found {
-    let mut doubts = config.doubts.clone();
-    let tensors = config.tensors().unwrap_or_else(|error| {
-        doubts.push(Doubt::of_weights(format!("no tensors: failed to {error}")));
-        Vec::new()
-    });
-    if !tensors.is_empty() {
-        notes.push("the tensors are derived from the configuration".to_owned());
-    }
-    let model = Model {
-        name: config.model_type.clone(),
-        architecture: config.model_type.clone(),
-        tensors,
-        shape: Some(config.architecture.clone()),
-        method: method(Some(&config)),
-        doubts,
-    };
-    Found { model, format: Format::Config, config: Some(config), files: Vec::new(), notes }
 }
 
 fn method(config: Option<&Config>) -> Option<String> {
@@ -187,6 +173,47 @@ impl Listing<'_> {
         if missing.is_empty() { Ok(()) } else { Err(ReadError::Missing(missing)) }
     }
 
+    fn index(&self, name: &str) -> Result<Index, ReadError> {
+        let read = index::read(&self.bytes(name, index::MAX_INDEX_BYTES)?);
+        read.map_err(|source| ReadError::Index { file: shown(name), source })
+    }
+
+    /// Returns whether any file of an index is there.
+    fn has_shard(&self, group: &Group) -> Result<bool, ReadError> {
+        let Some(index) = &group.index else { return Ok(!group.files.is_empty()) };
+        Ok(self.index(index)?.files.keys().any(|file| self.length(file).is_some()))
+    }
+
+    /// Returns the model of a configuration alone, with the total of an index, if one is beside.
+    fn derived(
+        &self,
+        config: Config,
+        index: Option<&str>,
+        mut notes: Vec<String>,
+    ) -> Result<Found, ReadError> {
+        let mut doubts = config.doubts.clone();
+        let tensors = config.tensors().unwrap_or_else(|error| {
+            doubts.push(Doubt::of_weights(format!("no tensors: failed to {error}")));
+            Vec::new()
+        });
+        if !tensors.is_empty() {
+            notes.push("the tensors are derived from the configuration".to_owned());
+        }
+        notes.extend(config.notes.iter().cloned());
+        let mut model = Model {
+            name: config.model_type.clone(),
+            architecture: config.model_type.clone(),
+            tensors,
+            shape: Some(config.architecture.clone()),
+            method: method(Some(&config)),
+            doubts,
+        };
+        if let Some(index) = index {
+            total::compare(&mut model, &self.index(index)?);
+        }
+        Ok(Found { model, format: Format::Config, config: Some(config), files: Vec::new(), notes })
+    }
+
     fn gguf(
         &self,
         group: Group,
@@ -227,10 +254,7 @@ impl Listing<'_> {
     ) -> Result<Found, ReadError> {
         let index = match &group.index {
             None => None,
-            Some(name) => {
-                let read = index::read(&self.bytes(name, index::MAX_INDEX_BYTES)?);
-                Some(read.map_err(|source| ReadError::Index { file: shown(name), source })?)
-            }
+            Some(name) => Some(self.index(name)?),
         };
         match &index {
             Some(index) => {

@@ -197,6 +197,31 @@ fn configuration_alone_is_a_model_with_derived_tensors() {
 }
 
 #[test]
+fn index_without_its_files_tells_the_total() {
+    let parameters = 2 * 4 * 8 + 4 * 8 * 8 + 3 * 8 * 16 + 3 * 8;
+    let of = |config: &str, metadata: &str| {
+        let index = format!(r#"{{"metadata":{metadata},"weight_map":{{"a":"model-1.safetensors"}}}}"#);
+        let files = [("config.json", text(config)), ("model.safetensors.index.json", text(&index))];
+        let [all, alone] = [None, Some("config.json")].map(|wanted| read(&files, wanted).unwrap());
+        assert_eq!(all.model, alone.model);
+        all.model
+    };
+    // 2 % more is within the tolerance, 3 % are not.
+    let close = of(CONFIG, &format!(r#"{{"total_size":{}}}"#, 2 * parameters * 102 / 100));
+    assert_eq!((close.bytes(), close.doubts.len()), (Bytes(2 * parameters), 0));
+    let more = of(CONFIG, r#"{"total_size":150000}"#);
+    assert!(more.bytes() <= Bytes(150_000) && more.bytes() > Bytes(149_900), "{:?}", more.bytes());
+    assert_eq!(more.doubts[0].about, Figure::Weights);
+    assert!(more.doubts[0].text.starts_with("the index of the files has"), "{:?}", more.doubts);
+    let counted = of(CONFIG, r#"{"total_parameters":75000}"#);
+    assert_eq!(counted.bytes(), more.bytes());
+    let generic = of(&CONFIG.replace("llama", "novel"), r#"{"total_size":150000}"#);
+    assert!(generic.bytes() <= Bytes(150_000) && generic.bytes() > Bytes(149_900));
+    // Without a total, the configuration counts.
+    assert_eq!(of(CONFIG, "{}").bytes(), Bytes(2 * parameters));
+}
+
+#[test]
 fn bad_configuration_is_an_error_only_alone() {
     let bad = ("config.json", text("{"));
     assert!(matches!(read(std::slice::from_ref(&bad), None), Err(ReadError::Config { .. })));

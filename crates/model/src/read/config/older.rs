@@ -1,0 +1,95 @@
+//! Keys of older configurations, and of code beside weights, in the form that transformers has now.
+
+use serde_json::{Map, Value, json};
+
+/// The keys of the configuration of the language model.
+const NESTED: [&str; 4] = ["text_config", "llm_config", "language_config", "thinker_config"];
+
+/// Returns a configuration with the lists of layers that older keys describe, in it and in that of its
+/// language model. Lists that are there stay.
+pub(super) fn modern(object: &Map<String, Value>) -> Map<String, Value> {
+    let mut new = object.clone();
+    for key in NESTED {
+        if let Some(Value::Object(inner)) = object.get(key) {
+            new.insert(key.to_owned(), Value::Object(modern(inner)));
+        }
+    }
+    let mut add = |key: &str, value: Option<Value>| {
+        if let Some(value) = value
+            && object.get(key).is_none_or(Value::is_null)
+        {
+            new.insert(key.to_owned(), value);
+        }
+    };
+    add("layer_types", attention_list(object).or_else(|| numbered(object)));
+    add("layers_block_type", pattern(object));
+    if let Some(Value::Object(linear)) = object.get("linear_attn_config") {
+        for (old, key) in [
+            ("num_heads", "linear_num_heads"),
+            ("head_dim", "linear_head_dim"),
+            ("short_conv_kernel_size", "linear_conv_kernel_dim"),
+        ] {
+            add(key, linear.get(old).cloned());
+        }
+    }
+    new
+}
+
+fn name(is_full: bool) -> &'static str {
+    if is_full { "full_attention" } else { "linear_attention" }
+}
+
+/// Returns the layers of MiniMax's `attn_type_list`: 1 is full attention.
+fn attention_list(object: &Map<String, Value>) -> Option<Value> {
+    let list = object.get("attn_type_list")?.as_array()?;
+    Some(list.iter().map(|kind| json!(name(kind.as_u64() != Some(0)))).collect())
+}
+
+/// Returns the layers of Kimi's `linear_attn_config`, which counts them from 1.
+fn numbered(object: &Map<String, Value>) -> Option<Value> {
+    let full = object.get("linear_attn_config")?.get("full_attn_layers")?.as_array()?;
+    let count = object.get("num_hidden_layers")?.as_u64()?.min(super::keys::MAX_LAYERS);
+    let is_full = |i: u64| full.iter().any(|number| number.as_u64() == Some(i));
+    Some((1..=count).map(|i| json!(name(is_full(i)))).collect())
+}
+
+/// Returns the layers of Nemotron's pattern.
+fn pattern(object: &Map<String, Value>) -> Option<Value> {
+    let letters = object.get("hybrid_override_pattern")?.as_str()?;
+    let kind = |letter| match letter {
+        'M' => Some("linear_attention"),
+        '*' => Some("full_attention"),
+        '-' => Some("mlp"),
+        'E' => Some("moe"),
+        _ => None,
+    };
+    letters.chars().map(|letter| kind(letter).map(|name| json!(name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers(text: &str, key: &str) -> Value {
+        let object = serde_json::from_str(text).unwrap();
+        modern(&object).remove(key).unwrap_or(Value::Null)
+    }
+
+    #[test]
+    fn older_keys_become_lists_of_layers() {
+        let (full, linear) = ("full_attention", "linear_attention");
+        let found = layers(r#"{"attn_type_list":[0,1]}"#, "layer_types");
+        assert_eq!(found, json!([linear, full]));
+        let kimi = r#"{"num_hidden_layers":3,"linear_attn_config":{"full_attn_layers":[2],"num_heads":8}}"#;
+        assert_eq!(layers(kimi, "layer_types"), json!([linear, full, linear]));
+        assert_eq!(layers(kimi, "linear_num_heads"), json!(8));
+        let found = layers(r#"{"hybrid_override_pattern":"M-*E"}"#, "layers_block_type");
+        assert_eq!(found, json!([linear, "mlp", full, "moe"]));
+        assert_eq!(layers(r#"{"hybrid_override_pattern":"MX"}"#, "layers_block_type"), Value::Null);
+        // A list of today wins.
+        let both = r#"{"attn_type_list":[0],"layer_types":["full_attention"]}"#;
+        assert_eq!(layers(both, "layer_types"), json!([full]));
+        let nested = layers(r#"{"text_config":{"attn_type_list":[1]}}"#, "text_config");
+        assert_eq!(nested["layer_types"], json!([full]));
+    }
+}

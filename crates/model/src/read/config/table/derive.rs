@@ -1,0 +1,145 @@
+//! The tensors of a model by its rules.
+
+use super::expression::{Expression, Value};
+use super::node::{Layered, Node};
+use super::{Rules, Type, parse};
+use crate::need::{Place, place};
+use crate::read::config::ConfigError;
+use crate::read::config::keys::MAX_LAYERS;
+use crate::read::name::shown;
+
+/// The most tensors of a model.
+const MAX_TENSORS: usize = 1 << 18;
+/// The largest dimension.
+const MAX_DIMENSION: i128 = 1 << 40;
+/// How deep parts are nested.
+const MAX_PARTS: u32 = 6;
+
+/// A tensor, not yet encoded.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::read::config) struct Plain {
+    pub(in crate::read::config) name: String,
+    /// The dimensions; those of lists within a layer, such as experts, come first.
+    pub(in crate::read::config) shape: Vec<u64>,
+}
+
+/// Returns the tensors of a class of models, and what the table does not know of it.
+pub(in crate::read::config) fn tensors(
+    node: &Node<'_>,
+    class: &str,
+) -> Result<(Vec<Plain>, Vec<String>), ConfigError> {
+    let mut list = List { tensors: Vec::new(), doubts: node.doubts() };
+    list.model(node, class, "", 0)?;
+    list.doubts.sort();
+    list.doubts.dedup();
+    // Embeddings come first, as in the files.
+    list.tensors.sort_by_key(|tensor| !matches!(place(&tensor.name), Place::Input));
+    Ok((list.tensors, list.doubts))
+}
+
+struct List {
+    tensors: Vec<Plain>,
+    doubts: Vec<String>,
+}
+
+/// A rule, read.
+struct Ready<'a> {
+    list: &'a str,
+    when: Expression,
+    shape: Vec<Expression>,
+    names: &'a str,
+}
+
+impl List {
+    fn model(
+        &mut self,
+        node: &Node<'_>,
+        class: &str,
+        prefix: &str,
+        depth: u32,
+    ) -> Result<(), ConfigError> {
+        let broken = || ConfigError::Underived(shown(class));
+        let rules: Rules = parse("model", class).ok_or_else(broken)?;
+        self.doubts.extend(rules.doubts.iter().map(|doubt| format!("{class}: {doubt}")));
+        let mut ready = Vec::with_capacity(rules.rules.len());
+        for (list, when, shape, inner, names) in &rules.rules {
+            let mut dimensions = Expression::parse_list(inner).map_err(|_| broken())?;
+            dimensions.extend(Expression::parse_list(shape).map_err(|_| broken())?);
+            let when = Expression::parse(when).map_err(|_| broken())?;
+            ready.push(Ready { list, when, shape: dimensions, names });
+        }
+        let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}.") };
+        for rule in ready.iter().filter(|rule| rule.list.is_empty()) {
+            self.push(&Layered { node, layer: None }, rule, &prefix)?;
+        }
+        for (name, kind) in rules.parts.iter().map(|part| (part, part.2.as_str())) {
+            let (path, config, _, when) = name;
+            let when = Expression::parse(when).map_err(|_| broken())?;
+            let present = when.evaluate(&Layered { node, layer: None }).is_true();
+            let Some(inner) = node.within(config).filter(|_| present && depth < MAX_PARTS) else {
+                continue;
+            };
+            let own = || inner.model_type.as_deref().and_then(Type::named);
+            let class = match kind {
+                "*causal" => own().and_then(|found| found.model),
+                "*" => own().and_then(|found| found.base),
+                class => Some(class.to_owned()),
+            };
+            match class {
+                Some(class) => self.model(inner, &class, &format!("{prefix}{path}"), depth + 1)?,
+                None => self.doubts.push(format!("the part '{path}' is left out")),
+            }
+        }
+        for (list, count) in &rules.counts {
+            let count = Expression::parse(count).map_err(|_| broken())?;
+            let count = match count.dimension(&Layered { node, layer: None }) {
+                Value::Integer(count) if count <= i128::from(MAX_LAYERS) => count.max(0),
+                Value::Integer(count) => {
+                    return Err(ConfigError::Layers(u64::try_from(count).unwrap_or(u64::MAX)));
+                }
+                Value::Null => 0,
+                _ => return Err(ConfigError::Size(format!("{prefix}{list}"))),
+            };
+            for i in 0..count {
+                let layered = Layered { node, layer: Some((i, count)) };
+                for rule in ready.iter().filter(|rule| rule.list == list) {
+                    self.push(&layered, rule, &format!("{prefix}{list}.{i}."))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        scope: &Layered<'_, '_>,
+        rule: &Ready<'_>,
+        prefix: &str,
+    ) -> Result<(), ConfigError> {
+        if !rule.when.evaluate(scope).is_true() {
+            return Ok(());
+        }
+        let mut shape = Vec::with_capacity(rule.shape.len());
+        for dimension in &rule.shape {
+            match dimension.dimension(scope) {
+                Value::Integer(value @ 0..=MAX_DIMENSION) => shape.push(value as u64),
+                _ => {
+                    let first = rule.names.split(' ').next().unwrap_or_default();
+                    return Err(ConfigError::Size(format!("{prefix}{first}")));
+                }
+            }
+        }
+        // A matrix without rows or columns is none.
+        if shape.contains(&0) {
+            return Ok(());
+        }
+        for name in rule.names.split(' ') {
+            if self.tensors.len() >= MAX_TENSORS {
+                return Err(ConfigError::Overflow(format!("{prefix}{name}")));
+            }
+            let name = format!("{prefix}{}", name.replace("*.", ""));
+            self.tensors.push(Plain { name, shape: shape.clone() });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! The shapes of the tensors of every model type of transformers, as a table.
+//!
+//! `data/observe.py` builds small models on torch's meta device with numbers that remember which keys
+//! of the configuration they came from, and `data/derive.py` writes down what each dimension is, when
+//! a layer has a tensor, and what a missing key means. Here the table is evaluated.
+//!
+//! A line is `type`, `config` or `model`, a name, and JSON. A type names the classes of its
+//! configuration and of its models; a configuration has defaults and nested configurations; a model
+//! has rules (list, condition, shape, counts of inner lists, names) and parts that are models.
+
+mod derive;
+mod expression;
+mod node;
+
+pub(super) use derive::{Plain, tensors};
+pub(super) use node::Node;
+
+use serde::Deserialize;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::OnceLock;
+
+const TABLE: &str = include_str!("../../../../data/architectures.txt");
+
+/// A model type.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(super) struct Type {
+    /// The class of its configuration.
+    pub(super) config: Option<String>,
+    /// The class of the whole model, with the matrix of the output.
+    pub(super) model: Option<String>,
+    /// The class without it, as a part of other models.
+    pub(super) base: Option<String>,
+}
+
+/// The default of a key.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Missing {
+    /// An expression over other keys.
+    Is { is: String },
+    /// The first value that has a true condition.
+    Cases { cases: Vec<(String, serde_json::Value)> },
+    /// The same for each layer.
+    Layers { layers: Vec<(String, serde_json::Value)> },
+    /// The numbers of the layers of which a condition is true.
+    Indices { indices: String },
+    Constant(serde_json::Value),
+}
+
+/// A class of configurations.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Class {
+    defaults: BTreeMap<String, Missing>,
+    /// Other names of keys.
+    #[serde(default)]
+    alias: BTreeMap<String, String>,
+    /// The classes of nested configurations; `*type`: that of its own `model_type`.
+    #[serde(default)]
+    subs: BTreeMap<String, String>,
+    #[serde(default)]
+    doubts: Vec<String>,
+}
+
+/// A class of models.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Rules {
+    /// The number of layers of each list.
+    #[serde(default)]
+    counts: BTreeMap<String, String>,
+    rules: Vec<Rule>,
+    #[serde(default)]
+    parts: Vec<Part>,
+    #[serde(default)]
+    doubts: Vec<String>,
+}
+
+/// The list of layers, the condition, the shape, the counts of inner lists, and the names.
+type Rule = (String, String, String, String, String);
+/// The path of the module, the nested configuration, the class (`*`: the base of the nested type,
+/// `*causal`: its whole model), and the condition.
+type Part = (String, String, String, String);
+
+/// Returns the JSON of a line.
+fn line(kind: &str, name: &str) -> Option<&'static str> {
+    static LINES: OnceLock<HashMap<(&str, &str), &str>> = OnceLock::new();
+    let lines = LINES.get_or_init(|| {
+        let split = |line: &'static str| {
+            let (kind, rest) = line.split_once(' ')?;
+            let (name, json) = rest.split_once(' ')?;
+            Some(((kind, name), json))
+        };
+        TABLE.lines().filter(|line| !line.starts_with('#')).filter_map(split).collect()
+    });
+    lines.get(&(kind, name)).copied()
+}
+
+fn parse<T: for<'a> Deserialize<'a>>(kind: &str, name: &str) -> Option<T> {
+    serde_json::from_str(line(kind, name)?).ok()
+}
+
+impl Type {
+    /// Returns a model type of transformers.
+    pub(super) fn named(name: &str) -> Option<Type> {
+        parse("type", name)
+    }
+}
+
+/// Returns how many model types are known as whole models.
+pub(super) fn known() -> usize {
+    let is_known = |line: &&str| line.starts_with("type ") && line.contains("\"model\"");
+    TABLE.lines().filter(is_known).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::expression::Expression;
+    use super::*;
+
+    /// Every line is read, every expression parses, and every class that is named is there.
+    #[test]
+    fn table_is_complete() {
+        let expression = |text: &str, line: &str| {
+            assert!(Expression::parse_list(text).is_ok(), "{text} in {line}");
+        };
+        let mut lines = 0;
+        for text in TABLE.lines().filter(|line| !line.starts_with('#')) {
+            lines += 1;
+            let (kind, rest) = text.split_once(' ').unwrap();
+            let (name, json) = rest.split_once(' ').unwrap();
+            match kind {
+                "type" => {
+                    let entry: Type = serde_json::from_str(json).unwrap();
+                    for class in [entry.model, entry.base].into_iter().flatten() {
+                        assert!(line("model", &class).is_some(), "{class} of {name}");
+                    }
+                    if let Some(class) = entry.config {
+                        assert!(line("config", &class).is_some(), "{class} of {name}");
+                    }
+                }
+                "config" => {
+                    let class: Class = serde_json::from_str(json).unwrap();
+                    for sub in class.subs.values().filter(|sub| !sub.starts_with('*')) {
+                        assert!(line("config", sub).is_some(), "{sub} of {name}");
+                    }
+                    for default in class.defaults.values() {
+                        match default {
+                            Missing::Is { is } => expression(is, name),
+                            Missing::Cases { cases } | Missing::Layers { layers: cases } => {
+                                cases.iter().for_each(|(when, _)| expression(when, name));
+                            }
+                            Missing::Indices { indices } => expression(indices, name),
+                            Missing::Constant(_) => {}
+                        }
+                    }
+                }
+                "model" => {
+                    let rules: Rules = serde_json::from_str(json).unwrap();
+                    for (list, when, shape, inner, names) in &rules.rules {
+                        assert!(list.is_empty() || rules.counts.contains_key(list), "{name}");
+                        [when, shape, inner].into_iter().for_each(|text| expression(text, name));
+                        assert!(!names.is_empty());
+                    }
+                    rules.counts.values().for_each(|count| expression(count, name));
+                    for (_, _, class, when) in &rules.parts {
+                        expression(when, name);
+                        assert!(class.starts_with('*') || line("model", class).is_some(), "{class}");
+                    }
+                }
+                other => panic!("{other}"),
+            }
+        }
+        assert!(lines > 300, "{lines}");
+    }
+}

@@ -1,0 +1,272 @@
+//! A configuration with the defaults of its class.
+
+use super::expression::{Expression, Scope, Value};
+use super::{Class, Missing, Type, parse};
+use crate::read::config::keys::MAX_LAYERS;
+use serde_json::{Map, Value as Json};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+
+/// How deep configurations are nested.
+const MAX_NESTED: u32 = 5;
+/// How many defaults may follow from each other.
+const MAX_STEPS: u32 = 12;
+/// The keys of the number of layers.
+const COUNTS: [&str; 5] = ["num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"];
+/// The keys of the configuration of the language model.
+const TEXTS: [&str; 4] = ["text_config", "llm_config", "language_config", "thinker_config"];
+/// Names of layer types that transformers replaces when it reads them.
+const RENAMED: [(&str, &str); 4] = [
+    ("mamba", "linear_attention"),
+    ("attention", "full_attention"),
+    ("deepseek_sparse_attention", "indexed_attention"),
+    ("qwen_sparse_attention", "indexed_attention"),
+];
+
+/// A configuration, its class, and the configurations within it.
+pub(in crate::read::config) struct Node<'a> {
+    object: &'a Map<String, Json>,
+    class: Class,
+    /// The type that it names.
+    pub(super) model_type: Option<String>,
+    pub(super) nested: BTreeMap<String, Node<'a>>,
+    /// Nested configurations of unknown types.
+    pub(super) unknown: Vec<(String, String)>,
+    cache: RefCell<HashMap<String, Value>>,
+    steps: Cell<u32>,
+}
+
+impl<'a> Node<'a> {
+    /// Returns the configuration of a class; `None` if the class is unknown.
+    pub(in crate::read::config) fn new(
+        object: &'a Map<String, Json>,
+        empty: &'a Map<String, Json>,
+        class: &str,
+    ) -> Option<Node<'a>> {
+        Node::at(object, empty, class, 0)
+    }
+
+    fn at(
+        object: &'a Map<String, Json>,
+        empty: &'a Map<String, Json>,
+        class: &str,
+        depth: u32,
+    ) -> Option<Node<'a>> {
+        let class: Class = parse("config", class)?;
+        let (mut nested, mut unknown) = (BTreeMap::new(), Vec::new());
+        let subs = class.subs.iter().filter(|_| depth < MAX_NESTED);
+        for (key, class) in subs {
+            let inner = object.get(key).and_then(Json::as_object);
+            // Older configurations have the keys of the language model beside those of others.
+            let flat = if TEXTS.contains(&key.as_str()) { object } else { empty };
+            let inner = inner.unwrap_or(flat);
+            let own = inner.get("model_type").and_then(Json::as_str);
+            let class = match class.strip_prefix('*') {
+                None => Some(class.clone()),
+                Some(default) => {
+                    let name = own.filter(|_| !std::ptr::eq(inner, object)).unwrap_or(default);
+                    let found = Type::named(name).and_then(|known| known.config);
+                    if found.is_none() {
+                        unknown.push((key.clone(), name.to_owned()));
+                    }
+                    found
+                }
+            };
+            let node = class.and_then(|class| Node::at(inner, empty, &class, depth + 1));
+            if let Some(node) = node {
+                nested.insert(key.clone(), node);
+            }
+        }
+        let model_type = object.get("model_type").and_then(Json::as_str).map(str::to_owned);
+        Some(Node {
+            object,
+            class,
+            model_type,
+            nested,
+            unknown,
+            cache: RefCell::default(),
+            steps: Cell::new(0),
+        })
+    }
+
+    /// Returns the configuration of the language model: this one, or one within it.
+    pub(in crate::read::config) fn text(&self) -> &Node<'a> {
+        let nested = TEXTS.iter().find_map(|key| self.nested.get(*key));
+        nested.map_or(self, Node::text)
+    }
+
+    /// Returns a configuration within this one by its path; an empty path is this one.
+    pub(super) fn within(&self, path: &str) -> Option<&Node<'a>> {
+        path.split('.').filter(|key| !key.is_empty()).try_fold(self, |node, key| node.nested.get(key))
+    }
+
+    /// Returns the keys with the values that are given or follow: those of the configuration, and
+    /// the defaults of the others.
+    pub(in crate::read::config) fn complete(&self) -> Map<String, Json> {
+        let mut complete = self.object.clone();
+        for (other, name) in &self.class.alias {
+            if let (None, Some(value)) = (self.object.get(name), self.object.get(other)) {
+                complete.insert(name.clone(), value.clone());
+            }
+        }
+        for (key, default) in self.class.defaults.iter().filter(|(key, _)| !key.contains('.')) {
+            let given = complete.get(key).filter(|value| !value.is_null());
+            let value = match (self.value(key), given, default) {
+                (Value::Null, ..) => Json::Null,
+                (Value::List(list), ..) => list.iter().map(json).collect(),
+                (_, Some(_), _) => continue,
+                (_, None, Missing::Constant(value)) => value.clone(),
+                (value, None, _) => json(&value),
+            };
+            complete.insert(key.clone(), value);
+        }
+        complete
+    }
+
+    /// Returns the value of a key, or what its class takes instead.
+    pub(super) fn value(&self, key: &str) -> Value {
+        if let Some((nested, rest)) = key.split_once('.')
+            && let Some(node) = self.nested.get(nested)
+        {
+            return node.value(rest);
+        }
+        if let Some(known) = self.cache.borrow().get(key) {
+            return known.clone();
+        }
+        if self.steps.get() >= MAX_STEPS {
+            return Value::Null;
+        }
+        self.steps.set(self.steps.get() + 1);
+        let value = self.found(key);
+        self.steps.set(self.steps.get() - 1);
+        self.cache.borrow_mut().insert(key.to_owned(), value.clone());
+        value
+    }
+
+    fn found(&self, key: &str) -> Value {
+        // Files of several modalities state in the language model whether the output is tied.
+        if key == "tie_word_embeddings"
+            && self.given(key).is_none()
+            && let text = self.text()
+            && !std::ptr::eq(text, self)
+        {
+            return text.value(key);
+        }
+        // Classes drop a window that is not used.
+        if key == "sliding_window" && self.value("use_sliding_window") == Value::Integer(0) {
+            return Value::Null;
+        }
+        let default = self.class.defaults.get(key);
+        let follows = default.is_some_and(|default| !matches!(default, Missing::Constant(_)));
+        match self.given(key) {
+            Some(Json::Null) if !follows => Value::Null,
+            // -1 stands for the default in some classes.
+            Some(Json::Number(number)) if follows && number.as_i64().is_some_and(|n| n < 0) => {
+                self.default(default)
+            }
+            Some(Json::Null) | None => self.default(default),
+            Some(json) => renamed(key, Value::of(json)),
+        }
+    }
+
+    fn given(&self, key: &str) -> Option<&Json> {
+        if let Some((outer, inner)) = key.split_once('.') {
+            return self.object.get(outer)?.as_object()?.get(inner);
+        }
+        self.object.get(key).or_else(|| {
+            let mut others = self.class.alias.iter().filter(|(_, name)| *name == key);
+            others.find_map(|(other, _)| self.object.get(other))
+        })
+    }
+
+    fn default(&self, default: Option<&Missing>) -> Value {
+        let first = |cases: &[(String, Json)], scope: &Layered<'_, '_>| {
+            let holds = |when: &str| {
+                Expression::parse(when).is_ok_and(|when| when.evaluate(scope).is_true())
+            };
+            let case = cases.iter().find(|(when, _)| holds(when));
+            case.map_or(Value::Null, |(_, value)| Value::of(value))
+        };
+        match default {
+            None => Value::Null,
+            Some(Missing::Constant(value)) => Value::of(value),
+            Some(Missing::Is { is }) => match Expression::parse(is) {
+                Ok(expression) => expression.evaluate(&Layered { node: self, layer: None }),
+                Err(_) => Value::Null,
+            },
+            Some(Missing::Cases { cases }) => first(cases, &Layered { node: self, layer: None }),
+            Some(Missing::Layers { layers }) => {
+                let count = self.count();
+                let entry = |i| first(layers, &Layered { node: self, layer: Some((i, count)) });
+                Value::List((0..count).map(entry).collect())
+            }
+            Some(Missing::Indices { indices }) => {
+                let Ok(when) = Expression::parse(indices) else { return Value::Null };
+                let count = self.count();
+                let is_in = |i: &i128| {
+                    when.evaluate(&Layered { node: self, layer: Some((*i, count)) }).is_true()
+                };
+                Value::List((0..count).filter(is_in).map(Value::Integer).collect())
+            }
+        }
+    }
+
+    /// Returns the number of layers, as far as it is allowed.
+    fn count(&self) -> i128 {
+        let count = COUNTS.iter().find_map(|key| match self.value(key) {
+            Value::Integer(count) => Some(count.clamp(0, i128::from(MAX_LAYERS))),
+            _ => None,
+        });
+        count.unwrap_or(0)
+    }
+
+    /// Returns what the table does not know of the configurations.
+    pub(super) fn doubts(&self) -> Vec<String> {
+        let unknown = (self.unknown.iter())
+            .map(|(key, name)| format!("'{key}' is of an unknown type, '{name}', and left out"));
+        let own = self.class.doubts.iter().cloned();
+        unknown.chain(own).chain(self.nested.values().flat_map(Node::doubts)).collect()
+    }
+}
+
+fn renamed(key: &str, value: Value) -> Value {
+    match value {
+        Value::List(list) if key.contains("type") => {
+            let rename = |entry| match entry {
+                Value::Text(text) => {
+                    let known = RENAMED.iter().find(|(old, _)| *old == text);
+                    Value::Text(known.map_or(text, |(_, new)| (*new).to_owned()))
+                }
+                other => other,
+            };
+            Value::List(list.iter().cloned().map(rename).collect())
+        }
+        other => other,
+    }
+}
+
+fn json(value: &Value) -> Json {
+    match value {
+        Value::Null => Json::Null,
+        Value::Integer(value) => i64::try_from(*value).map_or(Json::Null, Json::from),
+        Value::Float(value) => Json::from(*value),
+        Value::Text(text) => Json::from(text.as_str()),
+        Value::List(list) => list.iter().map(json).collect(),
+    }
+}
+
+/// A configuration, and a layer.
+pub(super) struct Layered<'n, 'a> {
+    pub(super) node: &'n Node<'a>,
+    pub(super) layer: Option<(i128, i128)>,
+}
+
+impl Scope for Layered<'_, '_> {
+    fn key(&self, key: &str) -> Value {
+        self.node.value(key)
+    }
+
+    fn layer(&self) -> Option<(i128, i128)> {
+        self.layer
+    }
+}

@@ -1,0 +1,112 @@
+//! Configurations of public models: the parameters that are derived, beside those that are published
+//! and those that transformers counts.
+
+use gpu_model::read::config::{Config, read};
+use serde_json::Value;
+use std::process::Command;
+
+const ROWS: &str = include_str!("configurations.txt");
+
+/// Models of which transformers counts more than the files hold.
+const MISSES: [&str; 1] = ["LongCat Flash 560B"];
+
+struct Row<'a> {
+    name: &'a str,
+    /// Published parameters.
+    published: f64,
+    /// The parameters that transformers counts.
+    counted: u64,
+    config: Config,
+}
+
+fn rows() -> Vec<Row<'static>> {
+    let lines = ROWS.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let [name, billions, _, counted, keys] =
+                line.splitn(5, '|').collect::<Vec<_>>().try_into().expect(line);
+            let published = billions.parse::<f64>().unwrap() * 1e9;
+            let config = read(keys.as_bytes()).expect(name);
+            Row { name, published, counted: counted.parse().unwrap(), config }
+        })
+        .collect()
+}
+
+fn parameters(config: &Config) -> u64 {
+    let tensors = config.tensors().unwrap_or_else(|error| panic!("{}: {error}", config.model_type));
+    tensors.iter().map(|tensor| tensor.elements()).sum()
+}
+
+#[test]
+fn derived_parameters_are_those_that_transformers_counts() {
+    let mut wrong = Vec::new();
+    for Row { name, published, counted, config } in rows() {
+        let derived = parameters(&config);
+        let error = (derived as f64 / published - 1.0) * 100.0;
+        println!("{name}: published {published:e}, derived {derived} ({error:+.2} %)");
+        if derived != counted {
+            wrong.push(format!("{name}: {derived}, not {counted}"));
+        }
+        if (error.abs() > 2.0) != MISSES.contains(&name) {
+            wrong.push(format!("{name}: {error:+.2} % from what is published"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn public_models_are_understood() {
+    let rows = rows();
+    let types: std::collections::BTreeSet<&str> =
+        rows.iter().map(|row| row.config.model_type.as_str()).collect();
+    assert!(rows.len() >= 60 && types.len() >= 25, "{} rows, {} types", rows.len(), types.len());
+    let doubted = rows.iter().filter(|row| !row.config.doubts.is_empty());
+    let doubted: Vec<String> =
+        doubted.map(|row| format!("{}: {:?}", row.name, row.config.doubts)).collect();
+    assert!(doubted.is_empty(), "{}", doubted.join("\n"));
+}
+
+/// Compares random small configurations of every type with transformers itself.
+#[test]
+fn random_configurations_agree_with_transformers() {
+    let Ok(python) = std::env::var("GPUWS_TRANSFORMERS") else {
+        println!("skipped: GPUWS_TRANSFORMERS names no Python with transformers");
+        return;
+    };
+    let seed = std::env::var("GPUWS_TRANSFORMERS_SEED").unwrap_or_else(|_| "7".to_owned());
+    let wanted = std::env::var("GPUWS_TRANSFORMERS_TYPES").unwrap_or_default();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/data/compare.py");
+    let output = Command::new(python)
+        .args([script, &seed, "3"])
+        .args(wanted.split_whitespace())
+        .output()
+        .expect("Python runs");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (mut compared, mut doubted, mut wrong) = (0, 0, Vec::new());
+    for line in text.lines() {
+        let row: Value = serde_json::from_str(line).unwrap();
+        let config = row["config"].to_string();
+        compared += 1;
+        let (doubts, derived) = match read(config.as_bytes()) {
+            Ok(config) => {
+                let sum = config.tensors().map(|list| list.iter().map(|t| t.elements()).sum());
+                (!config.doubts.is_empty(), sum.unwrap_or(0u64))
+            }
+            Err(error) => {
+                println!("{}: {error}", row["config"]["model_type"]);
+                (true, 0)
+            }
+        };
+        let counted = row["parameters"].as_u64().unwrap();
+        if derived.abs_diff(counted) * 50 > counted {
+            match doubts {
+                true => doubted += 1,
+                false => wrong.push(format!("{derived}, not {counted}: {config}")),
+            }
+        }
+    }
+    println!("{compared} configurations, {} wrong, {doubted} of unknown types wrong", wrong.len());
+    assert!(compared > 0, "{}", String::from_utf8_lossy(&output.stderr));
+    // What is wrong must be rare, and never passes 1 % without a doubt.
+    assert!(wrong.len() * 100 <= compared, "{}", wrong.join("\n"));
+}
