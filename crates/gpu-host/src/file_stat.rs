@@ -25,16 +25,18 @@ impl FileStat {
     /// Reads the fields of a path's target. With `AT_STATX_DONT_SYNC`, network file systems answer
     /// from their cache: a dead server must not block a walk over all descriptors of the machine.
     ///
-    /// A seccomp filter may refuse statx (`ENOSYS`, or `EPERM` in old container runtimes), which
-    /// the kernel itself never does. fstatat then answers instead. It has no such flag, so there a
-    /// dead server can block the caller: a file that is not recognised would be worse.
+    /// A seccomp filter or a security module may refuse statx (`ENOSYS`, or `EPERM` in old container
+    /// runtimes). fstatat then answers instead. It has no such flag, so there a dead server can
+    /// block the caller: a file that is not recognised would be worse.
     ///
     /// # Errors
     /// The kernel's.
     pub(crate) fn at(dir: impl AsFd, path: impl Arg, flags: AtFlags) -> Result<Self> {
         let fields = StatxFlags::BASIC_STATS;
         path.into_with_c_str(|path| match statx(&dir, path, flags, fields) {
-            Err(Errno::NOSYS | Errno::PERM) => FileStat::without_statx(&dir, path, flags),
+            Err(Errno::NOSYS | Errno::PERM | Errno::ACCESS) => {
+                FileStat::without_statx(&dir, path, flags)
+            }
             stat => stat.map(|stat| FileStat {
                 mode: stat.stx_mode.into(),
                 device: (stat.stx_rdev_major, stat.stx_rdev_minor),

@@ -1,11 +1,14 @@
 //! System calls that fail under a seccomp filter: no device is granted twice, no holder counts as
 //! gone, and each hint fits the error.
 
-use crate::live::{out, reported, script};
+use crate::live::{GPUWS, out, reported, script};
 use nix::libc::{
     EACCES, EINTR, EMFILE, ENOSYS, EPERM, F_OFD_GETLK, SYS_clone3, SYS_faccessat, SYS_faccessat2,
     SYS_fcntl, SYS_fstatfs, SYS_newfstatat, SYS_pidfd_open, SYS_statx,
 };
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
@@ -21,8 +24,7 @@ fn deny() -> Option<TempDir> {
     if made.is_ok_and(|status| status.success()) {
         return Some(dir);
     }
-    use std::io::Write;
-    writeln!(std::io::stderr(), "skipped: faults: there is no C compiler").unwrap();
+    skip("faults", "there is no C compiler");
     None
 }
 
@@ -125,7 +127,7 @@ fn hints_fit_the_error() {
 fn hint_for_command_names_its_fault() {
     let output = script(
         "twelve-gpus",
-        "mkdir closed; touch plain group; chmod 0 closed; chmod 0750 group\n\
+        "chmod 755 .; mkdir closed; touch plain group; chmod 0 closed; chmod 0750 group\n\
          me() { setpriv --reuid=61001 --regid=61001 --clear-groups \"$@\"; }\n\
          me true 2> /dev/null || { echo skipped; exit; }\n\
          cd /; PATH=$OLDPWD/closed:$PATH; export PATH\n\
@@ -151,6 +153,37 @@ fn hint_for_command_names_its_fault() {
         assert!(hint.contains(part), "{hint}: {part}");
     }
     assert_eq!(hints.len(), 6, "{said}");
+}
+
+/// A service account has a home directory that does not exist.
+#[test]
+fn run_needs_no_home_directory() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("run_needs_no_home_directory", "needs root");
+    }
+    let leases = tempfile::Builder::new().permissions(Permissions::from_mode(0o1777)).tempdir();
+    let leases = leases.unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid=61001", "--regid=61001", "--clear-groups", GPUWS, "run", "--claims"]);
+    command.arg(leases.path()).args(["--no-wait", "-n", "1", "--", "true"]);
+    for name in ["GPUWS_SIM_SESSION", "LD_LIBRARY_PATH", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+        command.env_remove(name);
+    }
+    let output = command.env("HOME", "/nonexistent").current_dir("/").output().unwrap();
+    let said = reported(&output);
+    if said.contains("setpriv:") {
+        return skip("run_needs_no_home_directory", said.trim());
+    }
+    // Without a driver, the run fails after that.
+    let warning = "warning: this run has no audit log: failed to create the directory \
+                   '/nonexistent'";
+    assert!(said.contains(warning), "{said}");
+    assert!(said.contains("set XDG_STATE_HOME to a directory of your own"), "{said}");
+    assert!(!said.contains("gpuws: failed to create the directory"), "{said}");
+}
+
+fn skip(test: &str, why: &str) {
+    writeln!(std::io::stderr(), "skipped: {test}: {why}").unwrap();
 }
 
 /// A job that reuses the numbers of descriptors, as scripts do for locks.

@@ -36,17 +36,18 @@ fn runs() -> u64 {
 /// It may leave a process behind that has the devices, or one that has none.
 const JOB: &str = r#"
 trace() {
+  earlier=$(cat "$LOCKS/run-of-$gpu")
   {
-    echo "run $RUN got GPU $gpu, which run $(cat "$LOCKS/run-of-$gpu") has"
+    echo "run $RUN got GPU $gpu, which run $earlier has"
     for link in $(find /proc/[0-9]*/fd -lname "*/dev/nvidia$gpu" 2> "$LOCKS/errors"); do
       pid=${link#/proc/}; pid=${pid%%/*}
       [ $pid = $$ ] || echo "  $link, parent $(cut -d ' ' -f 4 /proc/$pid/stat)," \
         "$(tr '\0' '\n' < /proc/$pid/environ | grep ^RUN=)," \
         "$(ls -l /proc/$pid/fd | grep -o 'kept-.*'), $(tr '\0' ' ' < /proc/$pid/cmdline)"
     done
-    cat "$LOCKS/files-of-$(cat "$LOCKS/run-of-$gpu")"
+    cat "$LOCKS/files-of-$earlier"
     "$GPUWS" leases --json | tr -d ' \n'; echo
-  } > "$LOCKS/trace-$RUN-$gpu" 2>&1
+  } > "$LOCKS/trace-$RUN-$gpu-$earlier" 2>&1
 }
 : > "$LOCKS/begun-$RUN"
 n=3
@@ -207,16 +208,16 @@ fn storm_inside_session() {
     );
 }
 
-/// Returns the traces of all double holds, and whether the earlier job had closed its lease.
+/// Returns the traces of all double holds, and whether the lease of the earlier job had ended.
 fn double_holds(dir: &Path) -> Vec<(String, bool)> {
     let files = fs::read_dir(dir).unwrap().flatten();
     let traces = files.filter(|file| file.file_name().to_string_lossy().starts_with("trace-"));
     let judged = |file: fs::DirEntry| {
-        let trace = fs::read_to_string(file.path()).unwrap();
-        let line = trace.lines().next().unwrap_or_default();
-        let earlier = line.strip_suffix(" has").and_then(|line| line.rsplit(' ').next());
-        let closed = earlier.is_some_and(|run| dir.join(format!("closed-{run}")).exists());
-        (trace, closed)
+        // The job may have been killed while it wrote; the name is complete.
+        let name = file.file_name().into_string().unwrap();
+        let earlier = name.rsplit('-').next().unwrap_or_default();
+        let closed = dir.join(format!("closed-{earlier}")).exists();
+        (format!("{name}: {}", fs::read_to_string(file.path()).unwrap()), closed)
     };
     traces.map(judged).collect()
 }
@@ -258,9 +259,9 @@ fn random_kills_never_grant_device_twice() {
 fn double_hold_is_explained_only_by_closed_lease() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-    write("trace-7-0", "run 7 got GPU 0, which run 3 has\n  more\n");
-    write("trace-8-0", "run 8 got GPU 0, which run 4 has\n");
-    write("trace-9-1", "run 9 got GPU 1, which run  has\n");
+    for (name, text) in [("trace-7-0-3", "run 7"), ("trace-8-0-4", "run 8"), ("trace-9-1-", "")] {
+        write(name, text);
+    }
     write("closed-3", "");
     let mut closed: Vec<bool> =
         double_holds(dir.path()).into_iter().map(|(_, closed)| closed).collect();
