@@ -5,8 +5,8 @@
 //! flock(1), and the kernel releases the locks when the last process with that file ends. So a
 //! process that still has the device keeps the lock. A lock that is held elsewhere is a double hold,
 //! and is traced: which run held it, which processes have the file, and which leases there are. The
-//! only explanation is that the earlier job closed its lease by itself, as some of the jobs do; then
-//! nothing but the living supervisor keeps the lease.
+//! only explanation is that the earlier job closed its lease by itself, as some of the jobs do, and
+//! that its supervisor was killed, which alone kept the lease from then on.
 //!
 //! `GPUWS_STORM_RUNS` is the number of runs, and `GPUWS_STORM_SEED` the seed.
 
@@ -37,6 +37,10 @@ fn runs() -> u64 {
 const JOB: &str = r#"
 trace() {
   earlier=$(cat "$LOCKS/run-of-$gpu")
+  supervisor=$(cat "$LOCKS/closed-$earlier" 2> "$LOCKS/errors")
+  case $(cut -d ' ' -f 3 /proc/$supervisor/stat 2> "$LOCKS/errors") in
+    ''|Z) ;; *) earlier=$earlier-although-$supervisor-lives;;
+  esac
   {
     echo "run $RUN got GPU $gpu, which run $earlier has"
     for link in $(find /proc/[0-9]*/fd -lname "*/dev/nvidia$gpu" 2> "$LOCKS/errors"); do
@@ -45,7 +49,7 @@ trace() {
         "$(tr '\0' '\n' < /proc/$pid/environ | grep ^RUN=)," \
         "$(ls -l /proc/$pid/fd | grep -o 'kept-.*'), $(tr '\0' ' ' < /proc/$pid/cmdline)"
     done
-    cat "$LOCKS/files-of-$earlier"
+    cat "$LOCKS/files-of-${earlier%%-*}"
     "$GPUWS" leases --json | tr -d ' \n'; echo
   } > "$LOCKS/trace-$RUN-$gpu-$earlier" 2>&1
 }
@@ -63,7 +67,7 @@ case $2 in
   0) sleep $1 3<&- 4<&- 5<&- 6<&- & wait;;
   1) sleep 4 & ;;
   2) setsid sh -c 'sleep 4; true' & ;;
-  3) touch "$LOCKS/closed-$RUN"
+  3) echo $PPID > "$LOCKS/closed-$RUN"
      for fd in $(ls /proc/$$/fd); do [ $fd -lt 10 ] || close="$close $fd"; done
      exec python3 -c 'import os, sys, time
 for fd in sys.argv[2:]: os.close(int(fd))
@@ -259,12 +263,15 @@ fn random_kills_never_grant_device_twice() {
 fn double_hold_is_explained_only_by_closed_lease() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-    for (name, text) in [("trace-7-0-3", "run 7"), ("trace-8-0-4", "run 8"), ("trace-9-1-", "")] {
+    let alive = "trace-6-0-3-although-77-lives";
+    let others =
+        [("trace-7-0-3", "run 7"), ("trace-8-0-4", "run 8"), ("trace-9-1-", ""), (alive, "")];
+    for (name, text) in others {
         write(name, text);
     }
     write("closed-3", "");
     let mut closed: Vec<bool> =
         double_holds(dir.path()).into_iter().map(|(_, closed)| closed).collect();
     closed.sort_unstable();
-    assert_eq!(closed, [false, false, true]);
+    assert_eq!(closed, [false, false, false, true]);
 }
