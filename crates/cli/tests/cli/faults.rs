@@ -2,12 +2,12 @@
 //! gone, and each hint fits the error.
 
 use crate::live::{GPUWS, out, reported, script};
+use crate::program::skipped;
 use nix::libc::{
     EACCES, EINTR, EMFILE, ENOSYS, EPERM, F_OFD_GETLK, SYS_clone3, SYS_faccessat, SYS_faccessat2,
     SYS_fcntl, SYS_fstatfs, SYS_newfstatat, SYS_pidfd_open, SYS_statx,
 };
 use std::fs::Permissions;
-use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 use tempfile::TempDir;
@@ -24,7 +24,7 @@ fn deny() -> Option<TempDir> {
     if made.is_ok_and(|status| status.success()) {
         return Some(dir);
     }
-    skip("faults", "there is no C compiler");
+    skipped("faults: there is no C compiler");
     None
 }
 
@@ -159,7 +159,7 @@ fn hint_for_command_names_its_fault() {
 #[test]
 fn run_needs_no_home_directory() {
     if !rustix::process::geteuid().is_root() {
-        return skip("run_needs_no_home_directory", "needs root");
+        return skipped("run_needs_no_home_directory: needs root");
     }
     let leases = tempfile::Builder::new().permissions(Permissions::from_mode(0o1777)).tempdir();
     let leases = leases.unwrap();
@@ -172,7 +172,7 @@ fn run_needs_no_home_directory() {
     let output = command.env("HOME", "/nonexistent").current_dir("/").output().unwrap();
     let said = reported(&output);
     if said.contains("setpriv:") {
-        return skip("run_needs_no_home_directory", said.trim());
+        return skipped(&format!("run_needs_no_home_directory: {}", said.trim()));
     }
     // Without a driver, the run fails after that.
     let warning = "warning: this run has no audit log: failed to create the directory \
@@ -180,10 +180,6 @@ fn run_needs_no_home_directory() {
     assert!(said.contains(warning), "{said}");
     assert!(said.contains("set XDG_STATE_HOME to a directory of your own"), "{said}");
     assert!(!said.contains("gpuws: failed to create the directory"), "{said}");
-}
-
-fn skip(test: &str, why: &str) {
-    writeln!(std::io::stderr(), "skipped: {test}: {why}").unwrap();
 }
 
 /// A job that reuses the numbers of descriptors, as scripts do for locks.

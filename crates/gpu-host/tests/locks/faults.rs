@@ -1,6 +1,7 @@
 //! System calls that fail: what cannot be read is an error, and neither a dead lease nor an empty
 //! directory; and what its owner alone has closed is no error for others.
 
+use crate::hostile::shared;
 use crate::other_process::{NOBODY, Stranger};
 use crate::{LEASE, lease, locks, own, skip};
 use gpu_core::LeaseStore;
@@ -105,11 +106,7 @@ fn list_without(user: u32) -> Vec<u8> {
 #[test]
 fn file_closed_by_its_owner_is_no_error_for_others() {
     const TEST: &str = "file_closed_by_its_owner_is_no_error_for_others";
-    if !rustix::process::geteuid().is_root() {
-        return skip(TEST, "needs root");
-    }
-    let dir = tempfile::Builder::new().permissions(Permissions::from_mode(0o1777)).tempdir();
-    let dir = dir.unwrap();
+    let Some(dir) = shared(TEST) else { return };
     let locks = locks(dir.path());
     let leases = ["GPU-1", "GPU-2", "GPU-3"].map(|device| lease(&locks, &[device]));
     let path = |entry: &gpu_core::LeaseEntry| own(dir.path()).join(format!("lease-{}", entry.id));
