@@ -6,7 +6,7 @@ use gpu_core::{EntryKind, LeaseStore};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, flock};
 use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timestamps, Uid,
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timestamps, Uid, XattrFlags,
 };
 use rustix::time::{ClockId, Timespec};
 use std::fs::{self, File, Permissions};
@@ -39,6 +39,7 @@ pub(crate) const STEPS: &[(&str, u64, Step)] = &[
     ("lock", 60, lock_file),
     ("fifo", 30, fifo),
     ("mode", 40, mode),
+    ("deny", 40, deny),
     ("owner", 20, owner),
     ("text", 50, text),
     ("times", 40, times),
@@ -279,6 +280,29 @@ fn mode(attacker: &mut Attacker) -> Outcome {
     };
     let bits = *attacker.chance.of(&[0o644, 0o755, 0o666, 0o777, 0o600, 0]);
     (format!("{bits:o} {}", show(&path)), set_mode(&path, bits))
+}
+
+/// Denies one honest user, or nobody any more, access to a file by an access control list (acl(5),
+/// linux/posix_acl_xattr.h), while its mode permits it.
+fn deny(attacker: &mut Attacker) -> Outcome {
+    const NAME: &str = "system.posix_acl_access";
+    let path = if attacker.chance.one_in(3) { attacker.any_dir() } else { attacker.any_file() };
+    let victim = *attacker.chance.of(&attacker.victims);
+    if attacker.chance.one_in(3) {
+        let result = rustix::fs::lremovexattr(&path, NAME).map_err(io::Error::from);
+        return (format!("nobody {}", show(&path)), result);
+    }
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    // The owner, the victim, the group, the mask, and others.
+    let users = [u32::MAX, victim, u32::MAX, u32::MAX, u32::MAX];
+    for ((tag, permissions), user) in
+        [(1, 7), (2, 0), (4, 5), (16, 5), (32, 5)].into_iter().zip(users)
+    {
+        list.extend([u16::to_le_bytes(tag), u16::to_le_bytes(permissions)].concat());
+        list.extend(user.to_le_bytes());
+    }
+    let result = rustix::fs::lsetxattr(&path, NAME, &list, XattrFlags::empty());
+    (format!("{victim} {}", show(&path)), result.map_err(io::Error::from))
 }
 
 /// Changes the owner of a file, to or from another user.

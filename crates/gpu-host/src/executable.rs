@@ -2,15 +2,16 @@
 
 use crate::fault;
 use crate::file_index::file_id;
+use crate::file_stat::FileStat;
 use crate::proc_dir::{ProcDir, identify};
 use gpu_core::{Absent, Executable, Reading, SystemService, in_system_dir};
-use rustix::fs::{CWD, Statx};
+use rustix::fs::CWD;
 
 /// What the kernel appends to the path of a deleted file.
 const DELETED: &str = " (deleted)";
 
 /// Mode bits that let the group or others write.
-const WRITABLE_BY_OTHERS: u16 = 0o022;
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Reads the executable of a process with the name `name`.
 ///
@@ -20,8 +21,8 @@ const WRITABLE_BY_OTHERS: u16 = 0o022;
 pub(crate) fn read(dir: &ProcDir, name: &str) -> Reading<Executable> {
     let link = dir.link("exe").map_err(fault::absent)?;
     let link = String::from_utf8_lossy(&link).into_owned();
-    let file = dir.stat("exe").map_err(fault::absent)?;
-    let deleted = file.stx_nlink == 0;
+    let file = dir.identify("exe").map_err(fault::absent)?;
+    let deleted = file.links == 0;
     let path = link.strip_suffix(DELETED).filter(|_| deleted).unwrap_or(&link);
     let seen_by_caller = match SystemService::named(name) {
         Some(_) if in_system_dir(path) => {
@@ -33,8 +34,8 @@ pub(crate) fn read(dir: &ProcDir, name: &str) -> Reading<Executable> {
     Ok(Executable {
         path: path.to_owned(),
         file: file_id(&file),
-        owner: file.stx_uid,
-        writable_by_others: file.stx_mode & WRITABLE_BY_OTHERS != 0,
+        owner: file.owner,
+        writable_by_others: file.mode & WRITABLE_BY_OTHERS != 0,
         seen_by_caller,
     })
 }
@@ -49,6 +50,6 @@ fn shares(dir: &ProcDir, kind: &str) -> bool {
 }
 
 /// Returns whether the caller finds a file at a path.
-fn is_at(path: &str, file: &Statx) -> bool {
+fn is_at(path: &str, file: &FileStat) -> bool {
     identify(CWD, path).is_ok_and(|found| file_id(&found) == file_id(file))
 }

@@ -1,19 +1,20 @@
 //! The files that a walk searches for.
 
+use crate::file_stat::FileStat;
 use crate::proc_dir::identify;
 use gpu_core::{Access, DeviceFile, FileId, HeldFile};
-use rustix::fs::{CWD, FileType, Statx, makedev};
+use rustix::fs::{CWD, FileType};
 
 /// The most descriptors listed per file.
 const DESCRIPTORS: usize = 64;
 
 /// Returns the identity of a file: a character device by its number, because a container's own node
 /// for it is another inode; all else by file system and inode.
-pub(crate) fn file_id(stat: &Statx) -> FileId {
-    if FileType::from_raw_mode(stat.stx_mode.into()) == FileType::CharacterDevice {
-        FileId::Device { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor }
+pub(crate) fn file_id(stat: &FileStat) -> FileId {
+    if stat.file_type() == FileType::CharacterDevice {
+        FileId::Device { major: stat.device.0, minor: stat.device.1 }
     } else {
-        FileId::Inode { dev: makedev(stat.stx_dev_major, stat.stx_dev_minor), ino: stat.stx_ino }
+        FileId::Inode { dev: stat.file_system, ino: stat.inode }
     }
 }
 
@@ -58,9 +59,7 @@ impl<'a> Targets<'a> {
 fn may_be(file: &DeviceFile, wanted: FileType) -> bool {
     let Ok(id @ FileId::Inode { .. }) = file.id else { return false };
     let found = identify(CWD, &*file.path);
-    found.map_or(true, |stat| {
-        file_id(&stat) != id || FileType::from_raw_mode(stat.stx_mode.into()) == wanted
-    })
+    found.map_or(true, |stat| file_id(&stat) != id || stat.file_type() == wanted)
 }
 
 /// What one process has of the files, by identity.

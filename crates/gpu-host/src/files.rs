@@ -52,14 +52,14 @@ pub(crate) fn device_files(dev: &Path, sys: &Path) -> Result<Vec<DeviceFile>> {
                 | DeviceFileKind::Modeset
         );
         if is_gpu {
-            files.extend(device_file(&path, kind));
+            files.extend(device_file(&path, kind)?);
         }
     }
     for path in names_if_any(&dev.join("nvidia-caps"))? {
-        files.extend(device_file(&path, DeviceFileKind::Capability));
+        files.extend(device_file(&path, DeviceFileKind::Capability)?);
     }
     for path in names_if_any(&dev.join("dri"))? {
-        let Some(file) = device_file(&path, DeviceFileKind::Render) else { continue };
+        let Some(file) = device_file(&path, DeviceFileKind::Render)? else { continue };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if name.starts_with("renderD") && is_nvidia_device(&file, sys) {
             files.push(file);
@@ -87,18 +87,24 @@ fn rank(kind: DeviceFileKind) -> (u8, u32) {
 ///
 /// A device's number takes precedence over its name: a node called `nvidia0` can be that of another
 /// GPU, and its holders must not be attributed to GPU 0.
-fn device_file(path: &Path, named: DeviceFileKind) -> Option<DeviceFile> {
-    let stat = identify(CWD.as_fd(), path).ok()?;
-    let is_dir = rustix::fs::FileType::from_raw_mode(stat.stx_mode.into()).is_dir();
+///
+/// # Errors
+/// `Io` when it exists and cannot be identified: without it, its holders would seem to hold nothing.
+fn device_file(path: &Path, named: DeviceFileKind) -> Result<Option<DeviceFile>> {
+    let text = path.to_string_lossy();
+    let stat = match identify(CWD.as_fd(), path) {
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
+        stat => stat.map_err(|errno| fault::file(format!("inspect '{text}'"), errno))?,
+    };
     let id = file_id(&stat);
     let kind = match (id, named) {
         (FileId::Device { major, minor }, DeviceFileKind::Gpu(_)) => {
-            DeviceFileKind::of_device(major, minor)?
+            DeviceFileKind::of_device(major, minor)
         }
-        _ => named,
+        _ => Some(named),
     };
-    let path = path.to_string_lossy().into();
-    (!is_dir).then_some(DeviceFile { path, kind, id: Ok(id) })
+    let kind = kind.filter(|_| !stat.file_type().is_dir());
+    Ok(kind.map(|kind| DeviceFile { path: text.into(), kind, id: Ok(id) }))
 }
 
 fn is_nvidia_device(file: &DeviceFile, sys: &Path) -> bool {

@@ -7,8 +7,8 @@ use crate::proc_dir::{ProcDir, ProcRoot};
 use crate::process;
 use crate::walk::Walker;
 use gpu_core::{
-    ActToken, DeviceFile, Environment, Error, ErrorKind, HeldFile, Pid, ProcessFault,
-    ProcessHandle, ProcessInfo, Result, Signal, Uids,
+    ActToken, DeviceFile, Environment, Error, HeldFile, Pid, ProcessFault, ProcessHandle,
+    ProcessInfo, Result, Signal, Uids,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
@@ -37,10 +37,9 @@ impl LinuxProcess {
         let what = || format!("open process {pid}");
         let number = raw(pid.0).ok_or_else(|| Error::new(ProcessFault::Gone, what()))?;
         let pidfd = pidfd_open(number, PidfdFlags::empty()).map_err(|errno| match errno {
-            // The number of a thread, and a kernel before 5.3.
+            // The number of a thread.
             Errno::INVAL => Error::new(ProcessFault::Gone, what()).with_source(errno),
-            Errno::NOSYS => Error::new(ErrorKind::Unsupported, what()).with_source(errno),
-            errno => fault::process(what(), errno),
+            errno => fault::pidfd(what(), errno),
         })?;
         let dir = root
             .process(pid.0)
@@ -86,7 +85,12 @@ impl ProcessHandle for LinuxProcess {
             Walker::new(&targets, true).look(&self.dir, self.pid.0).map_err(self.failed(act))?;
         self.still_lives(act)?;
         match seen.blocked {
-            // Nothing was found, and not everything was readable: that is not 'none'.
+            // Nothing was found, and not everything was readable: that is not 'none'. The kernel
+            // refuses a closed process with EACCES; EPERM is from a filter or a security module,
+            // and says nothing about the process.
+            Some(Errno::PERM) if seen.findings.is_empty() => {
+                Err(fault::file(format!("{act} process {}", self.pid), Errno::PERM))
+            }
             Some(errno) if seen.findings.is_empty() => Err(self.failed(act)(errno)),
             _ => Ok(seen.findings.into_held(&targets)),
         }

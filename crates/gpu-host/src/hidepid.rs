@@ -20,7 +20,7 @@ pub fn hides_processes(proc: &Path) -> bool {
     let Ok(root) = ProcRoot::open(proc) else { return false };
     match root.process(1).and_then(|dir| process::read_key(&dir)) {
         Ok(_) => false,
-        Err(errno) => root.is_real_proc() && may_hide(errno),
+        Err(errno) => root.is_real_proc() == Ok(true) && may_hide(errno),
     }
 }
 

@@ -18,7 +18,7 @@ use gpu_core::{
     ProcessKey, ProcessList, Reading, Result, Timestamp, UnreadProcess, Unreadable,
 };
 use rustix::io::Errno;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Inode of the initial PID namespace (`PROC_PID_INIT_INO` of the kernel's proc_ns.h).
@@ -388,12 +388,7 @@ impl Host for LinuxHost {
     /// namespace, the result is `Unsupported`, because a signal uses the latter.
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         let root = self.context.root()?;
-        let is_own = shows_own_namespace(&root);
-        if !is_own.map_err(|errno| fault::file(format!("open process {pid}"), errno))? {
-            let path = self.context.roots.proc.display();
-            let what = format!("open process {pid}: '{path}' belongs to a different PID namespace");
-            return Err(Error::new(ErrorKind::Unsupported, what));
-        }
+        require_own_namespace(&root, &self.context.roots.proc, &format!("open process {pid}"))?;
         Ok(Box::new(LinuxProcess::open(&root, pid, Arc::clone(&self.context))?))
     }
 }
@@ -403,7 +398,8 @@ impl Host for LinuxHost {
 /// it.
 fn hidden(root: &ProcRoot) -> Unreadable {
     let mut unreadable = Unreadable::default();
-    if root.is_real_proc() && first(root) == Err(Errno::NOENT) {
+    // If its type is unknown, it may be real, and the list incomplete.
+    if root.is_real_proc() != Ok(false) && first(root) == Err(Errno::NOENT) {
         unreadable.count(Absent::NotPermitted);
     }
     unreadable
@@ -435,5 +431,24 @@ pub(crate) fn shows_own_namespace(root: &ProcRoot) -> rustix::io::Result<bool> {
     let mut lines = own.split(|byte| *byte == b'\n');
     let pids = lines.find_map(|line| line.strip_prefix(b"NSpid:"));
     let one = pids.and_then(|pids| number(pids.trim_ascii()));
-    Ok(root.is_real_proc() && one == Some(std::process::id()))
+    Ok(root.is_real_proc()? && one == Some(std::process::id()))
+}
+
+/// Fails unless the PIDs shown here are valid for system calls of this process; `what` needs that.
+///
+/// # Errors
+/// `Unsupported` if they are those of another PID namespace, `Io` if that cannot be read.
+pub(crate) fn require_own_namespace(root: &ProcRoot, path: &Path, what: &str) -> Result<()> {
+    let path = path.display();
+    root.is_real_proc().map_err(|errno| {
+        fault::file(format!("{what}: query the file system type of '{path}' (fstatfs)"), errno)
+    })?;
+    match shows_own_namespace(root) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let what = format!("{what}: '{path}' belongs to a different PID namespace");
+            Err(Error::new(ErrorKind::Unsupported, what))
+        }
+        Err(errno) => Err(fault::file(format!("{what}: read '{path}/self/status'"), errno)),
+    }
 }

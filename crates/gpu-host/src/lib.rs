@@ -28,8 +28,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Limits: it contacts no file server (a dead one must not stop a walk), so it identifies a file
-//! there by what the kernel has cached; it checks the current and root directory of the first
+//! Limits: unless statx(2) is blocked, it contacts no file server (a dead one must not stop a walk),
+//! so it identifies a file there by what the kernel has cached; it checks the current and root
+//! directory of the first
 //! thread only; before Linux 6.2 it misses a thread with its own descriptor table where the kernel
 //! does not compare tables (`CONFIG_KCMP`, and PIDs of the caller's namespace); and reading the
 //! mappings of a process with a locked memory map blocks until the lock is released. The driver's
@@ -46,6 +47,7 @@ mod executable;
 mod fault;
 mod file_activity;
 mod file_index;
+mod file_stat;
 mod files;
 mod handle;
 mod hidepid;

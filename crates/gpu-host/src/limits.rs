@@ -10,7 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGXFSZ;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Makes a write beyond the file size limit (`RLIMIT_FSIZE`, setrlimit(2)) fail with `EFBIG`; the
 /// signal that usually ends the process then has no effect from now on.
@@ -33,6 +33,15 @@ pub fn raise_open_file_limit() {
     OpenFiles::raise();
 }
 
+/// The limit that this process was started with, once it was raised.
+static BEFORE: OnceLock<Rlimit> = OnceLock::new();
+
+/// Returns the soft limit on open files of programs that are started under the original limit;
+/// `None` if there is none.
+pub(crate) fn of_programs() -> Option<u64> {
+    BEFORE.get().copied().unwrap_or_else(|| getrlimit(Resource::Nofile)).current
+}
+
 /// The limit on open files that this process was started with (`RLIMIT_NOFILE`, setrlimit(2)).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenFiles {
@@ -43,6 +52,8 @@ impl OpenFiles {
     /// Raises the soft limit to the hard one.
     pub(crate) fn raise() -> Self {
         let before = getrlimit(Resource::Nofile);
+        // Of several, the first one has seen the limit that this process was started with.
+        let _ = BEFORE.set(before);
         let raised = OpenFiles { before };
         raised.set_raised();
         raised

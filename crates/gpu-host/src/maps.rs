@@ -9,11 +9,12 @@
 //! libraries.
 
 use crate::file_index::{Findings, Targets, file_id};
+use crate::file_stat::FileStat;
 use crate::proc_dir::ProcDir;
 use crate::syscall::{FileMapping, next_file_mapping, path_of_mapping};
 use gpu_core::FileId;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, Result};
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -136,9 +137,9 @@ fn identify(mapping: &FileMapping, path: &PathOf<'_>, thread: &ProcDir) -> Optio
         let path = OsStr::from_bytes(&path);
         let file = rustix::fs::openat2(&root, path, flags, Mode::empty(), resolve).ok()?;
         let empty = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let stat = statx(&file, c"", empty, StatxFlags::TYPE | StatxFlags::INO).ok()?;
+        let stat = FileStat::at(&file, c"", empty).ok()?;
         // Otherwise the path leads to another file by now.
-        (stat.stx_ino == mapping.file.1).then_some(stat)
+        (stat.inode == mapping.file.1).then_some(stat)
     })?;
     Some(file_id(&stat))
 }

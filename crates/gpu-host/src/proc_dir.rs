@@ -1,7 +1,8 @@
 //! `/proc` and its process directories, read through open descriptors.
 
+use crate::file_stat::FileStat;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{AtFlags, Mode, OFlags, PROC_SUPER_MAGIC, RawDir, Statx, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, PROC_SUPER_MAGIC, RawDir};
 use rustix::io::{Errno, Result};
 use rustix::path::{Arg, DecInt};
 use std::mem::MaybeUninit;
@@ -49,8 +50,11 @@ impl ProcRoot {
     }
 
     /// Returns whether this is the kernel's own procfs, not a directory that imitates it.
-    pub(crate) fn is_real_proc(&self) -> bool {
-        rustix::fs::fstatfs(&self.0).is_ok_and(|stat| stat.f_type == PROC_SUPER_MAGIC)
+    ///
+    /// # Errors
+    /// That of fstatfs(2), which a seccomp filter may refuse.
+    pub(crate) fn is_real_proc(&self) -> Result<bool> {
+        rustix::fs::fstatfs(&self.0).map(|stat| stat.f_type == PROC_SUPER_MAGIC)
     }
 }
 
@@ -80,7 +84,7 @@ impl ProcDir {
     /// directory, whether it is dumpable or not (`task_dump_owner` of the kernel).
     pub(crate) fn user(&self) -> Result<u32> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        rustix::fs::statx(&self.0, c"", flags, StatxFlags::UID).map(|stat| stat.stx_uid)
+        FileStat::at(&self.0, c"", flags).map(|stat| stat.owner)
     }
 
     /// Opens a file to read it in pieces.
@@ -93,26 +97,14 @@ impl ProcDir {
         open_dir(self.0.as_fd(), name)
     }
 
-    /// Returns the target of a link such as `exe`, without contacting a file server.
-    pub(crate) fn identify(&self, link: impl Arg) -> Result<Statx> {
+    /// Returns the target of a link such as `exe`, as [`identify`] does.
+    pub(crate) fn identify(&self, link: impl Arg) -> Result<FileStat> {
         identify(self.0.as_fd(), link)
     }
 
     /// Returns the text of a symbolic link.
     pub(crate) fn link(&self, name: &str) -> Result<Vec<u8>> {
         rustix::fs::readlinkat(&self.0, name, Vec::new()).map(|target| target.into_bytes())
-    }
-
-    /// Returns the owner and the type of the target of a link such as `exe`, without contacting a
-    /// file server.
-    pub(crate) fn stat(&self, link: &str) -> Result<Statx> {
-        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-        let wanted = StatxFlags::TYPE
-            | StatxFlags::INO
-            | StatxFlags::MODE
-            | StatxFlags::UID
-            | StatxFlags::NLINK;
-        rustix::fs::statx(&self.0, link, flags, wanted)
     }
 
     /// Returns the IDs of its threads, the first one included.
@@ -127,8 +119,8 @@ impl ProcDir {
 
     /// Returns whether it surely has one thread: `task` then has at most one subdirectory.
     pub(crate) fn has_one_thread(&self) -> bool {
-        let stat = rustix::fs::statx(&self.0, c"task", AtFlags::STATX_DONT_SYNC, StatxFlags::NLINK);
-        stat.is_ok_and(|stat| stat.stx_nlink == 3)
+        let stat = FileStat::at(&self.0, c"task", AtFlags::STATX_DONT_SYNC);
+        stat.is_ok_and(|stat| stat.links == 3)
     }
 }
 
@@ -153,13 +145,9 @@ impl AsFd for ProcDir {
     }
 }
 
-/// Returns the type, device number, file system and inode of a path's target.
-///
-/// `AT_STATX_DONT_SYNC` lets network file systems answer from their cache: a dead server must not
-/// block a walk over all descriptors of the machine.
-pub(crate) fn identify(dir: BorrowedFd<'_>, path: impl Arg) -> Result<Statx> {
-    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
-    rustix::fs::statx(dir, path, flags, StatxFlags::TYPE | StatxFlags::INO)
+/// Returns what identifies a path's target, from what the kernel has cached of it.
+pub(crate) fn identify(dir: BorrowedFd<'_>, path: impl Arg) -> Result<FileStat> {
+    FileStat::at(dir, path, AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT)
 }
 
 fn open_path(dir: BorrowedFd<'_>, path: impl Arg) -> Result<OwnedFd> {

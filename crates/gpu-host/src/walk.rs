@@ -5,12 +5,13 @@
 //! number, so a container's own node, a renamed and a deleted file are all found.
 
 use crate::file_index::{Findings, Targets, file_id};
+use crate::file_stat::FileStat;
 use crate::maps::Mappings;
 use crate::proc_dir::{ENTRIES, ProcDir, identify, number};
 use crate::syscall::shares_files;
 use gpu_core::{Access, Pid};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, RawDir, StatxFlags};
+use rustix::fs::{AtFlags, RawDir};
 use rustix::io::{Errno, Result};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -85,11 +86,16 @@ impl<'a> Walker<'a> {
             if shares == Some(Ok(true)) {
                 continue;
             }
-            // A thread that ends in between is no longer one of the process.
-            let Ok(thread) = tasks.thread(tid) else { continue };
+            let thread = match tasks.thread(tid) {
+                Ok(thread) => thread,
+                Err(errno) => {
+                    seen.block_files(errno);
+                    continue;
+                }
+            };
             if let Some((_, speaker)) = speaker
                 && shares != Some(Ok(false))
-                && !has_own_fd_table(speaker, &thread)
+                && !may_have_own_fd_table(speaker, &thread)
             {
                 continue;
             }
@@ -98,9 +104,14 @@ impl<'a> Walker<'a> {
                     seen.through_thread = Some(Pid(tid));
                     stand_in = Some((tid, thread));
                 }
-                // A process of another user: its other threads are closed as well.
-                Err(Errno::ACCESS | Errno::PERM) => break,
-                _ => {}
+                Ok(_) => {}
+                Err(errno) => {
+                    seen.block_files(errno);
+                    // A process of another user: its other threads are closed as well.
+                    if matches!(errno, Errno::ACCESS | Errno::PERM) {
+                        break;
+                    }
+                }
             }
         }
         if stand_in.is_some() { Ok(seen) } else { first.map(|_| seen) }
@@ -141,8 +152,7 @@ impl<'a> Walker<'a> {
             let id = match identify(table.as_fd(), name) {
                 Ok(stat) => file_id(&stat),
                 Err(errno) => {
-                    seen.block(errno);
-                    seen.open_files_read &= matches!(errno, Errno::NOENT | Errno::SRCH);
+                    seen.block_files(errno);
                     continue;
                 }
             };
@@ -179,10 +189,21 @@ impl<'a> Walker<'a> {
 impl Seen {
     /// Records that something could not be read, unless it is gone.
     fn block(&mut self, errno: Errno) {
-        if !matches!(errno, Errno::NOENT | Errno::SRCH) {
+        if !is_gone(errno) {
             self.blocked.get_or_insert(errno);
         }
     }
+
+    /// Like [`block`](Self::block), for open descriptors.
+    fn block_files(&mut self, errno: Errno) {
+        self.block(errno);
+        self.open_files_read &= is_gone(errno);
+    }
+}
+
+/// Returns whether a descriptor, a thread or a process has ended meanwhile.
+fn is_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::SRCH)
 }
 
 /// Returns how a descriptor was opened, from the permissions that procfs gives its link: those of
@@ -195,16 +216,17 @@ fn open_access(table: &OwnedFd, name: &CStr) -> Access {
     }
 }
 
-/// Returns whether two threads surely have separate tables: their numbers of descriptors differ,
-/// and not only because one was opened or closed between the two reads.
+/// Returns whether two threads have separate tables: their numbers of descriptors differ, and not
+/// only because one was opened or closed between the two reads, or cannot be read.
 ///
 /// This is for callers that may not compare the tables themselves. The number is the size of the
 /// `fd` directory since Linux 6.2. Before, it is always zero, and a separate table is missed.
-fn has_own_fd_table(speaker: &ProcDir, other: &ProcDir) -> bool {
+fn may_have_own_fd_table(speaker: &ProcDir, other: &ProcDir) -> bool {
     let size = |thread: &ProcDir| {
-        let size = rustix::fs::statx(thread, c"fd", AtFlags::STATX_DONT_SYNC, StatxFlags::SIZE);
-        size.map(|size| size.stx_size).ok()
+        FileStat::at(thread, c"fd", AtFlags::STATX_DONT_SYNC).map(|stat| stat.size)
     };
-    let (before, of_other, after) = (size(speaker), size(other), size(speaker));
-    of_other.is_some() && of_other != before && of_other != after
+    match (size(speaker), size(other), size(speaker)) {
+        (Ok(before), Ok(of_other), Ok(after)) => of_other != before && of_other != after,
+        (_, other, _) => !other.is_err_and(is_gone),
+    }
 }

@@ -50,6 +50,10 @@ impl MachineError {
         self.hint.as_deref()
     }
 
+    pub(crate) fn error(&self) -> &Error {
+        &self.error
+    }
+
     /// Returns the error itself.
     pub fn into_error(self) -> Error {
         self.error

@@ -33,7 +33,7 @@ fn supervised(asked: SupervisorOrder, token: &ActToken) -> Result<Served, Machin
     let launcher = LinuxLauncher::new(&roots(), Some(asked.front))?;
     let mut stop = || launcher.asked().is_some() || launcher.is_abandoned().unwrap_or(false);
     let report = Source::open(&Options::this_machine()).and_then(|source| {
-        let (journal, locks) = (source.journal()?, source.lease_store(None)?);
+        let (journal, locks) = (source.journal_if_any().0, source.lease_store(None)?);
         let ports = Ports {
             backend: &*source.backend,
             host: &*source.host,
@@ -56,7 +56,7 @@ fn supervised(asked: SupervisorOrder, token: &ActToken) -> Result<Served, Machin
 fn inherited(heir: &Successor, token: &ActToken) -> Result<Served, MachineError> {
     let Some(mut orphans) = heir.orphans()? else { return Ok(Served::Failed) };
     let source = Source::open(&Options::this_machine())?;
-    let journal = source.journal()?;
+    let (journal, _) = source.journal_if_any();
     let own = source.host.own_ancestry()?.first().copied();
     let own = own.ok_or_else(|| Error::new(ErrorKind::Invalid, "find the own process"))?;
     let ports = source.ports(&*journal);

@@ -15,7 +15,7 @@ use crate::{Cause, MachineError};
 use gpu_core::ProcessDetail;
 use gpu_core::{
     Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Launch,
-    Observation, Observer, Origin, ProcessKey, Snapshot,
+    NoJournal, Observation, Observer, Origin, ProcessKey, Snapshot,
 };
 use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
@@ -447,13 +447,25 @@ impl Source {
                 };
                 let dir = TrustedDir::make(&path, PathTrust::Protected);
                 let journal = dir.and_then(|dir| FileJournal::open_in(&dir, AUDIT_LOG));
+                let is_fixed = self.session.is_some() || rustix::process::geteuid().is_root();
+                let remedy =
+                    if is_fixed { "" } else { "set XDG_STATE_HOME to your own directory; " };
                 let journal = journal.map_err(|error| {
-                    MachineError::new(error)
-                        .of(Cause::NoAuditLog)
-                        .with_hint("no signals are sent without a trusted audit log")
+                    let hint = "no signals are sent without a trusted audit log";
+                    let error = MachineError::new(error).of(Cause::NoAuditLog);
+                    error.with_hint(format!("{remedy}{hint}"))
                 })?;
                 Ok(Box::new(journal))
             }
+        }
+    }
+
+    /// Returns the audit log, or one that takes no line and why. This is for a run, which must end
+    /// what it started, with an audit log or without.
+    pub fn journal_if_any(&self) -> (Box<dyn Journal>, Option<MachineError>) {
+        match self.journal() {
+            Ok(journal) => (journal, None),
+            Err(why) => (Box::new(NoJournal::new(why.error().clone())), Some(why)),
         }
     }
 

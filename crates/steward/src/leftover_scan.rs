@@ -71,6 +71,7 @@ impl Tree<'_> {
         let files = host.device_files();
         let lists_users = self.lists_users(&look);
         let not_permitted = ProcessFault::NotPermitted.into();
+        let files = files.and_then(|files| self.leased(files));
         for member in members {
             let held = match &files {
                 Ok(files) => self.has_open(member, files),
@@ -91,7 +92,23 @@ impl Tree<'_> {
         }
     }
 
-    /// Returns whether a process has one of the devices open. A process that has ended has none.
+    /// Returns the files of the leased devices. A search for any others as well could find one of
+    /// those, and hide that the rest could not be read.
+    ///
+    /// # Errors
+    /// `Field` if it is unknown which files they are.
+    fn leased(&self, mut files: Vec<DeviceFile>) -> Result<Vec<DeviceFile>> {
+        let unknown = self.devices.iter().find_map(|id| Some((id.index, id.minor.err()?)));
+        if let Some((index, absent)) = unknown.filter(|_| !files.is_empty()) {
+            let what = format!("find the device file of GPU {index}");
+            return Err(Error::new(absent, what));
+        }
+        let is_leased = |minor| self.devices.iter().any(|id| id.minor == Ok(minor));
+        files.retain(|file| matches!(file.kind, DeviceFileKind::Gpu(minor) if is_leased(minor)));
+        Ok(files)
+    }
+
+    /// Returns whether a process has one of these files open. A process that has ended has none.
     fn has_open(&self, member: &ProcessInfo, files: &[DeviceFile]) -> Result<bool> {
         if files.is_empty() {
             return Ok(false);
@@ -103,11 +120,8 @@ impl Tree<'_> {
                 false => Ok(Vec::new()),
             }
         });
-        let minors: Vec<u32> = self.devices.iter().filter_map(|id| id.minor.ok()).collect();
         match held {
-            Ok(held) => Ok(held.iter().any(
-                |held| matches!(held.kind, DeviceFileKind::Gpu(minor) if minors.contains(&minor)),
-            )),
+            Ok(held) => Ok(!held.is_empty()),
             Err(error) if error.kind() == gone => Ok(false),
             Err(error) => Err(error),
         }

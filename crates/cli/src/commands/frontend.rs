@@ -109,11 +109,6 @@ pub(crate) fn run(
     Ok(Exit::Passed(u8::try_from(front.end_as(ending)).unwrap_or(u8::MAX)))
 }
 
-/// Returns a journal that fails with the reason why the audit log could not be opened.
-fn no_journal(why: impl Into<Failure>) -> Box<dyn Journal> {
-    Box::new(NoJournal::new(gpu_core::Error::new(ErrorKind::Io, why.into().reason())))
-}
-
 /// Ends what a killed supervisor left.
 fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Failure> {
     if orphans.members()?.is_empty() {
@@ -122,12 +117,15 @@ fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Fa
     }
     print(global, "supervisor was killed; ending the job");
     // The user who started a job may end it even without a driver and without an audit log.
-    let (source, journal) = match source::open(global) {
+    let (source, journal): (Source, Box<dyn Journal>) = match source::open(global) {
         Ok(source) => {
-            let journal = source.journal().unwrap_or_else(|why| no_journal(why));
+            let (journal, _) = source.journal_if_any();
             (source, journal)
         }
-        Err(why) => (Source::bare(), no_journal(why)),
+        Err(why) => {
+            let why = gpu_core::Error::new(ErrorKind::Io, why.reason());
+            (Source::bare(), Box::new(NoJournal::new(why)))
+        }
     };
     let ports = source.ports(&*journal);
     let root = source.host.own_ancestry()?.first().copied();

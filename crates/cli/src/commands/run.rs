@@ -17,9 +17,9 @@ use crate::failure::Failure;
 use crate::queue_status::QueueStatus;
 use crate::source::{self, CLAIMS, roots};
 use gpu_core::{ActToken, ErrorKind, Launch, Origin, ProcessFault};
-use gpu_host::supervise::{LinuxLauncher, find_program};
+use gpu_host::supervise::{LinuxLauncher, ProgramFault, find_program};
 use gpu_machine::placeholder;
-use gpu_report::wording::claims;
+use gpu_report::wording::{claims, run::unlogged};
 use gpu_steward::{NotGranted, NotRun, Ports, RunOrder};
 use report::ReportFile;
 use std::ffi::{OsStr, OsString};
@@ -40,11 +40,9 @@ fn not_started(error: &gpu_core::Error) -> Failure {
         ErrorKind::Process(ProcessFault::NotPermitted) => Exit::CommandNotRun,
         _ => Exit::Own,
     };
-    let failure = Failure::from(error.clone()).ending(exit);
-    match exit {
-        Exit::CommandNotRun => failure.with_hint("not executable; try: chmod +x"),
-        _ => failure,
-    }
+    // Its kind has a hint for processes, and not for programs.
+    let hint = ProgramFault::behind(error).and_then(ProgramFault::hint);
+    hint.into_iter().fold(Failure::new(exit, error.fault().text), Failure::with_hint)
 }
 
 /// Runs the command and cleans up after it.
@@ -59,7 +57,7 @@ pub(crate) fn supervise(
     };
     let source = source::open(global).map_err(own)?;
     let locks = source.lease_store(args.request.claims.as_deref()).map_err(|e| own(e.into()))?;
-    let journal = source.journal().map_err(|error| own(error.into()))?;
+    let (journal, no_log) = source.journal_if_any();
     let launcher =
         LinuxLauncher::new(&roots(), Some(front.key)).map_err(|error| own(error.into()))?;
     let root = *source
@@ -128,6 +126,9 @@ pub(crate) fn supervise(
         watch.print(&watch.origin.to_string());
     }
     prepared.notes.iter().for_each(|note| watch.print(note));
+    if let Some(why) = no_log {
+        watch.print(&unlogged(&why.into_error().fault(), source.host.is_root() == Ok(true)));
+    }
     if let Err(why) = &shim {
         let why = why.reason();
         watch.print(&format!(

@@ -13,6 +13,7 @@ mod environment;
 mod explain;
 mod export;
 mod external_processes;
+mod faults;
 mod fd_limits;
 mod frontend;
 mod golden;

@@ -2,11 +2,18 @@
 
 use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat};
+use rustix::fs::{fgetxattr, lgetxattr};
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
+
+/// The attribute of an access control list.
+const ACL: &str = "system.posix_acl_access";
+
+/// How often a file must be denied although its mode permits it, before that is an error.
+const DENIALS: usize = 64;
 
 /// None of our names is longer: a kind, a ticket, a class and an ID.
 const LONGEST: usize = 96;
@@ -60,12 +67,17 @@ impl Dir {
         let fd = match rustix::fs::open(path, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::NOTDIR | Errno::LOOP) => return Err(refused(path, "is not a directory")),
-            Err(Errno::ACCESS) => return Err(refused(path, "is not readable")),
+            Err(Errno::ACCESS) if !is_shared(path, trust) => {
+                return Err(refused(path, "is not readable"));
+            }
             fd => fd.map_err(|errno| failed(path, errno))?,
         };
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(path, errno))?;
         trusted(path, &stat, trust)?;
-        let system = rustix::fs::fstatfs(&fd).map_err(|errno| failed(path, errno))?;
+        let system = rustix::fs::fstatfs(&fd).map_err(|errno| {
+            let path = path.display();
+            fault::file(format!("query the file system type of '{path}' (fstatfs)"), errno)
+        })?;
         if let Some(name) = network_filesystem(system.f_type as u64) {
             let why = format!("is on {name}, which does not support locks; use another directory");
             return Err(refused(path, &why));
@@ -84,19 +96,59 @@ impl Dir {
         open_beneath(&self.fd, name, access)
     }
 
+    /// Opens an existing file to read it, as [`open_file`](Self::open_file) does; `None` if there is
+    /// none, or its owner has seen to it that it cannot be opened.
+    ///
+    /// # Errors
+    /// The kernel's, for any other reason: what cannot be read must not count as missing.
+    pub(super) fn open_entry(
+        &self,
+        name: &str,
+        flags: OFlags,
+    ) -> rustix::io::Result<Option<OwnedFd>> {
+        // An owner who changes the mode all the time does not make both looks disagree every time.
+        for _ in 0..DENIALS {
+            match self.open_file(name, OFlags::RDONLY | flags) {
+                Err(errno) if is_of_owner(errno) => return Ok(None),
+                Err(Errno::ACCESS) if self.is_closed(name)? => return Ok(None),
+                Err(Errno::ACCESS) => {}
+                file => return file.map(Some),
+            }
+        }
+        Err(Errno::ACCESS)
+    }
+
     /// Opens the directory of a user in it; `None` for anything else.
     ///
     /// # Errors
-    /// The kernel's, if the caller or the machine is at fault.
+    /// As [`open_entry`](Self::open_entry).
     pub(super) fn open_dir(&self, name: &str) -> rustix::io::Result<Option<(Dir, Stat)>> {
-        let opened = open_beneath(&self.fd, name, OFlags::RDONLY | OFlags::DIRECTORY);
-        let fd = match opened {
-            Err(errno) if is_local_failure(errno) => return Err(errno),
-            Err(_) => return Ok(None),
-            Ok(fd) => fd,
-        };
+        let Some(fd) = self.open_entry(name, OFlags::DIRECTORY)? else { return Ok(None) };
         let stat = rustix::fs::fstat(&fd)?;
         Ok(Some((Dir { fd, path: self.path.join(name), prefix: "" }, stat)))
+    }
+
+    /// Returns whether the mode or the access control list (acl(5)) of this directory or of a file
+    /// in it denies access to anybody. Only an owner can set them, and gpuws sets none that does.
+    fn is_closed(&self, name: &str) -> rustix::io::Result<bool> {
+        let lacks = |stat: &Stat, mode| !Mode::from_raw_mode(stat.st_mode).contains(mode);
+        let has_list = |size| matches!(size, Ok(_) | Err(Errno::RANGE));
+        let dir = rustix::fs::fstat(&self.fd)?;
+        let is_foreign = dir.st_uid != rustix::process::geteuid().as_raw();
+        let none = || [0_u8; 0];
+        let denies = lacks(&dir, Mode::XUSR | Mode::XGRP | Mode::XOTH)
+            || has_list(fgetxattr(&self.fd, ACL, &mut none()));
+        if is_foreign && denies {
+            return Ok(true);
+        }
+        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => Ok(true),
+            stat => {
+                let path = format!("/proc/self/fd/{}/{name}", self.fd.as_raw_fd());
+                Ok(lacks(&stat?, Mode::RUSR | Mode::RGRP | Mode::ROTH)
+                    || has_list(lgetxattr(path, ACL, &mut none())))
+            }
+        }
     }
 
     /// Creates a file for the caller alone, for reading and writing.
@@ -184,11 +236,25 @@ fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<
     }
 }
 
-/// Returns whether the caller or the machine is at fault. With any other error the owner of a file
-/// could keep everybody from reading the rest (`EAGAIN` through a file lease, fcntl(2),
-/// `F_SETLEASE`).
-pub(super) fn is_local_failure(errno: Errno) -> bool {
-    [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOLCK, Errno::IO].contains(&errno)
+/// Returns whether a name that cannot be opened is missing, or is no file or directory of gpuws. If
+/// these were errors, the owner of a name could keep everybody from reading the rest.
+fn is_of_owner(errno: Errno) -> bool {
+    match errno {
+        Errno::NOENT => true,
+        // A file instead of a directory, a link, a mount, a socket, a device.
+        Errno::NOTDIR | Errno::LOOP | Errno::XDEV | Errno::NXIO | Errno::NODEV => true,
+        // A file lease (fcntl(2), `F_SETLEASE`), and an encrypted directory (ioctl_fscrypt(2)),
+        // which only the owner can make.
+        Errno::AGAIN | Errno::NOKEY => true,
+        _ => false,
+    }
+}
+
+/// Returns whether a path that is not readable is a directory for leases of all users, by its owner
+/// and its mode: then something else denies it.
+fn is_shared(path: &Path, trust: Trust) -> bool {
+    let stat = rustix::fs::stat(path);
+    trust == Trust::Shared && stat.is_ok_and(|stat| trusted(path, &stat, trust).is_ok())
 }
 
 fn trusted(path: &Path, stat: &Stat, trust: Trust) -> Result<()> {

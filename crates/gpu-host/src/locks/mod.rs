@@ -2,6 +2,7 @@
 
 mod dir;
 mod history;
+mod kept_fd;
 mod location;
 mod names;
 pub(crate) mod ofd;
@@ -15,7 +16,7 @@ mod watch;
 use crate::fault;
 use crate::host::Roots;
 use crate::timer;
-use dir::{Dir, is_local_failure};
+use dir::Dir;
 use gpu_core::{
     DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, LeaseGuard, LeaseId, LeaseStore,
     QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Timestamp, Waiter,
@@ -246,10 +247,8 @@ impl LeaseStore for FileLeaseStore {
 
     fn wait_for(&self, place: &QueuePlace, at_most: Duration) -> Result<bool> {
         let fifo = self.at_place(place, |queue| {
-            Fifo::open(queue, place).or_else(|errno| match is_local_failure(errno) {
-                true => Err(fault::file(format!("wait for claim '{}'", place.id), errno)),
-                false => Ok(None),
-            })
+            Fifo::open(queue, place)
+                .map_err(|errno| fault::file(format!("wait for claim '{}'", place.id), errno))
         })?;
         let Some(fifo) = fifo else { return Ok(true) };
         let failed = |errno| fault::file(format!("wait for claim '{}'", place.id), errno);

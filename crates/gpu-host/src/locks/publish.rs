@@ -1,5 +1,6 @@
 //! Publication of entries of the caller.
 
+use super::kept_fd;
 use super::names::{KEPT, NEW, PLACE, WAIT, file_prefix, of_place};
 use super::ofd::{self, Lock};
 use super::record_format::{place_of, write};
@@ -70,7 +71,7 @@ impl Published {
         if let Some((file, _)) = self.kept.get() {
             return Ok(file);
         }
-        let made = make_locked(&self.user, &self.kept_name(), &[], &self.chance)?;
+        let made = make_kept(&self.user, &self.kept_name(), &self.chance)?;
         Ok(&self.kept.get_or_init(|| made).0)
     }
 
@@ -94,11 +95,17 @@ fn create_inheritable(
         rustix::fs::statat(&user.dir.fd, &name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| user.is_own(&stat))
     };
-    match make_locked(user, &name, &[], chance) {
+    match make_kept(user, &name, chance) {
         Ok(made) => Ok(OnceCell::from(made)),
         Err(_) if is_there() => Ok(OnceCell::new()),
         Err(error) => Err(error),
     }
+}
+
+/// Creates a file that jobs inherit, with a descriptor that their scripts do not close by accident.
+fn make_kept(user: &UserDir, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
+    let (file, stat) = make_locked(user, name, &[], chance)?;
+    Ok((kept_fd::moved(file), stat))
 }
 
 /// Creates a file that is locked for writing, and complete, when it gets its name.

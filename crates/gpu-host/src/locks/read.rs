@@ -1,6 +1,5 @@
 //! Which entries are alive, and their content.
 
-use super::dir::is_local_failure;
 use super::names::{KEPT, LEASE, PLACE, WAIT, file_prefix, of_place};
 use super::ofd;
 use super::record_format::{READ_LIMIT, parse};
@@ -89,21 +88,22 @@ impl Known {
         name: &str,
         (kind, id): (EntryKind, &str),
     ) -> Result<Option<(FileStamp, LeaseEntry)>> {
-        let asked = || {
-            let file = user.dir.open_file(name, OFlags::RDONLY)?;
-            let stat = rustix::fs::fstat(&file)?;
-            let alive = user.is_own(&stat) && (ofd::is_write_locked(&file)? || is_kept(user, id)?);
-            Ok(alive.then_some((file, stat)))
+        let failed = |what: &str, errno| {
+            let path = path.display();
+            fault::file(format!("check whether lease '{path}' is alive: {what}"), errno)
         };
-        let (file, stat) = match asked() {
-            Ok(Some(alive)) => alive,
-            Ok(None) => return Ok(None),
-            Err(errno) if is_local_failure(errno) => {
-                return Err(fault::file(format!("check whether lease '{id}' is alive"), errno));
-            }
-            // Whatever it is, it is no entry that a process holds for others to see.
-            Err(_) => return Ok(None),
-        };
+        let opened = user.dir.open_entry(name, OFlags::empty());
+        let Some(file) = opened.map_err(|errno| failed("open it", errno))? else { return Ok(None) };
+        let stat = rustix::fs::fstat(&file).map_err(|errno| failed("query its owner", errno))?;
+        if !user.is_own(&stat) || !is_regular(&stat) {
+            return Ok(None);
+        }
+        // From here on, no failure is its owner's, and none means that the lease has ended.
+        let is_alive = ofd::is_write_locked(&file)
+            .and_then(|locked| if locked { Ok(true) } else { is_kept(user, id) });
+        if !is_alive.map_err(|errno| failed("query its lock (F_OFD_GETLK)", errno))? {
+            return Ok(None);
+        }
         let stamp = FileStamp::of(&stat);
         Ok(match self.0.remove(path).filter(|(_, known, _)| *known == stamp) {
             Some((_, stamp, entry)) => Some((stamp, entry)),
@@ -120,12 +120,14 @@ impl Known {
 /// # Errors
 /// Those of the kernel, except for a file that does not exist or cannot be a lock of the owner.
 pub(super) fn is_kept(user: &UserDir, id: &str) -> rustix::io::Result<bool> {
-    let file = match user.dir.open_file(&format!("{KEPT}{id}"), OFlags::RDONLY) {
-        Err(errno) if is_local_failure(errno) => return Err(errno),
-        Err(_) => return Ok(false),
-        Ok(file) => file,
-    };
-    Ok(user.is_own(&rustix::fs::fstat(&file)?) && ofd::is_write_locked(&file)?)
+    let file = user.dir.open_entry(&format!("{KEPT}{id}"), OFlags::empty())?;
+    let Some(file) = file else { return Ok(false) };
+    let stat = rustix::fs::fstat(&file)?;
+    Ok(user.is_own(&stat) && is_regular(&stat) && ofd::is_write_locked(&file)?)
+}
+
+fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
 /// Returns the existing files of a lease.
@@ -148,9 +150,8 @@ pub(super) fn read(
     kind: EntryKind,
     name: &str,
 ) -> rustix::io::Result<Option<LeaseEntry>> {
-    let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
-    if !regular || size > READ_LIMIT {
+    if !is_regular(stat) || size > READ_LIMIT {
         return Ok(None);
     }
     let mut text = vec![0; size];
@@ -169,7 +170,7 @@ pub(super) fn read(
 /// Returns the claim at a place in the queue of a user; `None` when it is dead.
 ///
 /// # Errors
-/// `Io` if the caller or the machine is at fault.
+/// `Io` if that cannot be read.
 pub(super) fn waiter(queue: &UserDir, place: &QueuePlace) -> Result<Option<Waiter>> {
     let name = of_place(place);
     let asked = || {
@@ -177,7 +178,8 @@ pub(super) fn waiter(queue: &UserDir, place: &QueuePlace) -> Result<Option<Waite
         if !fifo.has_writer()? {
             return Ok(None);
         }
-        let file = queue.dir.open_file(&format!("{PLACE}{name}"), OFlags::RDONLY)?;
+        let file = queue.dir.open_entry(&format!("{PLACE}{name}"), OFlags::empty())?;
+        let Some(file) = file else { return Ok(None) };
         let stat = rustix::fs::fstat(&file)?;
         if !queue.is_own(&stat) {
             return Ok(None);
@@ -189,13 +191,9 @@ pub(super) fn waiter(queue: &UserDir, place: &QueuePlace) -> Result<Option<Waite
         let is_stalled = age.is_none_or(|age| age > QUEUE_STALL_TIMEOUT);
         Ok(entry.map(|entry| Waiter { entry, is_stalled }))
     };
-    match asked() {
-        Err(errno) if is_local_failure(errno) => {
-            Err(fault::file(format!("check whether claim '{}' is still waiting", place.id), errno))
-        }
-        // Whatever it is, no claim waits there.
-        asked => Ok(asked.unwrap_or_default()),
-    }
+    asked().map_err(|errno| {
+        fault::file(format!("check whether claim '{}' is still waiting", place.id), errno)
+    })
 }
 
 /// The FIFO of a place in the queue, for reading: its writer is the waiting claim.
@@ -205,13 +203,10 @@ impl Fifo {
     /// Opens it without waiting for a writer; `None` if there is none.
     ///
     /// # Errors
-    /// The kernel's, if the caller or the machine is at fault.
+    /// As [`Dir::open_entry`](super::dir::Dir::open_entry).
     pub(super) fn open(queue: &UserDir, place: &QueuePlace) -> rustix::io::Result<Option<Self>> {
-        let fd = match queue.dir.open_file(&format!("{WAIT}{}", place.id), OFlags::RDONLY) {
-            Err(errno) if is_local_failure(errno) => return Err(errno),
-            Err(_) => return Ok(None),
-            Ok(fd) => fd,
-        };
+        let fd = queue.dir.open_entry(&format!("{WAIT}{}", place.id), OFlags::empty())?;
+        let Some(fd) = fd else { return Ok(None) };
         let stat = rustix::fs::fstat(&fd)?;
         let is_fifo = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
         Ok((is_fifo && queue.is_own(&stat)).then_some(Fifo(fd)))

@@ -5,7 +5,7 @@
 //! links, and the link count of a file means nothing.
 
 use super::chance;
-use super::dir::{Dir, is_local_failure};
+use super::dir::Dir;
 use super::names::QUEUE;
 use crate::fault;
 use crate::trusted_dir::overflow_user;
@@ -192,11 +192,11 @@ impl UserDir {
     /// `Io` if the caller or the machine is at fault.
     pub(super) fn names(&self, kind: &str) -> Result<Vec<String>> {
         match self.dir.names(kind, USER_NAMES, USER_NAMES) {
-            Err(errno) if is_local_failure(errno) => {
+            Err(Errno::NOENT) => Ok(Vec::new()),
+            names => names.map(|(names, _)| names).map_err(|errno| {
                 let path = self.dir.path.display();
-                Err(fault::file(format!("list leases in '{path}'"), errno))
-            }
-            names => Ok(names.map(|(names, _)| names).unwrap_or_default()),
+                fault::file(format!("list leases in '{path}'"), errno)
+            }),
         }
     }
 

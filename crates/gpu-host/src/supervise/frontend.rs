@@ -122,8 +122,8 @@ impl Front {
     /// below it does (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
     ///
     /// # Errors
-    /// `Process(Gone)` and `Process(NotPermitted)` when there is no such program or it may not be
-    /// run, `Io` for anything else.
+    /// `Unsupported` when pidfd_open(2) is not available, `Io` when the program cannot be started or
+    /// the kernel refuses something else.
     pub fn start(
         roots: &Roots,
         program: &Path,
@@ -132,10 +132,7 @@ impl Front {
         stands: Relation,
     ) -> Result<Self> {
         let what = || format!("start '{}' as the supervisor", program.display());
-        let failed = |error: io::Error| match error.raw_os_error() {
-            Some(number) => fault::process(what(), rustix::io::Errno::from_raw_os_error(number)),
-            None => Error::new(ErrorKind::Io, what()).with_source(error),
-        };
+        let failed = |error: io::Error| Error::new(ErrorKind::Io, what()).with_source(error);
         let root = ProcRoot::open(&roots.proc).map_err(|errno| failed(errno.into()))?;
         let ignored = ignored(&root).map_err(failed)?;
         let own_children = own_children(&root).map_err(|errno| failed(errno.into()))?;
@@ -163,12 +160,12 @@ impl Front {
                 wanted.add(Signal::SIGTSTP);
             }
         }
-        let child = command.spawn().map_err(failed)?;
+        let child = command.spawn().map_err(|error| fault::start(what(), error))?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = wanted.thread_block().and_then(|()| SignalFd::with_flags(&wanted, flags));
         let signals = signals.map_err(|errno| failed(errno.into()))?;
         let pidfd = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty());
-        let pidfd = pidfd.map_err(|errno| failed(errno.into()))?;
+        let pidfd = pidfd.map_err(|errno| fault::pidfd(what(), errno))?;
         let front = Front {
             child,
             pidfd,

@@ -64,7 +64,7 @@ impl LinuxJob {
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| {
             // No process could report how it continues.
             let _ = kill_process_group(pid, Signal::KILL);
-            failed(errno.into())
+            fault::pidfd(format!("watch '{program}'"), errno)
         })?;
         Ok(LinuxJob {
             shared,

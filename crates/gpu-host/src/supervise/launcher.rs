@@ -8,7 +8,7 @@ use super::terminal::own_group;
 use super::tree::{own_children, place};
 use crate::fault;
 use crate::handle::raw;
-use crate::host::{Roots, shows_own_namespace};
+use crate::host::{Roots, require_own_namespace};
 use crate::limits::{OpenFiles, ignore_file_size_signal};
 use crate::proc_dir::ProcRoot;
 use crate::process::read_key;
@@ -132,19 +132,13 @@ impl LinuxLauncher {
     /// pidfd (Linux 5.3); `Io` when the kernel refuses something else.
     pub fn new(roots: &Roots, front: Option<ProcessKey>) -> Result<Self> {
         let what = "supervise processes";
-        let failed = |errno| match errno {
-            Errno::NOSYS => Error::new(ErrorKind::Unsupported, what).with_source(errno),
-            errno => fault::file(what, errno),
-        };
+        let failed = |errno| fault::file(what, errno);
         let root = ProcRoot::open(&roots.proc).map_err(failed)?;
-        if !shows_own_namespace(&root).map_err(failed)? {
-            let path = roots.proc.display();
-            let what = format!("{what}: '{path}' belongs to a different PID namespace");
-            return Err(Error::new(ErrorKind::Unsupported, what));
-        }
+        require_own_namespace(&root, &roots.proc, what)?;
         // Before the signals: one that arrives now still ends this process.
         let front = front.map(|key| Ok((Watched::open(&root, key)?, group_of(&root, key))));
-        let (front, group) = front.transpose().map_err(failed)?.unzip();
+        let watched = |errno| fault::pidfd("watch the front end", errno);
+        let (front, group) = front.transpose().map_err(watched)?.unzip();
         set_child_subreaper(Some(getpid())).map_err(failed)?;
         let failed = |error: io::Error| Error::new(ErrorKind::Io, what).with_source(error);
         let signals = RefCell::new(Signals::catch(&root).map_err(failed)?);

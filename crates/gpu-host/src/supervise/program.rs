@@ -1,5 +1,6 @@
 //! Looks up programs, and starts them.
 
+use super::program_fault::ProgramFault;
 use crate::trusted_file::TrustedFile;
 use gpu_core::{Error, ErrorKind, Launch, ProcessFault, Result};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
@@ -22,37 +23,50 @@ const SHELL: &str = "/bin/sh";
 ///
 /// # Errors
 /// `Process(Gone)` when there is none, `Process(NotPermitted)` when there is a file that may not be
-/// run.
+/// run, `Io` when a system call failed for another reason; with a [`ProgramFault`].
 pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
-    let failed = |fault: ProcessFault, errno: Errno| {
-        let name = program.to_string_lossy();
-        Error::new(fault, format!("find program '{name}'")).with_source(errno)
+    let fault = match program.as_bytes() {
+        b"" => ProgramFault::NotFound(None),
+        name if name.contains(&b'/') => match runs(Path::new(program)) {
+            Ok(()) => return Ok(PathBuf::from(program)),
+            Err(fault) => fault,
+        },
+        _ => match search(program, path.unwrap_or(OsStr::new(DEFAULT_PATH))) {
+            Ok(file) => return Ok(file),
+            Err(fault) => fault,
+        },
     };
-    if program.is_empty() {
-        return Err(failed(ProcessFault::Gone, Errno::NOENT));
-    }
-    let dirs = match program.as_bytes().contains(&b'/') {
-        true => OsStr::new("/"),
-        false => path.unwrap_or(OsStr::new(DEFAULT_PATH)),
-    };
-    let mut refused = None;
+    Err(failed(format!("find program '{}'", program.to_string_lossy()), fault))
+}
+
+/// Searches for a program in the directories of `path`. Of several faults, that of a file explains
+/// most.
+fn search(program: &OsStr, path: &OsStr) -> Result<PathBuf, ProgramFault> {
+    let (mut of_file, mut of_call, mut of_dir) = (None, None, None);
     // An empty entry is the current directory; joining alone would produce a bare name.
-    for dir in dirs.as_bytes().split(|byte| *byte == b':') {
-        let dir = if dir.is_empty() { &b"."[..] } else { dir };
-        let file = match program.as_bytes().contains(&b'/') {
-            true => PathBuf::from(program),
-            false => Path::new(OsStr::from_bytes(dir)).join(program),
-        };
+    for dir in path.as_bytes().split(|byte| *byte == b':') {
+        let dir = Path::new(OsStr::from_bytes(if dir.is_empty() { b"." } else { dir }));
+        let file = dir.join(program);
         match runs(&file) {
             Ok(()) => return Ok(file),
-            Err(Errno::NOENT | Errno::NOTDIR) => {}
-            Err(errno) => refused = refused.or(Some(errno)),
+            Err(ProgramFault::NotFound(_)) => {}
+            Err(ProgramFault::Unreachable(_)) => of_dir = of_dir.or(Some(dir.to_owned())),
+            Err(fault @ ProgramFault::Call(..)) => of_call = of_call.or(Some(fault)),
+            Err(fault) => of_file = of_file.or(Some(fault)),
         }
     }
-    Err(match refused {
-        Some(errno) => failed(ProcessFault::NotPermitted, errno),
-        None => failed(ProcessFault::Gone, Errno::NOENT),
-    })
+    Err(of_file.or(of_call).unwrap_or(ProgramFault::NotFound(of_dir)))
+}
+
+/// Returns an error whose kind says what a shell would return: that there is no program, or that
+/// there is one and it cannot be run.
+fn failed(what: String, fault: ProgramFault) -> Error {
+    let kind = match fault {
+        ProgramFault::NotFound(_) => ProcessFault::Gone.into(),
+        ProgramFault::Call(..) => ErrorKind::Io,
+        _ => ProcessFault::NotPermitted.into(),
+    };
+    Error::new(kind, what).with_source(fault)
 }
 
 /// Returns what to start for the name of a program: for root, the file that [`find_program`] finds,
@@ -73,12 +87,23 @@ pub fn find_trusted_program(name: &str, path: Option<&OsStr>) -> Result<PathBuf>
 }
 
 /// Returns whether a file may be executed, or why not.
-fn runs(file: &Path) -> Result<(), Errno> {
-    let dir = std::fs::metadata(file).map_err(|error| errno(&error))?.is_dir();
-    if dir {
-        return Err(Errno::ACCESS);
+fn runs(file: &Path) -> Result<(), ProgramFault> {
+    let found = std::fs::metadata(file).map_err(|error| match errno(&error) {
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG => ProgramFault::NotFound(None),
+        Errno::ACCESS => ProgramFault::Unreachable(file.to_owned()),
+        errno => ProgramFault::Call("statx", errno),
+    })?;
+    if found.is_dir() {
+        return Err(ProgramFault::IsDirectory);
     }
-    accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS)
+    if !found.is_file() {
+        return Err(ProgramFault::NotRegular);
+    }
+    accessat(CWD, file, Access::EXEC_OK, AtFlags::EACCESS).map_err(|errno| match errno {
+        Errno::NOENT => ProgramFault::NotFound(None),
+        Errno::ACCESS => ProgramFault::of_file(file, &found),
+        errno => ProgramFault::Call("faccessat2", errno),
+    })
 }
 
 /// Starts a program in its own process group.
@@ -109,12 +134,18 @@ pub(crate) fn start(launch: &Launch) -> Result<Child> {
         child => child,
     };
     child.map_err(|error| {
-        let kind = match errno(&error) {
-            Errno::NOENT | Errno::NOTDIR => ProcessFault::Gone.into(),
-            Errno::ACCESS | Errno::PERM | Errno::NOEXEC => ProcessFault::NotPermitted.into(),
-            _ => ErrorKind::Io,
-        };
-        Error::new(kind, format!("run '{}'", file.display())).with_source(error)
+        let what = format!("run '{}'", file.display());
+        match errno(&error) {
+            // The file exists, so its interpreter does not.
+            Errno::NOENT | Errno::NOTDIR => Error::new(ProcessFault::Gone, what).with_source(error),
+            Errno::ACCESS | Errno::NOEXEC => failed(what, ProgramFault::Refused),
+            // The C library does not say which of the two the kernel refused.
+            Errno::PERM => {
+                let fault = ProgramFault::Call("clone3 or execve", Errno::PERM);
+                Error::new(ProcessFault::NotPermitted, what).with_source(fault)
+            }
+            _ => Error::new(ErrorKind::Io, what).with_source(error),
+        }
     })
 }
 

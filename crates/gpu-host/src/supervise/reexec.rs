@@ -79,9 +79,9 @@ impl Supervisors for Reexec {
             .args(ends)
             .stdin(Stdio::piped())
             .spawn()
-            .map_err(failed)?;
+            .map_err(|error| fault::start(what(), error))?;
         let pidfd = pidfd_open(rustix::process::Pid::from_child(&child), PidfdFlags::empty());
-        let pidfd = pidfd.map_err(|errno| failed(errno.into()))?;
+        let pidfd = pidfd.map_err(|errno| fault::pidfd(what(), errno))?;
         if let Some(mut stdin) = child.stdin.take() {
             let mut text = (order.len() as u64).to_le_bytes().to_vec();
             text.extend_from_slice(order);

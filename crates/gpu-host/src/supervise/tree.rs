@@ -23,15 +23,20 @@ impl Places {
     /// caller.
     ///
     /// # Errors
-    /// When the list cannot be read, or this process lacks descriptors or memory to read all of it:
-    /// a live process must not count as gone.
+    /// When the list cannot be read, or a process in it cannot be read for another reason, such as
+    /// a lack of descriptors: a live process must not count as gone.
     pub(crate) fn read(root: &ProcRoot) -> Result<Self> {
+        Places::of(root, root.pids()?)
+    }
+
+    /// Reads these processes, as [`read`](Self::read) does.
+    fn of(root: &ProcRoot, pids: Vec<u32>) -> Result<Self> {
         let mut places = Vec::new();
-        for pid in root.pids()? {
+        for pid in pids {
             match place(root, pid) {
                 Ok(place) => places.push(place),
-                Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(errno),
-                Err(_) => {}
+                Err(errno) if is_gone_or_hidden(errno) => {}
+                Err(errno) => return Err(errno),
             }
         }
         Ok(Places(places))
@@ -102,6 +107,12 @@ pub(crate) fn place(root: &ProcRoot, pid: u32) -> Result<Place> {
     read_place(&root.process(pid)?)
 }
 
+/// Returns whether a process that cannot be read has ended, or `/proc` hides it (`hidepid`). `stat`
+/// of a process that is just being reaped has impossible numbers (`do_task_stat` of the kernel).
+fn is_gone_or_hidden(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::SRCH | Errno::INVAL | Errno::ACCESS | Errno::PERM)
+}
+
 /// Returns the children of this process, from the kernel's list for each thread if it keeps one
 /// (`CONFIG_PROC_CHILDREN`).
 ///
@@ -110,7 +121,7 @@ pub(crate) fn place(root: &ProcRoot, pid: u32) -> Result<Place> {
 pub(crate) fn children(root: &ProcRoot) -> Result<Vec<Place>> {
     let own = place(root, std::process::id())?.key.pid.0;
     match listed(root) {
-        Ok(pids) => Ok(pids.into_iter().filter_map(|pid| place(root, pid).ok()).collect()),
+        Ok(pids) => Ok(Places::of(root, pids)?.0),
         Err(Errno::NOENT) => {
             let mut all = Places::read(root)?.0;
             all.retain(|place| place.parent == own);

@@ -288,28 +288,8 @@ fn own_namespace_holders_are_the_same_with_and_without_bpf() {
     crate::bpf::compare();
 }
 
-/// Runs a program that a seccomp filter ends if it calls bpf(2) or kcmp(2).
-const FILTER: &str = r#"
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int main(int count, char **arguments) {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_bpf, 1, 0),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_kcmp, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
-    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 8;
-    execv(arguments[1], arguments + 1);
-    return 9;
-}
-"#;
+/// Runs a program under a seccomp filter.
+const FILTER: &str = include_str!("../deny.c");
 
 #[test]
 fn filtered_process_tries_no_unusual_call() {
@@ -319,7 +299,32 @@ fn filtered_process_tries_no_unusual_call() {
         return skip(TEST, "there is no C compiler");
     };
     let test = "own_namespace_holders_are_the_same_with_and_without_bpf";
-    again.only(TEST, test, &mut Command::new(program));
+    let ended = [nix::libc::SYS_bpf, nix::libc::SYS_kcmp].map(|call| format!("{call}:-1"));
+    again.only(TEST, test, Command::new(program).args(ended).arg("--"));
+}
+
+#[test]
+fn holders_without_statx() {
+    const TEST: &str = "holders_without_statx";
+    let Some(again) = Unprivileged::new(TEST) else { return };
+    let Some(program) = crate::child::compile(again.dir.path(), FILTER) else {
+        return skip(TEST, "there is no C compiler");
+    };
+    for errno in [nix::libc::ENOSYS, nix::libc::EPERM] {
+        let mut command = Command::new(&program);
+        command.arg(format!("{}:{errno}", nix::libc::SYS_statx)).arg("--");
+        again.only(TEST, "foreign_holder_is_found", &mut command);
+    }
+}
+
+#[test]
+#[ignore = "run by another test"]
+fn foreign_holder_is_found() {
+    let (pid, files) = foreign();
+    let holders = host().holders(&files).unwrap().holders;
+    assert_eq!(holders.iter().map(|holder| holder.process.pid).collect::<Vec<_>>(), [pid]);
+    assert_eq!(host().open(pid).unwrap().held(&files).unwrap().len(), 1);
+    assert!(host().device_files().is_ok());
 }
 
 #[test]

@@ -211,7 +211,7 @@ sys.stdin.read()
 }
 
 /// Returns a directory of root that two users share; `None`, and prints so, for any other caller.
-fn shared(test: &str) -> Option<TempDir> {
+pub(crate) fn shared(test: &str) -> Option<TempDir> {
     if !rustix::process::geteuid().is_root() {
         skip(test, "needs root");
         return None;

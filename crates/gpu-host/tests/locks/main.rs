@@ -4,6 +4,7 @@
 //! otherwise.
 
 mod entries;
+mod faults;
 mod fd_limits;
 mod hostile;
 mod location;

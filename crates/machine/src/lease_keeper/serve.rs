@@ -3,7 +3,7 @@
 use super::{HOLDER, PLACEHOLDER, READY, RENEWAL};
 use crate::source::roots;
 use gpu_core::visible::VISIBLE;
-use gpu_core::{Clock, DeviceUuid, Host, ProcessKey};
+use gpu_core::{Clock, DeviceUuid, Host, ProcessFault, ProcessKey};
 #[cfg(feature = "cuda")]
 use gpu_cuda::CudaContexts;
 use gpu_host::supervise::parse_words;
@@ -14,6 +14,9 @@ use rustix::io::Errno;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::io::Write;
 use std::time::Duration;
+
+/// The interval after a poll that failed.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The result of a process that kept a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,19 +66,23 @@ pub(crate) fn serve_if_requested() -> Option<Served> {
         true => Ok(None),
         false => CudaContexts::hold(&devices).map(Some),
     };
-    let message = match &contexts {
-        Ok(_) => READY.to_owned(),
-        Err(error) => error.fault().text,
+    // Before the claim is reported as kept: without it, the lease would end at once.
+    let root = open_process(root);
+    let message = match (&contexts, &root) {
+        (Ok(_), Ok(_)) => READY.to_owned(),
+        (Err(error), _) => error.fault().text,
+        (_, Err(errno)) => format!("watch the process of the claim: {errno}"),
     };
     // The end of the pipe tells the reader that the message is complete.
     let mut stdout = std::io::stdout();
     let reported = stdout.write_all(message.as_bytes()).and_then(|()| stdout.flush());
     let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");
     let hung_up = nowhere.and_then(|nowhere| Ok(rustix::stdio::dup2_stdout(nowhere)?));
+    let Ok(root) = root else { return Some(Served::Failed) };
     if contexts.is_err() || reported.is_err() || hung_up.is_err() {
         return Some(Served::Failed);
     }
-    if let Ok(Some(root)) = open_process(root) {
+    if let Some(root) = root {
         let clock = SystemClock::new();
         let mut due = clock.monotonic() + RENEWAL;
         loop {
@@ -84,8 +91,10 @@ pub(crate) fn serve_if_requested() -> Option<Served> {
                     renew_inherited(&roots());
                     due = clock.monotonic() + RENEWAL;
                 }
+                Ok(_) => break,
                 Err(Errno::INTR) => {}
-                Ok(_) | Err(_) => break,
+                // Such as a lack of memory: it may still live.
+                Err(_) => clock.sleep(POLL_INTERVAL),
             }
         }
     }
@@ -110,7 +119,12 @@ pub fn open_process(key: ProcessKey) -> Result<Option<OwnedFd>, Errno> {
         Some(Err(errno)) => return Err(errno),
     };
     // The PID may have been reused before it was opened, so compare the identity now.
-    let host = LinuxHost::new(roots());
-    let same = host.process(key.pid).is_ok_and(|info| info.key.definitely_same(&key));
-    Ok(same.then_some(pidfd))
+    match LinuxHost::new(roots()).process(key.pid) {
+        Ok(info) => Ok(info.key.definitely_same(&key).then_some(pidfd)),
+        Err(error) if error.kind() == ProcessFault::Gone.into() => Ok(None),
+        Err(error) => {
+            let errno = std::error::Error::source(&error).and_then(|errno| errno.downcast_ref());
+            Err(errno.copied().unwrap_or(Errno::IO))
+        }
+    }
 }

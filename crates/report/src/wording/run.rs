@@ -1,9 +1,16 @@
-//! Text at the end of a run.
+//! Text of a run, mainly at its end.
 
-use gpu_core::{Bytes, JobExit, ProcessInfo};
+use gpu_core::{Bytes, Fault, JobExit, ProcessInfo};
 use gpu_reaper::{Action, Outcome, is_stuck};
 use gpu_steward::{DeviceUse, RunReport};
 use std::time::Duration;
+
+/// Returns a warning that the run has no audit log, with the remedy of an ordinary user: the place of
+/// root's log is fixed.
+pub fn unlogged(why: &Fault, is_root: bool) -> String {
+    let remedy = if is_root { "" } else { "; set XDG_STATE_HOME to a directory of your own" };
+    format!("warning: this run has no audit log: failed to {why}{remedy}")
+}
 
 /// Returns a message for each device on which the job used more than its share.
 pub fn above(report: &RunReport, share: Option<Bytes>) -> Vec<String> {

@@ -76,10 +76,11 @@ impl GpuBackend for World {
     }
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        let hides_minors = self.state().hides_minors;
         let info = |(index, device): (usize, &Device)| {
             let mut id = DeviceId::from_index(index as u32);
             id.uuid = device.uuid.clone().ok_or(Absent::NotSupported);
-            id.minor = Ok(index as u32);
+            id.minor = if hides_minors { Err(Absent::Failed) } else { Ok(index as u32) };
             id.bus = Ok(bus(index));
             let (name, mig_enabled) = (Ok("A100".into()), device.mig_enabled);
             let display_active = device.display;

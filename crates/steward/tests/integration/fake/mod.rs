@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(crate) sees_host_pids: bool,
     /// The lease files that the caller has open.
     pub(crate) inherited: Vec<(LeaseId, u32)>,
+    /// The driver does not report which device file is whose.
+    pub(crate) hides_minors: bool,
     /// The holders of the device files are unreadable.
     pub(crate) hides_holders: bool,
     /// Processes whose files are unreadable.
@@ -167,6 +169,7 @@ impl World {
             waiters: Vec::new(),
             sees_host_pids: true,
             inherited: Vec::new(),
+            hides_minors: false,
             hides_holders: false,
             hidden: Vec::new(),
             unseen: Vec::new(),

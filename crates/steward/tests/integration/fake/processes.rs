@@ -134,7 +134,7 @@ impl State {
         });
         let wanted = |held: &HeldFile| files.iter().any(|file| file.path == held.path);
         let others = self.other_files.iter().filter(|(user, held)| *user == pid && wanted(held));
-        devices.chain(others.map(|(_, held)| held.clone())).collect()
+        devices.filter(wanted).chain(others.map(|(_, held)| held.clone())).collect()
     }
 }
 

@@ -270,6 +270,26 @@ fn hidden_process_keeps_lease_if_driver_is_silent() {
 }
 
 #[test]
+fn possible_holder_keeps_lease_if_device_file_is_unknown() {
+    let world = World::new(1);
+    world.state().hides_minors = true;
+    world.after(SECOND, |state| {
+        state.add(process(61, JOB, "unlisted"));
+        state.devices[0].open.push(61);
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    world.after(100 * SECOND, |state| {
+        assert_eq!(state.leases.len(), 1);
+        state.ends(61, JobExit::Code(0));
+    });
+    let (report, _) = kept(&world, &order(Claim::whole(1)), 100 * SECOND);
+    let why = report.stopped.as_ref().unwrap();
+    assert_eq!(why.text, "check whether process 61 (unlisted) has a device open");
+    assert_eq!(pids(&report.remaining), [61]);
+    assert!(world.state().signals.is_empty() && world.state().leases.is_empty());
+}
+
+#[test]
 fn unlisted_hidden_process_is_reported_and_keeps_no_lease() {
     let world = World::new(2);
     world.after(SECOND, |state| {
