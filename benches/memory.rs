@@ -244,5 +244,60 @@ fn growth(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, operation, replay, snapshot, growth);
+/// Fragmented jobs of this many allocations, whose need is the hardest to find: every second block
+/// is freed and a larger request follows, and a full device with large blocks of random length.
+fn fragmented(allocations: u64) -> [(&'static str, Workload); 2] {
+    let mut state = 1u64;
+    let mut random = move |below: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut job = |comb: bool| {
+        let mut trace = DeviceTrace::default();
+        let mut note = |action, address, size| {
+            trace.events.push(Event { action, address, size, stream: 0, time_us: 0 });
+        };
+        let mut live: Vec<(u64, u64)> = Vec::new();
+        for number in 0..allocations {
+            let size = match comb {
+                true => 900_000 + number * 4 / allocations * 100_000,
+                false => (1 << 20) + random(60 << 20),
+            };
+            note(Action::Alloc, number, size);
+            live.push((number, size));
+            let freed = match (comb, number * 2 > allocations) {
+                (true, true) => Some(number as usize % live.len() / 2),
+                (false, _) if number > allocations / 4 => Some(random(live.len() as u64) as usize),
+                _ => None,
+            };
+            if let Some((address, size)) = freed.map(|index| live.swap_remove(index)) {
+                note(Action::FreeCompleted, address, size);
+            }
+        }
+        Workload::of(&trace, &Stacks::default()).expect("consistent recording")
+    };
+    [("comb", job(true)), ("large blocks", job(false))]
+}
+
+/// The memory that fragmented jobs need, under the allocators that `mem fit` compares.
+fn fit(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("fit");
+    group.sample_size(10).warm_up_time(Duration::from_millis(500));
+    for allocations in [8_000, 150_000] {
+        for (shape, workload) in fragmented(allocations) {
+            group.bench_function(BenchmarkId::new(shape, allocations), |bencher| {
+                bencher.iter(|| {
+                    for name in ["caching", "expandable"] {
+                        let choice = PolicyConfig::named(name).expect("known policy");
+                        black_box(need(&workload, &choice).expect("unlimited memory"));
+                    }
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, operation, replay, snapshot, fit, growth);
 criterion_main!(benches);

@@ -1,6 +1,7 @@
 """What the tests of the package share. They run on the installed wheel."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,24 @@ pytest_plugins = ["pytester"]
 # Nothing of the machine that the tests run on decides what they see.
 for _name in ("CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS", "GPUWS_SIM_SESSION", "LD_LIBRARY_PATH"):
     os.environ.pop(_name, None)
+
+
+# No test takes this long, not even on a machine that does other work.
+LIMIT_S = 300
+
+
+@pytest.fixture(autouse=True)
+def limit():
+    """Fails a test that would wait for ever."""
+
+    def over(*_):
+        raise TimeoutError(f"the test has not ended after {LIMIT_S} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.alarm(LIMIT_S)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture

@@ -32,6 +32,11 @@ pub(crate) struct Plan {
     pub(crate) dir: PathBuf,
     pub(crate) seed: u64,
     pub(crate) steps: u64,
+    /// The maximum steps until honest processes and attackers have met, or until a violation if one
+    /// is expected: a busy machine gives the readers few turns.
+    pub(crate) most: u64,
+    /// Whether a broken rule must be found out.
+    pub(crate) expects_violation: bool,
     /// Root can create a shared directory, and does so in the middle of the run.
     pub(crate) has_run: bool,
     /// The rule of the readers and of the honest claims.
@@ -53,7 +58,8 @@ struct Run<'a> {
     stops: u64,
 }
 
-/// Runs until the attackers have made their steps, or until a violation.
+/// Runs until the attackers have made their steps and have met honest processes, or until a
+/// violation.
 pub(crate) fn run(plan: &Plan) -> Verdict {
     let mut run = Run {
         plan,
@@ -81,7 +87,7 @@ impl Run<'_> {
             self.sandbox.start_reader(name, user, self.plan.reader);
         }
         for _ in 0..ATTACKERS {
-            self.sandbox.start_attacker(self.plan.seed, self.plan.steps / ATTACKERS);
+            self.sandbox.start_attacker(self.plan.seed, self.plan.most / ATTACKERS);
         }
         // The attacker comes first and takes every name; root comes last, and creates the shared
         // directory in the middle of the run.
@@ -89,7 +95,23 @@ impl Run<'_> {
         self.start_honest(HONEST);
         self.until_step(self.plan.steps / 5);
         self.start_honest(0);
-        self.until_step(u64::MAX);
+        self.until_step(self.plan.steps);
+        while !self.is_enough() {
+            let end = self.steps() + self.plan.steps / 50;
+            self.until_step(end);
+        }
+    }
+
+    /// Returns whether the run shows what it is for, or the attackers have made all their steps.
+    fn is_enough(&self) -> bool {
+        let has_met = self.oracle.grants > 0 && self.oracle.foreign > 0;
+        !self.oracle.violations.is_empty()
+            || has_met && !self.plan.expects_violation
+            || self.sandbox.summaries().iter().all(|summary| summary.done)
+    }
+
+    fn steps(&self) -> u64 {
+        self.sandbox.summaries().iter().map(|summary| summary.steps).sum()
     }
 
     fn start_honest(&mut self, user: u32) {

@@ -8,7 +8,7 @@ use gpu_sim::{CallEffect, CallFault};
 use gpuws_tests::is_deep;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MACHINE: &str = "labbox";
 /// The device whose list grows.
@@ -240,7 +240,6 @@ fn hang_in_any_function_times_out_and_is_named() {
     });
 }
 
-#[expect(clippy::disallowed_methods, reason = "the test measures the duration of a hang")]
 fn hangs(function: &str) {
     if function == "nvmlShutdown" {
         return; // After the result: the next test.
@@ -250,10 +249,7 @@ fn hangs(function: &str) {
         let faults = vec![fault(function, gpu, CallEffect::Hangs)];
         let fixture = Fixture::with(MACHINE, Duration::ZERO, faults);
         let nvml = fixture.nvml(Duration::from_secs(deadline));
-        let begun = Instant::now();
         let look = nvml.look(Groups::all());
-        // Not a performance limit, only a check that it ends: a machine can be busy.
-        assert!(begun.elapsed() < Duration::from_secs(20 + 2 * deadline), "{function}");
         let json = serde_json::to_string(&look).unwrap();
         (fixture, nvml, look, json)
     });

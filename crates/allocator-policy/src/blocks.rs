@@ -30,6 +30,8 @@ pub(crate) struct Block {
     pub(crate) list: u32,
     /// Its state.
     pub(crate) state: BlockState,
+    /// Whether the policy has queued it for the next time that it empties its cache.
+    pub(crate) queued: bool,
 }
 
 /// The position of a block in a heap; a parent comes before its children in the order of best fit.
@@ -48,7 +50,7 @@ impl Block {
     pub(crate) fn whole(address: u64, size: u64, list: u32) -> Self {
         let (previous, next, state) = (NONE, NONE, BlockState::Free);
         let place = Place::default();
-        Block { address, size, requested: 0, previous, next, place, list, state }
+        Block { address, size, requested: 0, previous, next, place, list, state, queued: false }
     }
 
     /// Returns whether the block is only a part of its region.
@@ -91,6 +93,11 @@ impl Blocks {
         self.blocks.get(id as usize)
     }
 
+    /// Returns the number of entries of this table, unused ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
     /// Adds a block without neighbours.
     #[inline(always)]
     pub(crate) fn add(&mut self, block: Block) -> BlockId {
@@ -120,6 +127,7 @@ impl Blocks {
             place: Place::default(),
             list: lower.list,
             state: BlockState::Free,
+            queued: false,
         });
         self[id].size = size;
         self[id].next = upper;
@@ -149,20 +157,30 @@ impl Blocks {
     }
 
     fn vacate(&mut self, id: BlockId) {
-        self[id].state = BlockState::Free;
+        (self[id].state, self[id].queued) = (BlockState::Free, false);
         self.vacant.push(id);
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many blocks were accessed on this thread.
+    pub(crate) static ACCESSES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 impl std::ops::Index<BlockId> for Blocks {
     type Output = Block;
     fn index(&self, id: BlockId) -> &Block {
+        #[cfg(test)]
+        ACCESSES.set(ACCESSES.get() + 1);
         &self.blocks[id as usize]
     }
 }
 
 impl std::ops::IndexMut<BlockId> for Blocks {
     fn index_mut(&mut self, id: BlockId) -> &mut Block {
+        #[cfg(test)]
+        ACCESSES.set(ACCESSES.get() + 1);
         &mut self.blocks[id as usize]
     }
 }

@@ -6,7 +6,7 @@ use crate::ledger::{self, Ledger};
 use crate::model::driver_rounded;
 use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use gpu_core::{Bytes, DeviceMemory, Region};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Asks the device for each allocation and frees it at once.
 ///
@@ -19,12 +19,22 @@ pub struct Direct<M: DeviceMemory> {
     memory: M,
     ledger: Ledger,
     held: BTreeMap<u64, BlockId>,
+    /// The sizes of the blocks that are held and not in use.
+    idle: BTreeSet<(u64, BlockId)>,
+    /// The freed blocks that the device did not accept back, by address.
+    refused: BTreeMap<u64, BlockId>,
 }
 
 impl<M: DeviceMemory> Direct<M> {
     /// Creates a policy that holds no memory yet.
     pub fn new(memory: M) -> Self {
-        Direct { memory, ledger: Ledger::new(), held: BTreeMap::new() }
+        Direct {
+            memory,
+            ledger: Ledger::new(),
+            held: BTreeMap::new(),
+            idle: BTreeSet::new(),
+            refused: BTreeMap::new(),
+        }
     }
 
     /// Returns the memory of the device.
@@ -41,7 +51,13 @@ impl<M: DeviceMemory> Direct<M> {
         let block = &mut self.ledger.blocks[id];
         block.state = BlockState::Free;
         let (address, size) = (block.address, block.size);
-        self.memory.release(Region { address, size: Bytes(size) })?;
+        if let Err(error) = self.memory.release(Region { address, size: Bytes(size) }) {
+            self.idle.insert((size, id));
+            self.refused.insert(address, id);
+            return Err(error.into());
+        }
+        self.idle.remove(&(size, id));
+        self.refused.remove(&address);
         self.held.remove(&address);
         self.ledger.blocks.remove(id);
         self.ledger.usage.give_to_device(size);
@@ -78,7 +94,8 @@ impl<M: DeviceMemory> Policy for Direct<M> {
     }
 
     fn retire(&mut self, allocation: Allocation) -> Result<Retired, Failure> {
-        self.ledger.take_back(&allocation, BlockState::AwaitingFree)?;
+        let id = self.ledger.take_back(&allocation, BlockState::AwaitingFree)?;
+        self.idle.insert((self.ledger.blocks[id].size, id));
         Ok(Retired(allocation))
     }
 
@@ -88,8 +105,7 @@ impl<M: DeviceMemory> Policy for Direct<M> {
     }
 
     fn empty_cache(&mut self) -> Result<Bytes, Failure> {
-        let is_free = |id: &BlockId| self.ledger.blocks[*id].state == BlockState::Free;
-        let free: Vec<_> = self.held.values().copied().filter(is_free).collect();
+        let free: Vec<_> = self.refused.values().copied().collect();
         let (mut given, mut failure) = (0, None);
         for id in free {
             match self.give_back(id) {
@@ -101,9 +117,8 @@ impl<M: DeviceMemory> Policy for Direct<M> {
     }
 
     fn usage(&self) -> Usage {
-        let idle = self.blocks().filter(|block| block.state != BlockState::Active);
-        let largest = idle.map(|block| block.size).max();
-        Usage { largest_free: Bytes(largest.unwrap_or(0)), ..self.ledger.usage }
+        let largest = self.idle.last().map_or(0, |(size, _)| *size);
+        Usage { largest_free: Bytes(largest), ..self.ledger.usage }
     }
 
     fn in_use(&self) -> Bytes {

@@ -11,14 +11,23 @@
 //!
 //! Adding a block takes constant time; removing one takes time logarithmic in the number of free
 //! blocks, amortised over many operations. A class may contain blocks that are too short for a
-//! request, by less than a sixteenth. They are skipped one by one.
+//! request, by less than a sixteenth. A search skips them one by one. A class in which a search
+//! skips many becomes an ordered map until it is empty again, so that no request takes time linear
+//! in the number of blocks.
 
 use crate::blocks::{Block, BlockId, Blocks, NONE};
+use std::collections::BTreeMap;
 
 /// Classes for each power of two, as a base-2 logarithm.
 const STEPS: u32 = 4;
 /// The minimum number of classes; a power of two, so that a mask keeps an index below it.
 const CLASSES: usize = ((64 - STEPS as usize) << STEPS).next_power_of_two();
+
+/// A search that skips more blocks of a class than this sorts the class.
+const MAX_SKIPPED: usize = 32;
+
+/// The blocks of a class by rank ([`Block::key`]).
+type Sorted = BTreeMap<u128, BlockId>;
 
 /// Free blocks, ordered by size and address. A block is in at most one set, and does not change its
 /// size or address while it is in the set.
@@ -28,6 +37,8 @@ pub(crate) struct FreeSet {
     filled: [u64; CLASSES / 64],
     /// The first block of each class, up to the largest class that was ever used.
     firsts: Vec<BlockId>,
+    /// The classes that are ordered maps instead of heaps, up to the largest that ever was one.
+    sorted: Vec<Option<Sorted>>,
 }
 
 /// Returns the class of a size; classes are in the order of their sizes.
@@ -39,8 +50,7 @@ fn class_of(size: u64) -> usize {
     class as usize & (CLASSES - 1)
 }
 
-// `inline(always)` here is for two or three callers, each of which is part of every operation.
-// operation.
+// `inline(always)` here is for two or three callers, each part of every operation.
 impl FreeSet {
     /// Adds a block.
     #[inline(always)]
@@ -48,6 +58,9 @@ impl FreeSet {
         let class = class_of(blocks[id].size);
         if class >= self.firsts.len() {
             self.lengthen(class);
+        }
+        if self.is_sorted(class) {
+            return self.insert_sorted(blocks, class, id);
         }
         self.filled[class / 64] |= 1 << (class % 64);
         blocks[id].place.child = NONE;
@@ -60,12 +73,47 @@ impl FreeSet {
         self.firsts.resize(class + 1, NONE);
     }
 
+    #[inline(always)]
+    fn is_sorted(&self, class: usize) -> bool {
+        self.sorted.get(class).is_some_and(Option::is_some)
+    }
+
+    #[cold]
+    fn insert_sorted(&mut self, blocks: &Blocks, class: usize, id: BlockId) {
+        let Some(sorted) = &mut self.sorted[class] else { return };
+        sorted.insert(blocks[id].key(), id);
+        self.firsts[class] = sorted.first_key_value().map_or(NONE, |(_, first)| *first);
+    }
+
+    #[cold]
+    fn remove_sorted(&mut self, blocks: &Blocks, class: usize, id: BlockId) {
+        let Some(sorted) = &mut self.sorted[class] else { return };
+        sorted.remove(&blocks[id].key());
+        self.firsts[class] = sorted.first_key_value().map_or(NONE, |(_, first)| *first);
+        if sorted.is_empty() {
+            self.sorted[class] = None;
+            self.filled[class / 64] &= !(1 << (class % 64));
+        }
+    }
+
+    /// Turns the heap of a class into an ordered map.
+    #[cold]
+    fn sort(&mut self, blocks: &Blocks, class: usize) {
+        if class >= self.sorted.len() {
+            self.sorted.resize(class + 1, None);
+        }
+        let all = heap(blocks, self.firsts[class]).into_iter();
+        self.sorted[class] = Some(all.map(|id| (blocks[id].key(), id)).collect());
+    }
+
     /// Removes a block.
     #[inline(always)]
     pub(crate) fn remove(&mut self, blocks: &mut Blocks, id: BlockId) {
         let class = class_of(blocks[id].size);
-        if self.firsts[class] == id {
-            self.pop(blocks, class);
+        if self.is_sorted(class) {
+            self.remove_sorted(blocks, class, id);
+        } else if self.firsts[class] == id {
+            self.pop_heap(blocks, class);
         } else {
             detach(blocks, self.firsts[class], id);
         }
@@ -74,6 +122,14 @@ impl FreeSet {
     /// Removes the first block of a class that is not empty.
     #[inline(always)]
     fn pop(&mut self, blocks: &mut Blocks, class: usize) {
+        if self.is_sorted(class) {
+            return self.remove_sorted(blocks, class, self.firsts[class]);
+        }
+        self.pop_heap(blocks, class);
+    }
+
+    #[inline(always)]
+    fn pop_heap(&mut self, blocks: &mut Blocks, class: usize) {
         let first = join(blocks, blocks[self.firsts[class]].place.child);
         self.firsts[class] = first;
         // Branchless, because the processor cannot predict whether others follow.
@@ -82,7 +138,7 @@ impl FreeSet {
 
     /// Returns the first block in order of at least `size` bytes.
     #[inline(always)]
-    pub(crate) fn best_fit(&self, blocks: &mut Blocks, size: u64) -> Option<BlockId> {
+    pub(crate) fn best_fit(&mut self, blocks: &mut Blocks, size: u64) -> Option<BlockId> {
         let class = self.next_filled(class_of(size))?;
         let first = self.firsts[class];
         if blocks[first].size >= size {
@@ -131,33 +187,74 @@ impl FreeSet {
     /// Returns the first block of at least `size` bytes, starting at a class whose first block is
     /// shorter.
     #[inline(never)]
-    fn best_behind(&self, blocks: &mut Blocks, class: usize, size: u64) -> Option<BlockId> {
-        let mut id = self.firsts[class];
-        while blocks[id].size < size {
-            id = next_in_heap(blocks, id);
+    fn best_behind(&mut self, blocks: &mut Blocks, class: usize, size: u64) -> Option<BlockId> {
+        if !self.is_sorted(class) {
+            let mut id = self.firsts[class];
+            for _ in 0..MAX_SKIPPED {
+                if blocks[id].size >= size {
+                    return if id != NONE { Some(id) } else { self.first_from(class + 1) };
+                }
+                id = next_in_heap(blocks, id);
+            }
+            self.sort(blocks, class);
         }
-        if id != NONE { Some(id) } else { self.first_from(class + 1) }
+        let found = self.first_sorted(class, u128::from(size) << 64);
+        found.or_else(|| self.first_from(class + 1))
+    }
+
+    /// Returns the first block of a sorted class from this rank on.
+    fn first_sorted(&self, class: usize, from: u128) -> Option<BlockId> {
+        Some(*self.sorted.get(class)?.as_ref()?.range(from..).next()?.1)
     }
 
     /// Returns the block that follows in order the one that this method or
     /// [`best_fit`](Self::best_fit) returned last.
     pub(crate) fn after(&self, blocks: &mut Blocks, id: BlockId) -> Option<BlockId> {
+        let class = class_of(blocks[id].size);
+        if self.is_sorted(class) {
+            let found = self.first_sorted(class, blocks[id].key() + 1);
+            return found.or_else(|| self.first_from(class + 1));
+        }
         match next_in_heap(blocks, id) {
-            NONE => self.first_from(class_of(blocks[id].size) + 1),
+            NONE => self.first_from(class + 1),
             next => Some(next),
         }
     }
 
-    /// Returns the last block in order: the largest.
+    /// Returns the last block in order: the largest. It takes time linear in the number of blocks
+    /// of its class, unless the class is [sorted](Self::sort_largest).
     pub(crate) fn largest(&self, blocks: &Blocks) -> Option<BlockId> {
-        let word = self.filled.iter().rposition(|word| *word != 0)?;
-        let class = word * 64 + self.filled[word].ilog2() as usize;
+        let class = self.last_filled()?;
+        if let Some(Some(sorted)) = self.sorted.get(class) {
+            return sorted.last_key_value().map(|(_, last)| *last);
+        }
         heap(blocks, self.firsts[class]).into_iter().max_by_key(|id| blocks[*id].key())
+    }
+
+    /// Makes [`largest`](Self::largest) fast, for a caller that needs it often.
+    pub(crate) fn sort_largest(&mut self, blocks: &Blocks) {
+        if let Some(class) = self.last_filled()
+            && !self.is_sorted(class)
+            && blocks[self.firsts[class]].place.child != NONE
+        {
+            self.sort(blocks, class);
+        }
+    }
+
+    fn last_filled(&self) -> Option<usize> {
+        let word = self.filled.iter().rposition(|word| *word != 0)?;
+        Some(word * 64 + self.filled[word].ilog2() as usize)
     }
 
     /// Returns the blocks in order.
     pub(crate) fn in_order(&self, blocks: &Blocks) -> Vec<BlockId> {
-        let mut all: Vec<_> = self.firsts.iter().flat_map(|first| heap(blocks, *first)).collect();
+        let classes = self.firsts.iter().enumerate();
+        let mut all: Vec<_> = classes
+            .flat_map(|(class, first)| match self.sorted.get(class) {
+                Some(Some(sorted)) => sorted.values().copied().collect(),
+                _ => heap(blocks, *first),
+            })
+            .collect();
         all.sort_unstable_by_key(|id| blocks[*id].key());
         all
     }

@@ -31,6 +31,8 @@ mod blocks;
 pub mod caching;
 mod config;
 mod direct;
+#[cfg(test)]
+mod effort;
 mod failure;
 mod free_set;
 mod ledger;

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod mapped;
+mod refusals;
 
 use crate::blocks::BlockId;
 use addresses::Addresses;
@@ -9,6 +10,7 @@ use gpu_core::{
     Absent, Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result,
 };
 use mapped::Mapped;
+use refusals::Refusals;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,15 +29,15 @@ const UNIT: u64 = 512;
 /// size; a driver packs them into pages.
 #[derive(Debug)]
 pub struct ModelMemory {
-    total: u64,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
+    total: u64,
     used: u64,
     peak: u64,
-    least_refused: Option<u64>,
+    refusals: Refusals,
     given_back: u64,
     /// Regions and address ranges, by start address.
     taken: BTreeMap<u64, Taken>,
@@ -53,12 +55,17 @@ struct Taken {
 impl ModelMemory {
     /// Creates a device with `total` bytes, all free.
     pub fn new(total: Bytes) -> Self {
-        ModelMemory { total: total.0, state: Mutex::new(State::default()) }
+        ModelMemory { state: Mutex::new(State { total: total.0, ..State::default() }) }
     }
 
     /// Creates a device that never refuses.
     pub fn endless() -> Self {
         ModelMemory::new(Bytes(1 << 56))
+    }
+
+    /// Returns the memory of the device.
+    pub fn total(&self) -> Bytes {
+        Bytes(self.lock().total)
     }
 
     /// Returns the memory in use.
@@ -77,7 +84,24 @@ impl ModelMemory {
     /// A policy that observes only grants and refusals behaves the same on every device of at least
     /// [`peak`](ModelMemory::peak) and less than this.
     pub fn least_refused(&self) -> Option<Bytes> {
-        self.lock().least_refused.map(Bytes)
+        self.lock().refusals.least().map(Bytes)
+    }
+
+    /// Notes that a request of the program begins, for [`raise`](ModelMemory::raise).
+    pub fn begin_request(&self) {
+        self.lock().refusals.begin_request();
+    }
+
+    /// Raises the total to [`least_refused`](ModelMemory::least_refused) after a request of the
+    /// program failed, if a policy that observes only grants and refusals, and that has no retired
+    /// memory, is now in the state in which it would be on a device of that total before the same
+    /// request, or before that part of it which the device would grant. Returns whether it did: the
+    /// request can then be repeated instead of all requests from the start.
+    pub fn raise(&self) -> bool {
+        let state = &mut *self.lock();
+        let raised = state.refusals.raise();
+        state.total = raised.unwrap_or(state.total);
+        raised.is_some()
     }
 
     /// Returns the bytes freed so far.
@@ -97,17 +121,15 @@ pub(crate) fn driver_rounded(size: u64) -> Option<u64> {
 }
 
 impl State {
-    fn take(&mut self, bytes: u64, total: u64, what: impl Fn() -> String) -> Result<()> {
-        match self.used.checked_add(bytes).filter(|used| *used <= total) {
+    fn take(&mut self, bytes: u64, what: impl Fn() -> String) -> Result<()> {
+        match self.used.checked_add(bytes).filter(|used| *used <= self.total) {
             Some(used) => {
                 self.used = used;
                 self.peak = self.peak.max(used);
                 Ok(())
             }
             None => {
-                let wanted = self.used.saturating_add(bytes);
-                self.least_refused =
-                    Some(self.least_refused.map_or(wanted, |least| least.min(wanted)));
+                self.refusals.add(self.used.saturating_add(bytes));
                 Err(Error::new(DeviceFault::OutOfMemory, what()))
             }
         }
@@ -130,9 +152,9 @@ fn whole_pages(part: Region) -> bool {
 
 impl DeviceMemory for ModelMemory {
     fn info(&self) -> Result<MemoryInfo> {
-        let used = self.used();
+        let State { total, used, .. } = *self.lock();
         let reserved = Err(Absent::NotSupported);
-        Ok(MemoryInfo { total: Ok(Bytes(self.total)), used: Ok(used), reserved })
+        Ok(MemoryInfo { total: Ok(Bytes(total)), used: Ok(Bytes(used)), reserved })
     }
 
     fn reserve(&self, size: Bytes) -> Result<Region> {
@@ -143,11 +165,12 @@ impl DeviceMemory for ModelMemory {
         }
         let charged = driver_rounded(size.0).ok_or_else(none)?;
         let mut state = self.lock();
-        state.take(charged, self.total, what)?;
+        state.take(charged, what)?;
         let Some((block, address)) = state.addresses.take(charged) else {
             state.used -= charged;
             return Err(none());
         };
+        state.refusals.note_change(address, size.0);
         state.taken.insert(address, Taken { size: size.0, block, mapped: None });
         Ok(Region { address, size })
     }
@@ -159,6 +182,7 @@ impl DeviceMemory for ModelMemory {
                 if its.get().mapped.is_none() && its.get().size == region.size.0 =>
             {
                 let charged = state.addresses.vacate(its.remove().block);
+                state.refusals.note_change(region.address, region.size.0);
                 state.used -= charged;
                 state.given_back += charged;
                 Ok(())
@@ -190,7 +214,8 @@ impl DeviceMemory for ModelMemory {
         if range.is_none_or(|mapped| !mapped.is_vacant(start, end)) {
             return Err(invalid(what()));
         }
-        state.take(part.size.0, self.total, what)?;
+        state.take(part.size.0, what)?;
+        state.refusals.note_change(start, part.size.0);
         if let Some(mapped) = state.range(part) {
             mapped.add(start, end);
         }
@@ -205,6 +230,7 @@ impl DeviceMemory for ModelMemory {
         }
         state.used -= part.size.0;
         state.given_back += part.size.0;
+        state.refusals.note_change(part.address, part.size.0);
         Ok(())
     }
 
@@ -217,6 +243,7 @@ impl DeviceMemory for ModelMemory {
                 let taken = its.remove();
                 let mapped = taken.mapped.map_or(0, |mapped| mapped.bytes());
                 state.used -= mapped;
+                state.refusals.note_change(range.address, range.size.0);
                 state.addresses.vacate(taken.block);
                 Ok(())
             }

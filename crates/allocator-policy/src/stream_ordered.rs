@@ -12,7 +12,6 @@
 //! stream, and the release of completely free regions, highest addresses first, before an
 //! allocation fails. A driver can also map scattered pages at new addresses. The model cannot, so
 //! it may fail due to fragmentation where a driver does not.
-//! fails for fragmentation a driver may not.
 
 use crate::blocks::{Block, BlockId, NONE};
 use crate::failure::{Failure, unless_refused};
@@ -20,7 +19,7 @@ use crate::free_set::FreeSet;
 use crate::ledger::{self, Ledger};
 use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 use gpu_core::{Bytes, DeviceMemory, Region};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Block sizes are multiples of this.
 const UNIT: u64 = 512;
@@ -30,6 +29,8 @@ const REGION: u64 = 32 << 20;
 const READY: u32 = 0;
 /// The list of retired blocks. Each further list belongs to one stream.
 const RETIRED: u32 = 1;
+/// With more streams than this, a search through the lists of all would take too long.
+const MANY_STREAMS: usize = 16;
 
 /// The settings of a pool; the default is the driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +64,17 @@ pub struct StreamOrdered<M: DeviceMemory> {
     memory: M,
     settings: Settings,
     ledger: Ledger,
-    /// The free blocks: [`READY`], [`RETIRED`], then those that each of `streams` freed. `list` of
+    /// The free blocks: [`READY`], [`RETIRED`], then those that each stream freed. `list` of
     /// a block is its list here, or the list it will join once it is free.
     free: Vec<FreeSet>,
-    streams: Vec<Stream>,
+    /// The list of each stream.
+    streams: BTreeMap<Stream, u32>,
+    /// The free blocks of all streams by rank ([`Block::key`]), once there are [`MANY_STREAMS`].
+    of_streams: Option<BTreeMap<u128, BlockId>>,
     /// The regions by address: their size, and their lowest block.
     held: BTreeMap<u64, (u64, BlockId)>,
+    /// The regions that are completely free and available to every stream.
+    whole: BTreeSet<u64>,
 }
 
 impl<M: DeviceMemory> StreamOrdered<M> {
@@ -79,8 +85,10 @@ impl<M: DeviceMemory> StreamOrdered<M> {
             settings,
             ledger: Ledger::new(),
             free: vec![FreeSet::default(), FreeSet::default()],
-            streams: Vec::new(),
+            streams: BTreeMap::new(),
+            of_streams: None,
             held: BTreeMap::new(),
+            whole: BTreeSet::new(),
         }
     }
 
@@ -101,9 +109,9 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     /// # Errors
     /// [`Failure::Device`] if the device does not accept a region; the others are freed.
     pub fn synchronize(&mut self, stream: Option<Stream>) -> Result<Bytes, Failure> {
-        for (place, own) in self.streams.clone().into_iter().enumerate() {
+        for (own, list) in self.streams.clone() {
             if stream.is_none_or(|stream| own == stream) {
-                self.settle(place + RETIRED as usize + 1);
+                self.settle(list as usize);
             }
         }
         self.trim(self.settings.release_threshold)
@@ -116,12 +124,10 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     /// As [`synchronize`](Self::synchronize).
     pub fn trim(&mut self, keep: Bytes) -> Result<Bytes, Failure> {
         let (mut given, mut failure) = (0, None);
-        let regions: Vec<_> = self.held.iter().rev().map(|(at, held)| (*at, *held)).collect();
-        for (address, (size, block)) in regions {
-            let block = self.ledger.blocks[block];
-            let whole = block.state == BlockState::Free && block.size == size;
-            let is_free = whole && block.list == READY;
-            if !is_free || self.ledger.usage.reserved.saturating_sub(keep) < Bytes(size) {
+        let regions: Vec<_> = self.whole.iter().rev().copied().collect();
+        for address in regions {
+            let size = self.held.get(&address).map_or(0, |(size, _)| *size);
+            if self.ledger.usage.reserved.saturating_sub(keep) < Bytes(size) {
                 continue;
             }
             match self.memory.release(Region { address, size: Bytes(size) }) {
@@ -144,6 +150,9 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     fn settle(&mut self, list: usize) {
         let freed = std::mem::take(&mut self.free[list]).in_order(&self.ledger.blocks);
         for &id in &freed {
+            if let Some(all) = &mut self.of_streams {
+                all.remove(&self.ledger.blocks[id].key());
+            }
             // Neighbours must not merge with it before it is processed itself.
             self.ledger.blocks[id].state = BlockState::Active;
         }
@@ -154,12 +163,17 @@ impl<M: DeviceMemory> StreamOrdered<M> {
 
     /// Returns the list of blocks that a stream freed.
     fn list_of(&mut self, stream: Stream) -> u32 {
-        let place = self.streams.iter().position(|own| *own == stream).unwrap_or_else(|| {
-            self.streams.push(stream);
+        let list = *self.streams.entry(stream).or_insert_with(|| {
             self.free.push(FreeSet::default());
-            self.streams.len() - 1
+            (self.free.len() - 1) as u32
         });
-        place as u32 + RETIRED + 1
+        if self.of_streams.is_none() && self.streams.len() > MANY_STREAMS {
+            let blocks = &self.ledger.blocks;
+            let lists = self.free[RETIRED as usize + 1..].iter();
+            let ids = lists.flat_map(|free| free.in_order(blocks));
+            self.of_streams = Some(ids.map(|id| (blocks[id].key(), id)).collect());
+        }
+        list
     }
 
     /// Finds a block available to the stream of a list.
@@ -169,15 +183,23 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         fit.into_iter().flatten().min_by_key(|id| blocks[*id].key())
     }
 
+    /// Finds a block that any stream freed.
+    fn fitting_any(&mut self, rounded: u64) -> Option<BlockId> {
+        if let Some(all) = &self.of_streams {
+            return all.range(u128::from(rounded) << 64..).next().map(|(_, id)| *id);
+        }
+        let blocks = &mut self.ledger.blocks;
+        let lists = self.free[RETIRED as usize + 1..].iter_mut();
+        let fit: Vec<_> = lists.filter_map(|free| free.best_fit(blocks, rounded)).collect();
+        fit.into_iter().min_by_key(|id| blocks[*id].key())
+    }
+
     fn find_more(&mut self, list: u32, rounded: u64, asked: u64) -> Result<BlockId, Failure> {
         if let Some(found) = self.extend(rounded)? {
             return Ok(found);
         }
         if self.settings.internal_dependencies {
-            let blocks = &mut self.ledger.blocks;
-            let others = self.free[RETIRED as usize + 1..].iter();
-            let fit: Vec<_> = others.filter_map(|free| free.best_fit(blocks, rounded)).collect();
-            if let Some(found) = fit.into_iter().min_by_key(|id| blocks[*id].key()) {
+            if let Some(found) = self.fitting_any(rounded) {
                 self.ledger.usage.retries += 1;
                 return Ok(found);
             }
@@ -220,13 +242,25 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     }
 
     fn list(&mut self, id: BlockId) {
-        let list = self.ledger.blocks[id].list as usize;
-        self.free[list].insert(&mut self.ledger.blocks, id);
+        let block = self.ledger.blocks[id];
+        self.free[block.list as usize].insert(&mut self.ledger.blocks, id);
+        if block.list == READY && !block.is_part() {
+            self.whole.insert(block.address);
+        }
+        if let Some(all) = self.of_streams.as_mut().filter(|_| block.list > RETIRED) {
+            all.insert(block.key(), id);
+        }
     }
 
     fn unlist(&mut self, id: BlockId) {
-        let list = self.ledger.blocks[id].list as usize;
-        self.free[list].remove(&mut self.ledger.blocks, id);
+        let block = self.ledger.blocks[id];
+        self.free[block.list as usize].remove(&mut self.ledger.blocks, id);
+        if block.list == READY && !block.is_part() {
+            self.whole.remove(&block.address);
+        }
+        if let Some(all) = self.of_streams.as_mut().filter(|_| block.list > RETIRED) {
+            all.remove(&block.key());
+        }
     }
 
     /// Adds a block to a list, merged with its neighbours on that list.
@@ -251,6 +285,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     }
 
     fn shortage(&mut self, asked: u64, segment: Option<u64>) -> Failure {
+        self.free.iter_mut().for_each(|free| free.sort_largest(&self.ledger.blocks));
         let (usage, largest) = (self.usage(), self.settings.largest);
         self.ledger.shortage(&self.memory, asked, segment.unwrap_or(asked), largest, usage)
     }

@@ -43,8 +43,7 @@ fn main() -> ExitCode {
     let cli = match args::parse(words) {
         Ok(cli) => cli,
         Err(reported) => {
-            let code = if reported.use_stderr() { Exit::Usage } else { Exit::Done };
-            return reported.print().map_or(Exit::NotWritten, |()| code).into();
+            return Exit::of_parser(reported.use_stderr(), reported.print()).into();
         }
     };
     prepare(&cli);

@@ -4,7 +4,7 @@ use crate::terminal::Line;
 use gpu_claim::Waiting;
 use gpu_core::{Claim, LeaseEntry, Pid};
 use gpu_host::user_name;
-use gpu_report::wording::claims::{asked, clock, waiting_for};
+use gpu_report::wording::claims::{Notices, asked, clock, waited, waiting_for};
 use rustix::termios::tcgetpgrp;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -22,9 +22,6 @@ pub(crate) fn pace(quiet: bool) -> Duration {
     }
 }
 
-/// Without a terminal, an unchanged status is printed again after this time.
-const AGAIN: Duration = Duration::from_secs(60);
-
 /// The frames of the spinner on the status line.
 const SPINNER: [char; 8] = ['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠼'];
 
@@ -32,42 +29,41 @@ const SPINNER: [char; 8] = ['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '�
 /// updated, otherwise in a new line for each change.
 pub(crate) struct QueueStatus {
     claim: String,
+    /// The command that previews the claim.
+    preview: String,
     /// The process group that must own the terminal.
     group: Option<Pid>,
     /// The status line of a terminal was written last.
     is_terminal: bool,
     columns: usize,
     turns: usize,
-    /// The last status, and when it was reported.
-    reported: Option<(String, Duration)>,
+    notices: Notices,
     silent: bool,
 }
 
 impl QueueStatus {
     /// Returns the status of a claim of this process group; `quiet` suppresses it.
-    pub(crate) fn new(claim: &Claim, group: Option<Pid>, quiet: bool) -> Self {
+    pub(crate) fn new(claim: &Claim, preview: String, group: Option<Pid>, quiet: bool) -> Self {
         let size = terminal_size::terminal_size_of(std::io::stderr());
         QueueStatus {
             claim: asked(claim),
+            preview,
             group,
             is_terminal: false,
             columns: size.map_or(80, |(width, _)| width.0.into()),
             turns: 0,
-            reported: None,
+            notices: Notices::default(),
             silent: quiet,
         }
     }
 
     pub(crate) fn show(&mut self, waiting: &Waiting<'_>) {
-        let how = waiting_for(&self.claim, waiting, &user);
+        let how = waiting_for(&self.claim, waiting, &user, Some(&self.preview));
         // A background job must not overwrite the command line that the user types.
         let front = tcgetpgrp(std::io::stderr());
         let front = front.ok().map(|front| Pid(front.as_raw_nonzero().get().unsigned_abs()));
         self.is_terminal = front.is_some() && front == self.group;
-        let is_new = self.reported.as_ref().is_none_or(|(reported, at)| {
-            *reported != how || waiting.waited.saturating_sub(*at) >= AGAIN
-        });
-        if self.silent || !(self.is_terminal || is_new) {
+        if !self.notices.is_due(&how, waiting.waited) && !self.is_terminal || self.silent {
             return;
         }
         let line = Line::new().plain("gpuws: ").plain(&how);
@@ -81,16 +77,13 @@ impl QueueStatus {
             let _ = write!(stderr, "\r\x1b[K{}{clock}", line.cut(room).text());
             let _ = stderr.flush();
         } else {
-            let _ = writeln!(stderr, "{}", line.text());
-        }
-        if is_new {
-            self.reported = Some((how, waiting.waited));
+            let _ = writeln!(stderr, "{}{}", line.text(), waited(waiting));
         }
     }
 
     /// Erases the status line.
     pub(crate) fn clear(&mut self) {
-        if self.is_terminal && self.reported.take().is_some() {
+        if self.is_terminal && std::mem::take(&mut self.turns) > 0 {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
     }

@@ -116,6 +116,9 @@ impl Placeholder {
 }
 
 impl Session {
+    /// The file in the directory of a session that is locked for as long as the session lives.
+    pub const ALIVE: &'static str = "alive";
+
     /// The file in the directory.
     pub const FILE: &'static str = "session.json";
     /// The file in the directory for call counts: lines of JSON, each with the calls of one process

@@ -4,24 +4,26 @@ use crate::chunk;
 use crate::damage::{Damage, DamageKind};
 use crate::day::FileKind;
 use crate::entry::{Entry, SIZE};
-use crate::shard::{Shard, position};
+use crate::shard::{MAX_CHUNK, Shard, position};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Returns all damage of a day, in the order of the index.
 pub(crate) fn all(shard: &Shard) -> Vec<Damage> {
     let mut found = not_in_index(shard);
-    let (mut told, mut was_torn) = (BTreeSet::new(), false);
+    let (mut told, mut before) = (BTreeSet::new(), None);
     for at in 0..shard.entries() {
         let what = match shard.entry(at) {
             None => Some(DamageKind::Entry),
             Some(entry) => match base(shard, at, &entry) {
-                Some(base) => shard.data(&entry, base).err(),
+                Some(base) => shard.data(at, base).err(),
                 None => Some(DamageKind::Base),
             },
         };
-        let is_torn = what == Some(DamageKind::TornFrame);
         // Frames that are lost together are reported together.
-        let is_told = std::mem::replace(&mut was_torn, is_torn) && is_torn;
+        let in_row = what.clone().filter(is_in_rows);
+        let is_told = in_row.is_some() && in_row == before;
+        before = in_row;
         let Some(what) = what.filter(|_| !is_told) else { continue };
         let damage = of(shard, at, what);
         if told.insert(damage.clone()) {
@@ -46,7 +48,9 @@ fn not_in_index(shard: &Shard) -> Vec<Damage> {
         match shard.entry(at) {
             Some(entry) => {
                 gap(end, entry.offset, is_known);
-                (end, is_known) = (entry.offset.saturating_add(entry.length.into()), true);
+                // After data was lost, a recorder appends before the end of the last entry.
+                end = end.max(entry.offset.saturating_add(entry.length.into()));
+                is_known = true;
             }
             None => is_known = false,
         }
@@ -80,9 +84,17 @@ pub(crate) fn of(shard: &Shard, at: usize, what: DamageKind) -> Damage {
             let frames = 1 + without_base(shard, at);
             (FileKind::Index, position(at as u64), DamageKind::Entry, frames)
         }
-        (DamageKind::TornFrame, Some(_)) => {
-            let (first, frames) = torn(shard, at);
-            (FileKind::Data, first, DamageKind::TornFrame, frames)
+        (what, Some(_)) if is_in_rows(&what) => {
+            let row = row(shard, at, &what);
+            let entries = row.clone().filter_map(|at| shard.entry(at));
+            let frames = entries.clone().filter(|entry| !entry.is_copy).count();
+            match what {
+                DamageKind::Overlap => (FileKind::Index, position(row.start as u64), what, frames),
+                _ => {
+                    let first = entries.map(|entry| entry.offset).min().unwrap_or(0);
+                    (FileKind::Data, first, what, frames)
+                }
+            }
         }
         (what, Some(entry)) => (FileKind::Data, entry.offset, what, dependent(shard, at, &entry)),
     };
@@ -91,47 +103,55 @@ pub(crate) fn of(shard: &Shard, at: usize, what: DamageKind) -> Damage {
 
 /// Returns the next damaged entry before this one in its chunk.
 fn lost_before(shard: &Shard, at: usize) -> Option<usize> {
-    let mut before = (0..at).rev().take(2 * usize::from(chunk::LENGTH));
+    let mut before = (0..at).rev().take(MAX_CHUNK);
     before.find(|at| shard.entry(*at).is_none())
 }
 
 /// Returns how many frames are lost because a damaged entry was that of their base.
 fn without_base(shard: &Shard, at: usize) -> usize {
-    let after = (at + 1..shard.entries()).map_while(|at| Some((at, shard.entry(at)?)));
+    let after = (at + 1..shard.entries()).take(MAX_CHUNK);
+    let after = after.map_while(|at| Some((at, shard.entry(at)?)));
     let of_chunk = after.take_while(|(_, entry)| entry.is_copy || entry.place != 0);
     of_chunk.filter(|(at, entry)| !entry.is_copy && shard.path(*at).is_none()).count()
 }
 
-/// Returns where the data of the frames that are cut off together starts, and how many there are.
-fn torn(shard: &Shard, at: usize) -> (u64, usize) {
-    let is_torn = |at: &usize| shard.entry(*at).is_some_and(|entry| shard.is_torn(&entry));
-    let before = (0..at).rev().take_while(is_torn);
-    let all = before.chain((at..shard.entries()).take_while(is_torn));
-    let entries = all.filter_map(|at| shard.entry(at));
-    entries.fold((u64::MAX, 0), |(first, frames), entry| {
-        (first.min(entry.offset), frames + usize::from(!entry.is_copy))
-    })
+/// Returns whether frames that follow each other are lost together.
+pub(crate) fn is_in_rows(what: &DamageKind) -> bool {
+    matches!(what, DamageKind::TornFrame | DamageKind::Overlap)
+}
+
+/// Returns the entries around this one that are lost together with it.
+pub(crate) fn row(shard: &Shard, at: usize, what: &DamageKind) -> Range<usize> {
+    let length = shard.data_length();
+    let is_lost = |at: &usize| match what {
+        DamageKind::Overlap => shard.overlaps(*at),
+        _ => shard.entry(*at).is_some_and(|entry| entry.is_beyond(length)),
+    };
+    let before = (0..at).rev().take_while(is_lost).count();
+    let after = (at + 1..shard.entries()).take_while(is_lost).count();
+    at - before..at + 1 + after
 }
 
 /// Returns how many frames cannot be read without the data of this one, itself included.
 fn dependent(shard: &Shard, at: usize, entry: &Entry) -> usize {
     if entry.place == 0 {
         let other = other_copy(shard, at, entry);
-        if entry.is_copy || other.is_some_and(|other| shard.data(&other, None).is_ok()) {
+        if entry.is_copy || other.is_some_and(|other| shard.data(other, None).is_ok()) {
             return 0;
         }
     }
-    let after = (at + 1..shard.entries()).filter_map(|at| shard.entry(at));
+    let after = (at + 1..shard.entries()).take(MAX_CHUNK).filter_map(|at| shard.entry(at));
     let of_chunk = after.take_while(|after| after.is_copy || after.place > entry.place);
     let depends = |after: &Entry| !after.is_copy && chunk::path(after.place).contains(&entry.place);
     1 + of_chunk.filter(depends).count()
 }
 
 /// Returns the other copy of a key frame.
-fn other_copy(shard: &Shard, at: usize, entry: &Entry) -> Option<Entry> {
+fn other_copy(shard: &Shard, at: usize, entry: &Entry) -> Option<usize> {
     let mut after = (at + 1..shard.entries())
-        .filter_map(|at| shard.entry(at))
-        .take_while(|after| after.is_copy || after.place != 0)
+        .take(MAX_CHUNK)
+        .filter_map(|at| Some((at, shard.entry(at)?)))
+        .take_while(|(_, after)| after.is_copy || after.place != 0)
         .take(chunk::LENGTH.into());
-    after.find(|after| after.is_copy && after.crc == entry.crc)
+    after.find(|(_, after)| after.is_copy && after.crc == entry.crc).map(|(at, _)| at)
 }

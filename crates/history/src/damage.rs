@@ -45,6 +45,10 @@ pub enum DamageKind {
     Base,
     /// The data of a frame matches its checksum and is no frame.
     Malformed,
+    /// The entry refers to data that belongs to another entry.
+    Overlap,
+    /// The frame is larger than the data of its chunk allows.
+    Expansion,
     /// Data that is in no entry: the recorder ended before it wrote the entry, or the end of the
     /// index is lost.
     NotInIndex,
@@ -62,6 +66,8 @@ impl fmt::Display for DamageKind {
             DamageKind::Frame => "damaged sample",
             DamageKind::Base => "sample whose base is lost",
             DamageKind::Malformed => "malformed sample",
+            DamageKind::Overlap => "sample in the place of another",
+            DamageKind::Expansion => "sample too large for its data",
             DamageKind::NotInIndex => "data that is not in the index",
         })
     }

@@ -72,6 +72,11 @@ const STARTS_RUN: u16 = 1;
 const IS_COPY: u16 = 2;
 
 impl Entry {
+    /// Returns whether data of this length ends before that of the frame does.
+    pub(crate) fn is_beyond(&self, length: u64) -> bool {
+        self.offset.checked_add(self.length.into()).is_none_or(|end| end > length)
+    }
+
     pub(crate) fn bytes(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
         let flags =

@@ -4,6 +4,7 @@
 //! unless a process started or ended, compressed with zstd and the structure of the key frame as
 //! dictionary; and the numbers. See `docs/history-format.md`.
 
+use crate::damage::DamageKind;
 use crate::numbers::{self, Numbers};
 use crate::range::{Decoder, Encoder};
 use crate::rows;
@@ -19,6 +20,12 @@ const MAX_STRUCTURE: usize = MAX_SHAPE + (16 << 20);
 pub(crate) const MAX_FRAME: usize = 32 << 20;
 /// The level of zstd.
 const LEVEL: i32 = 9;
+
+#[cfg(test)]
+thread_local! {
+    /// How many bytes the frames had that were read on this thread.
+    pub(crate) static EXPANDED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
 
 /// A frame as the base of others; the default is the base of key frames.
 #[derive(Clone, Debug, Default)]
@@ -69,10 +76,30 @@ pub(crate) fn encode(
     Ok((bytes, Image { flat, texts, numbers, dictionary: dictionary(base, structure) }))
 }
 
-/// Returns the frame of which these are the bytes; `None` if they are malformed.
-pub(crate) fn decode(mut bytes: &[u8], base: &Image) -> Option<Image> {
+/// Returns the frame of which these are the bytes.
+///
+/// # Errors
+/// `Expansion` if it has more than `most` bytes, `Malformed` if it is no frame. Neither is found
+/// after more than about this many bytes of work.
+pub(crate) fn decode(bytes: &[u8], base: &Image, most: usize) -> Result<Image, DamageKind> {
+    let mut is_too_large = false;
+    let image = expand(bytes, base, |length| {
+        is_too_large |= length > most;
+        !is_too_large
+    });
+    let image = image.filter(|_| !is_too_large);
+    image.ok_or(if is_too_large { DamageKind::Expansion } else { DamageKind::Malformed })
+}
+
+fn expand(
+    mut bytes: &[u8],
+    base: &Image,
+    mut may_have: impl FnMut(usize) -> bool,
+) -> Option<Image> {
     let steps = u32::try_from(varint::take(&mut bytes)?).ok()?;
-    let structure = take_structure(&mut bytes, &base.dictionary)?;
+    let structure = take_structure(&mut bytes, &base.dictionary, &mut may_have)?;
+    #[cfg(test)]
+    EXPANDED.set(EXPANDED.get() + structure.len() as u64);
     let mut left = &structure[..];
     let mut texts = base.texts.clone();
     for _ in 0..varint::take(&mut left)? {
@@ -82,7 +109,10 @@ pub(crate) fn decode(mut bytes: &[u8], base: &Image) -> Option<Image> {
             return None;
         }
     }
-    let (mut flat, sources) = rows::described(&mut left, &base.flat, texts.len())?;
+    let may_have = |flat: &Flat| may_have(structure.len() + flat.bytes());
+    let (mut flat, sources) = rows::described(&mut left, &base.flat, texts.len(), may_have)?;
+    #[cfg(test)]
+    EXPANDED.set(EXPANDED.get() + flat.bytes() as u64);
     if !left.is_empty() {
         return None;
     }
@@ -122,10 +152,17 @@ fn put_structure(output: &mut Vec<u8>, structure: &[u8], dictionary: &[u8]) -> i
     Ok(())
 }
 
-fn take_structure(input: &mut &[u8], dictionary: &[u8]) -> Option<Vec<u8>> {
+fn take_structure(
+    input: &mut &[u8],
+    dictionary: &[u8],
+    may_have: &mut impl FnMut(usize) -> bool,
+) -> Option<Vec<u8>> {
     let length = varint::take(input)?;
     let is_compressed = length & 1 == 1;
     let length = usize::try_from(length >> 1).ok().filter(|length| *length <= MAX_STRUCTURE)?;
+    if !may_have(length) {
+        return None;
+    }
     if !is_compressed {
         let (structure, rest) = input.split_at_checked(length)?;
         *input = rest;

@@ -10,6 +10,8 @@ use crate::image::{self, Image};
 use crate::shard::{Shard, Summary};
 use crate::unflatten;
 use gpu_core::{Result, Timestamp};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -26,6 +28,10 @@ pub struct Reader {
     /// The frames on the path to the last one that was read, with their places in the index and
     /// their checksums.
     path: Vec<(usize, u32, Image)>,
+    /// The entries of that day whose data could not be read, so that each is read once.
+    unreadable: BTreeMap<usize, DamageKind>,
+    /// The frames that were last found to be lost together, with the reason.
+    row: Option<(Range<usize>, Damage)>,
     damage: Vec<Damage>,
 }
 
@@ -36,6 +42,8 @@ impl Reader {
             days: Vec::new(),
             shard: None,
             path: Vec::new(),
+            unreadable: BTreeMap::new(),
+            row: None,
             damage: Vec::new(),
         }
     }
@@ -49,7 +57,7 @@ impl Reader {
         let mut reader = Reader::of(dir);
         for day in reader.dir.days()?.into_keys().rev() {
             reader.days = vec![Summary::read(&reader.dir, day, &mut Vec::new())?];
-            (reader.shard, reader.path) = (None, Vec::new());
+            reader.forget_day();
             let mut last = (0..reader.len()).rev().take(chunk::LENGTH.into());
             if let Some(frame) = last.find_map(|number| reader.frame(number)) {
                 return Ok(Some(frame));
@@ -80,6 +88,7 @@ impl Reader {
     pub fn refresh(&mut self) -> Result<bool> {
         let before = self.len();
         let last = self.days.last().map(|day| day.day);
+        (self.row, self.unreadable) = (None, BTreeMap::new());
         let mut found = Vec::new();
         let mut is_replaced = false;
         if let Some(last) = self.days.last_mut() {
@@ -87,7 +96,7 @@ impl Reader {
             if is_replaced {
                 *last = Summary::read(&self.dir, last.day, &mut found)?;
                 self.damage.retain(|known| known.day != last.day);
-                (self.shard, self.path) = (None, Vec::new());
+                self.shard = None;
             } else {
                 // An entry that was cut off may be whole by now.
                 self.damage
@@ -167,7 +176,7 @@ impl Reader {
         let (_, at) = self.find(number)?;
         let (shard, at) = self.shard.as_ref().map(|(_, shard)| shard).zip(Some(at))?;
         let (at, _) = shard.frame(at)?;
-        let read = walk(shard, &mut self.path, at);
+        let read = walk(shard, &mut self.path, &mut self.unreadable, at);
         let frame = read.and_then(|()| {
             let (_, _, image) = self.path.last().ok_or((at, DamageKind::Base))?;
             let frame = unflatten::unflatten(&image.flat, &image.texts);
@@ -176,8 +185,15 @@ impl Reader {
         match frame {
             Ok(frame) => Some(frame),
             Err((damaged, what)) => {
-                let damage = cost::of(shard, damaged, what);
-                add(&mut self.damage, damage);
+                let is_known = |(row, known): &(Range<usize>, Damage)| {
+                    row.contains(&damaged) && known.what == what
+                };
+                if !self.row.as_ref().is_some_and(is_known) {
+                    let row = cost::is_in_rows(&what).then(|| cost::row(shard, damaged, &what));
+                    let damage = cost::of(shard, damaged, what);
+                    self.row = row.map(|row| (row, damage.clone()));
+                    add(&mut self.damage, damage);
+                }
                 None
             }
         }
@@ -248,10 +264,14 @@ impl Reader {
         None
     }
 
+    fn forget_day(&mut self) {
+        (self.shard, self.path) = (None, Vec::new());
+        (self.row, self.unreadable) = (None, BTreeMap::new());
+    }
+
     fn load(&mut self, day: usize) -> &Shard {
         if self.shard.as_ref().is_none_or(|(at, _)| *at != day) {
-            self.path.clear();
-            self.shard = None;
+            self.forget_day();
         }
         let summary = &self.days[day];
         &self.shard.get_or_insert_with(|| (day, Shard::open(&self.dir, summary))).1
@@ -266,6 +286,7 @@ impl Reader {
 fn walk(
     shard: &Shard,
     path: &mut Vec<(usize, u32, Image)>,
+    unreadable: &mut BTreeMap<usize, DamageKind>,
     at: usize,
 ) -> Result<(), (usize, DamageKind)> {
     let wanted = shard.path(at).ok_or((at, DamageKind::Base))?;
@@ -279,15 +300,21 @@ fn walk(
         let mut read = None;
         for at in places {
             let Some(entry) = shard.entry(*at) else { continue };
-            let decoded = shard
-                .data(&entry, crc)
-                .and_then(|bytes| image::decode(&bytes, image).ok_or(DamageKind::Malformed));
+            let decoded = match unreadable.get(at) {
+                Some(known) => Err(known.clone()),
+                None => shard
+                    .data(*at, crc)
+                    .and_then(|bytes| image::decode(&bytes, image, shard.most_expanded(*at))),
+            };
             match decoded {
                 Ok(image) => {
                     read = Some((*at, entry.crc, image));
                     break;
                 }
-                Err(what) => failure = failure.or(Some((*at, what))),
+                Err(what) => {
+                    unreadable.insert(*at, what.clone());
+                    failure = failure.or(Some((*at, what)));
+                }
             }
         }
         path.push(read.ok_or_else(|| failure.unwrap_or((at, DamageKind::Base)))?);
@@ -301,5 +328,136 @@ fn add(known: &mut Vec<Damage>, damage: Damage) {
     match known.binary_search_by(|known| known.place().cmp(&damage.place())) {
         Ok(at) => known[at] = damage,
         Err(at) => known.insert(at, damage),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::day::{Day, FileKind};
+    use crate::entry::Entry;
+    use crate::image::EXPANDED;
+    use crate::shard::MAX_EXPANSION;
+    use crate::{Retention, Writer};
+    use gpu_core::{Bytes, Origin, Pid, ProcessInfo, Reading, Snapshot, StartTime};
+    use std::fs::{self, File};
+    use std::path::{Path, PathBuf};
+
+    const START: u64 = 1_795_478_400_000;
+
+    fn file(dir: &Path, kind: FileKind) -> PathBuf {
+        dir.join(kind.name(Day::of(Timestamp(START)).unwrap()))
+    }
+
+    /// Records frames of a machine with this many processes that do nothing, a second apart.
+    fn record(dir: &Path, frames: u64, processes: u32) {
+        let mut writer = Writer::open(File::open(dir).unwrap(), Retention::default()).unwrap();
+        for second in 0..frames {
+            let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(START + 1000 * second));
+            for pid in 1..=processes {
+                let mut info = ProcessInfo::from_name(Pid(pid), "python");
+                info.key.start = Some(StartTime(u64::from(pid) * 7919));
+                info.resident = Ok(Bytes(u64::from(pid) * 4096));
+                snapshot.processes.insert(Pid(pid), Reading::Ok(info).into());
+            }
+            writer.add(&Frame { snapshot, leases: Ok(Vec::new()) }).unwrap();
+        }
+    }
+
+    /// Reads all frames; returns how many could be read, the expanded bytes, and the damage.
+    fn read(dir: &Path) -> (usize, u64, Vec<String>) {
+        let mut reader = Reader::open(File::open(dir).unwrap()).unwrap();
+        let before = EXPANDED.get();
+        let read = (0..reader.len()).filter(|number| reader.frame(*number).is_some()).count();
+        let expanded = EXPANDED.get() - before;
+        let found = reader.damage().to_vec();
+        assert_eq!(reader.check(), found, "all of it was found by reading");
+        (read, expanded, found.iter().map(ToString::to_string).collect())
+    }
+
+    fn entries(dir: &Path) -> Vec<Entry> {
+        let index = fs::read(file(dir, FileKind::Index)).unwrap();
+        index[SIZE..].as_chunks().0.iter().map(|bytes| Entry::read(bytes).unwrap()).collect()
+    }
+
+    fn write_entries(dir: &Path, entries: impl Iterator<Item = Entry>) {
+        let path = file(dir, FileKind::Index);
+        let header = fs::read(&path).unwrap()[..SIZE].to_vec();
+        let bytes = entries.flat_map(|entry| entry.bytes());
+        fs::write(path, header.into_iter().chain(bytes).collect::<Vec<u8>>()).unwrap();
+    }
+
+    #[test]
+    fn data_of_several_entries_is_expanded_once() {
+        for starts_run in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            record(dir.path(), 1, 500);
+            let (read_once, expanded_once, _) = read(dir.path());
+            assert_eq!(read_once, 1);
+            let first = entries(dir.path())[0];
+            let copies = (0..3000).map(|number| Entry {
+                time: Timestamp(START + number),
+                starts_run: starts_run || number == 0,
+                ..first
+            });
+            write_entries(dir.path(), copies);
+            let (read, expanded, damage) = read(dir.path());
+            assert_eq!((read, expanded), (1, expanded_once));
+            // The last that starts a run has the data of what was lost before it.
+            let lost = if starts_run { 32 } else { 64 };
+            let expected =
+                format!("byte {lost}: sample in the place of another, 2999 samples lost");
+            assert!(damage.len() == 1 && damage[0].ends_with(&expected), "{damage:?}");
+        }
+    }
+
+    #[test]
+    fn part_of_another_entrys_data_is_damage_too() {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), 3, 50);
+        let mut all = entries(dir.path());
+        let second = &mut all[1];
+        (second.offset, second.length) = (second.offset - 1, second.length + 1);
+        write_entries(dir.path(), all.into_iter());
+        let (read, _, damage) = read(dir.path());
+        assert_eq!((read, damage.len()), (2, 1), "the third is compared with the first");
+        assert!(damage[0].ends_with("byte 64: sample in the place of another, 1 sample lost"));
+    }
+
+    #[test]
+    fn idle_processes_expand_less_than_the_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), 200, 1000);
+        let (read, expanded, damage) = read(dir.path());
+        assert_eq!((read, damage.len()), (200, 0));
+        let files = [FileKind::Data, FileKind::Index].map(|kind| file(dir.path(), kind));
+        let bytes: u64 = files.iter().map(|path| fs::metadata(path).unwrap().len()).sum();
+        assert!(expanded < bytes * MAX_EXPANSION / 16, "{expanded} of {bytes}");
+    }
+
+    #[test]
+    fn frame_beyond_the_limit_is_damage_before_it_is_expanded() {
+        let dir = tempfile::tempdir().unwrap();
+        record(dir.path(), 2, 300);
+        let reader = &mut Reader::open(File::open(dir.path()).unwrap()).unwrap();
+        let shard = reader.load(0);
+        let (key, crc) = (shard.data(0, None).unwrap(), shard.entry(0).unwrap().crc);
+        let next = shard.data(1, Some(crc)).unwrap();
+        let limit = shard.most_expanded(1);
+        assert_eq!(limit as u64, (shard.data_length() - 32 + 64) / 2 * MAX_EXPANSION);
+        let mut base = Image::default();
+        for bytes in [key, next] {
+            let before = EXPANDED.get();
+            let image = image::decode(&bytes, &base, usize::MAX).unwrap();
+            let size = (EXPANDED.get() - before) as usize;
+            assert!(image::decode(&bytes, &base, size).is_ok());
+            let refused = image::decode(&bytes, &base, size - 1).unwrap_err();
+            assert_eq!(refused, DamageKind::Expansion);
+            let before = EXPANDED.get();
+            let structure = size - image.flat.bytes();
+            let refused = image::decode(&bytes, &base, structure.saturating_sub(1)).unwrap_err();
+            assert_eq!((refused, EXPANDED.get()), (DamageKind::Expansion, before));
+            base = image;
+        }
     }
 }

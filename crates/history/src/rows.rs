@@ -49,8 +49,13 @@ pub(crate) fn describe(flat: &Flat, base: &Flat, output: &mut Vec<u8>) -> Source
 }
 
 /// Returns the value without its numbers that [`describe`] described, and what that returned;
-/// `None` if the description is malformed.
-pub(crate) fn described(input: &mut &[u8], base: &Flat, texts: usize) -> Option<(Flat, Sources)> {
+/// `None` if the description is malformed, or describes a value that the caller does not accept.
+pub(crate) fn described(
+    input: &mut &[u8],
+    base: &Flat,
+    texts: usize,
+    mut may_have: impl FnMut(&Flat) -> bool,
+) -> Option<(Flat, Sources)> {
     let mut flat = Flat::default();
     let mut sources = Sources::default();
     let mut next = 0_usize;
@@ -68,6 +73,9 @@ pub(crate) fn described(input: &mut &[u8], base: &Flat, texts: usize) -> Option<
                 let shape = varint::take_bytes(input)?;
                 sources.none(flat.add_row(shape, texts)?);
             }
+        }
+        if !may_have(&flat) {
+            return None;
         }
     }
     Some((flat, sources))

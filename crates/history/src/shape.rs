@@ -205,6 +205,11 @@ impl Flat {
         self.is_bounded().then_some(())
     }
 
+    /// Returns how many bytes it has, its numbers included.
+    pub(crate) fn bytes(&self) -> usize {
+        self.shape.len() + self.columns.len() * size_of::<u64>()
+    }
+
     fn is_bounded(&self) -> bool {
         self.shape.len() <= MAX_SHAPE
             && self.columns.len() <= MAX_NUMBERS

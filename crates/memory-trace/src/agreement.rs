@@ -1,10 +1,10 @@
 //! A recorded job, replayed under the policy that recorded it and compared decision by decision.
 
 use crate::initial_state::with_lengths;
-use crate::pages::{kind_of_pages, page_of};
+use crate::pages::{MappedPages, page_of};
 use crate::recorded::{Divergence, RecordedMemory, Tally, incomparable};
 use crate::replay::{Level, Outcome, Replay, Witness};
-use crate::trace::{Action, DeviceTrace, Event, Segment};
+use crate::trace::{DeviceTrace, Segment};
 use crate::workload::{Step, StepKind, Workload};
 use gpu_allocator_policy::Allocation;
 use gpu_allocator_policy::caching::{AdoptError, Adopted, Caching, Settings};
@@ -144,30 +144,22 @@ fn ranges(held: &[Segment], trace: &DeviceTrace) -> Vec<(Region, Vec<Segment>)> 
     let groups: Vec<&[Segment]> = held.chunk_by(alike).collect();
     let end =
         |group: &[Segment]| group.last().map_or(0, |last| last.address.saturating_add(last.size));
-    let maps = || trace.events.iter().filter(|event| event.action == Action::SegmentMap);
-    // Pages are distinguished by their stream and their size.
-    let is_alike = |event: &Event, segment: &Segment| {
-        (event.stream, kind_of_pages(event.size)) == (segment.stream, segment.kind)
-    };
+    let pages = MappedPages::of(trace.events.iter());
+    let owner = |segment: &Segment| (segment.stream, segment.kind);
     let mut starts = Vec::new();
     for (number, group) in groups.iter().enumerate() {
         let lowest = &group[0];
         let below = number.checked_sub(1).map_or(0, |below| end(groups[below]));
         let floor = below.max(lowest.address.saturating_sub(RANGE));
-        let is_below = |address: &u64| {
-            let below = (floor..lowest.address).contains(address);
-            below && (lowest.address - address).is_multiple_of(page_of(lowest.kind))
-        };
-        let mapped = maps().filter(|event| lowest.expandable && is_alike(event, lowest));
-        let first = mapped.map(|event| event.address).filter(is_below).min();
+        let below = floor..lowest.address;
+        let first = lowest.expandable.then(|| pages.first_below(below, owner(lowest))).flatten();
         starts.push(first.unwrap_or(lowest.address));
     }
     let ranges = groups.iter().enumerate().filter(|(_, group)| group[0].expandable);
     ranges
         .map(|(number, group)| {
             let (first, end) = (starts[number], end(group));
-            let others = maps().filter(|event| !is_alike(event, &group[0]));
-            let other = others.map(|event| event.address).filter(|address| *address >= end).min();
+            let other = pages.other_from(end, owner(&group[0]));
             let above = starts.get(number + 1).copied().into_iter().chain(other).min();
             let room = above.unwrap_or(u64::MAX).min(first.saturating_add(RANGE)) - first;
             let page = page_of(group[0].kind);
@@ -209,6 +201,7 @@ impl Witness for Comparison<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::{Action, Event};
 
     #[test]
     fn agreement_is_complete_without_any_divergence() {

@@ -52,6 +52,7 @@ mod results;
 mod sparkline;
 mod timeline;
 pub mod trace;
+mod unmatched;
 mod workload;
 
 pub use agreement::{Agreement, CompareError, compare};

@@ -6,19 +6,26 @@
 //! all devices between two sizes, and each replay finds both: its peak, and the least total with
 //! which it would have got more. The search starts at the peak of the live memory. Each failed
 //! replay yields the next size that could suffice, and the first that does not fail is the minimum.
+//!
+//! Most failed replays need not be repeated from the start. If the request that failed is also the
+//! first that the next size would grant, the job runs on that size as it did so far, so the device
+//! grows and the replay goes on. Only if an earlier request would be granted, or if the policy may
+//! have waited for work, the next replay starts again. A job that runs for long with a full device
+//! has many such sizes; after [`MAX_STEPS`] steps, the rest is bisected.
 
-use crate::replay::{Outcome, Replay};
-use crate::workload::Workload;
-use gpu_allocator_policy::{Failure, PolicyConfig};
+use crate::replay::{Outcome, Replay, Witness};
+use crate::workload::{InitialAllocation, Step, StepKind, Workload};
+use gpu_allocator_policy::{Failure, ModelMemory, PolicyConfig};
 use gpu_core::Bytes;
 use serde::Serialize;
+use std::sync::Arc;
 
 /// The step between the tried sizes, for an allocator that reads the size of its device.
 const STEP: u64 = 2 << 20;
 /// How many sizes below the result of the bisection are tried.
 const BELOW: u64 = 16;
-/// How many steps are replayed before the search falls back to a bisection.
-const MAX_STEPS: u64 = 100_000_000;
+/// How many steps are replayed, half a second of work, before the search falls back to a bisection.
+const MAX_STEPS: u64 = 2_000_000;
 
 /// The device memory that a job needs under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -61,8 +68,40 @@ pub fn need(workload: &Workload, choice: &PolicyConfig) -> Result<Need, Failure>
 
 struct Attempt {
     outcome: Outcome,
+    /// The size of the device at the end.
+    total: Bytes,
     peak: Bytes,
     least_refused: Option<Bytes>,
+}
+
+/// Lets a device grow to the next size that could suffice, instead of ending the replay, if the rest
+/// of the job then runs as on a device that had this size from the start.
+struct Growing {
+    memory: Arc<ModelMemory>,
+    may_grow: bool,
+    /// How often it grew.
+    grown: u64,
+}
+
+impl Witness for Growing {
+    fn before_held(&mut self, _held: InitialAllocation) {
+        if self.may_grow {
+            self.memory.begin_request();
+        }
+    }
+
+    fn before(&mut self, _number: usize, step: Step) {
+        if self.may_grow && matches!(step.kind, StepKind::Allocate | StepKind::Fail) {
+            self.memory.begin_request();
+        }
+    }
+
+    fn refused(&mut self, _number: Option<usize>, has_retired: bool) -> bool {
+        // A policy that waits for work gets back retired memory, even if the request then fails.
+        let grows = self.may_grow && !has_retired && self.memory.raise();
+        self.grown += u64::from(grows);
+        grows
+    }
 }
 
 struct Search<'a> {
@@ -74,22 +113,37 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn attempt(&mut self, total: Bytes) -> Result<Attempt, Failure> {
+        self.run(total, false)
+    }
+
+    /// Replays on a device that grows where it can.
+    fn grow(&mut self, total: Bytes) -> Result<Attempt, Failure> {
+        self.run(total, true)
+    }
+
+    fn run(&mut self, total: Bytes, may_grow: bool) -> Result<Attempt, Failure> {
         let (memory, mut policy) = self.choice.model(total)?;
-        let outcome = Replay::new(self.workload).run(policy.as_mut(), &mut ())?;
+        let mut witness = Growing { memory: Arc::clone(&memory), may_grow, grown: 0 };
+        let outcome = Replay::new(self.workload).run(policy.as_mut(), &mut witness)?;
         self.replays += 1;
-        self.steps += outcome.steps as u64 + 1;
-        Ok(Attempt { outcome, peak: memory.peak(), least_refused: memory.least_refused() })
+        self.steps += outcome.steps as u64 + 1 + witness.grown;
+        let (peak, least_refused) = (memory.peak(), memory.least_refused());
+        Ok(Attempt { outcome, total: memory.total(), peak, least_refused })
     }
 
     /// Tries the sizes that could suffice, smallest first.
     fn upward(&mut self, live: Bytes, endless: Attempt) -> Result<(Bytes, Outcome, bool), Failure> {
         let mut total = live;
         loop {
-            let attempt = self.attempt(total)?;
+            let mut attempt = self.grow(total)?;
+            if attempt.outcome.survived() {
+                // On a device that had this size from the start, the job runs in the same way.
+                attempt = self.attempt(attempt.total)?;
+            }
             if attempt.outcome.survived() {
                 return Ok((attempt.peak.max(live), attempt.outcome, true));
             }
-            match attempt.least_refused.filter(|next| *next > total) {
+            match attempt.least_refused.filter(|next| *next > attempt.total) {
                 Some(next) => total = next,
                 // Only requests larger than any device were refused.
                 None => return Ok((endless.peak, endless.outcome, false)),
@@ -195,6 +249,182 @@ impl Sets<'_> {
         }
         if skipped > left && !self.set.is_empty() && self.found.len() < Self::MAX {
             self.found.push(self.set.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::InitialAllocation;
+    use gpu_allocator_policy::Stream;
+    use proptest::prelude::*;
+
+    /// Builds a job.
+    #[derive(Default)]
+    struct Builder {
+        steps: Vec<Step>,
+        live: Vec<u32>,
+        retired: Vec<u32>,
+        slots: u32,
+    }
+
+    impl Builder {
+        fn allocate(&mut self, size: u64, stream: u16) {
+            self.live.push(self.slots);
+            self.steps.push(Step { size, slot: self.slots, stream, kind: StepKind::Allocate });
+            self.slots += 1;
+        }
+
+        fn end(&mut self, index: usize, kind: StepKind) {
+            let list = match kind {
+                StepKind::Complete => &mut self.retired,
+                _ => &mut self.live,
+            };
+            if list.is_empty() {
+                return;
+            }
+            let slot = list.remove(index % list.len());
+            if kind == StepKind::Retire {
+                self.retired.push(slot);
+            }
+            self.steps.push(Step { size: 0, slot, stream: 0, kind });
+        }
+
+        fn job(self) -> Workload {
+            Workload {
+                streams: (0..4).map(Stream).collect(),
+                pools: vec![(0, 0); 4],
+                events: (0..self.steps.len() as u32).collect(),
+                steps: self.steps,
+                slots: self.slots,
+                ..Workload::default()
+            }
+        }
+    }
+
+    /// Returns the need that a search finds which starts again for each size, and its replays.
+    fn restarted(workload: &Workload, choice: &PolicyConfig) -> (Bytes, Outcome, bool) {
+        let mut search = Search { workload, choice, replays: 0, steps: 0 };
+        let mut total = Bytes(workload.peak_requested());
+        loop {
+            let attempt = search.attempt(total).expect("no faults");
+            if attempt.outcome.survived() {
+                return (attempt.peak.max(Bytes(workload.peak_requested())), attempt.outcome, true);
+            }
+            total = attempt.least_refused.expect("something was refused");
+        }
+    }
+
+    const POLICIES: [(&str, &[(&str, &str)]); 7] = [
+        ("caching", &[]),
+        ("expandable", &[]),
+        ("stream-ordered", &[]),
+        ("direct", &[]),
+        ("caching", &[("max_split_size_mb", "25")]),
+        ("expandable", &[("max_split_size_mb", "25")]),
+        ("caching", &[("large_segment_size_mb", "12"), ("roundup_power2_divisions", "4")]),
+    ];
+
+    fn policies() -> impl Iterator<Item = PolicyConfig> {
+        POLICIES.iter().map(|(name, settings)| {
+            let mut choice = PolicyConfig::named(name).expect("there is one");
+            settings.iter().for_each(|(key, value)| choice.set(key, value).expect("it has it"));
+            choice
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn growing_device_finds_what_restarts_find(
+            steps in proptest::collection::vec(
+                (0u8..12, 1u64..40 << 20, 0u16..4, 0u32..24, any::<usize>()), 1..120,
+            ),
+            held in proptest::collection::vec((1u64..30 << 20, any::<bool>()), 0..4),
+        ) {
+            let mut builder = Builder { slots: held.len() as u32, ..Builder::default() };
+            for (kind, size, stream, shift, index) in steps {
+                match kind {
+                    0..=5 => builder.allocate((size >> shift).max(1), stream),
+                    6..=8 => builder.end(index, StepKind::Free),
+                    9 => builder.end(index, StepKind::Retire),
+                    10 => builder.end(index, StepKind::Complete),
+                    _ => builder.steps.push(Step {
+                        size: size >> shift,
+                        slot: 0,
+                        stream,
+                        kind: if index % 2 == 0 { StepKind::EmptyCache } else { StepKind::Fail },
+                    }),
+                }
+            }
+            let held = held.into_iter().enumerate().map(|(place, (size, retired))| {
+                InitialAllocation { slot: place as u32, size, address: 0, stream: 0, retired }
+            });
+            let workload = Workload { held: held.collect(), ..builder.job() };
+            for choice in policies() {
+                let found = need(&workload, &choice).expect("memory is endless");
+                let (least, tight, exact) = restarted(&workload, &choice);
+                let of = |need: &Need| (need.least, need.tight.clone(), need.exact);
+                prop_assert_eq!(of(&found), (least, tight, exact), "{:?}", choice);
+            }
+        }
+    }
+
+    /// Fragmented jobs of about `count` allocations; each is the worst of its kind for a search
+    /// that starts again for each size.
+    fn fragmented(count: u64) -> [Workload; 4] {
+        // Every second block is freed, and larger ones follow.
+        let mut comb = Builder::default();
+        (0..count / 2).for_each(|_| comb.allocate(900_000, 0));
+        (0..count / 4).for_each(|index| comb.end(index as usize, StepKind::Free));
+        (0..count / 4).for_each(|_| comb.allocate(1_100_000, 0));
+        // Each request is a little larger than what was freed.
+        let mut growing = Builder::default();
+        for index in 0..count {
+            growing.allocate(100_000 + index * 512, 0);
+            if index > 100 {
+                growing.end((index % 90) as usize, StepKind::Free);
+            }
+        }
+        // The streams cannot use each other's blocks.
+        let mut streams = Builder::default();
+        for index in 0..count {
+            streams.allocate(300_000 + index % 7 * 90_000, (index % 4) as u16);
+            if index % 3 > 0 {
+                streams.end((index * 7919) as usize, StepKind::Free);
+            }
+        }
+        // Nothing is free for long, so the device is full all the time.
+        let mut full = Builder::default();
+        for index in 0..count {
+            full.allocate((1 + index * 7919 % 61) << 20, 0);
+            if index > count / 4 {
+                full.end((index * 104_729) as usize, StepKind::Free);
+            }
+        }
+        [comb, growing, streams, full].map(Builder::job)
+    }
+
+    #[test]
+    fn steps_grow_with_the_length_of_the_job() {
+        for workload in fragmented(3000) {
+            for choice in policies() {
+                let mut search =
+                    Search { workload: &workload, choice: &choice, replays: 0, steps: 0 };
+                let live = Bytes(workload.peak_requested());
+                let endless = search.attempt(PolicyConfig::ENDLESS).expect("no faults");
+                search.upward(live, endless).expect("memory is endless");
+                // Endless, at most 64 of the sizes that could suffice, a bisection, and 16 below.
+                let most = MAX_STEPS + 64 * workload.steps.len() as u64;
+                assert!(search.steps < most, "{choice:?}: {} steps", search.steps);
+            }
+        }
+        // Where nothing is cached, no replay starts again: one is endless, one grows, one confirms.
+        for workload in fragmented(3000) {
+            let found = need(&workload, &PolicyConfig::Direct).expect("memory is endless");
+            assert_eq!((found.replays, found.exact), (3, true));
         }
     }
 }

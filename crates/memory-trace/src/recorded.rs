@@ -1,7 +1,8 @@
 //! A device that responds as recorded.
 
-use crate::pages::kind_of_pages;
+use crate::pages::{MappedPages, owner_of};
 use crate::trace::{Action, DeviceTrace, Event, SegmentKind};
+use crate::unmatched::Unmatched;
 use crate::workload::{StepKind, Workload};
 use gpu_core::{
     Absent, Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result,
@@ -56,8 +57,10 @@ struct Tape {
     events: Vec<(usize, Event)>,
     /// The range of these events for each step.
     windows: Vec<Range<usize>>,
+    /// The recorded pages.
+    pages: MappedPages,
     /// The events of the current step that the policy has not matched yet.
-    left: Vec<(usize, Event)>,
+    left: Unmatched,
     /// The event of the current step, and whether it failed.
     step: usize,
     fails: bool,
@@ -113,7 +116,8 @@ impl RecordedMemory {
         let tape = Tape {
             events,
             windows,
-            left: Vec::new(),
+            pages: MappedPages::of(trace.events.iter()),
+            left: Unmatched::default(),
             step: 0,
             fails: false,
             asks: (0, SegmentKind::Large),
@@ -143,11 +147,8 @@ impl RecordedMemory {
         tape.asks = (workload.streams[usize::from(step.stream)].0, kind);
         let window = tape.windows[number].clone();
         tape.window_end = window.end;
-        let (left, events) = {
-            let tape = &mut *tape;
-            (&mut tape.left, &tape.events)
-        };
-        left.extend(events[window].iter().rev().copied());
+        let tape = &mut *tape;
+        tape.left.add(&tape.events[window]);
     }
 
     /// Counts the recorded events of a step that the policy did not match.
@@ -195,17 +196,12 @@ impl Tape {
         };
         let is_new = |event: &&Event| {
             event.action == Action::SegmentMap
-                && (event.stream, kind_of_pages(event.size)) == self.asks
+                && owner_of(event) == self.asks
                 && !is_held(event.address)
         };
-        let first = self.left.iter().rev().chain(later).map(|(_, event)| event).find(is_new)?;
-        let others = self.events.iter().map(|(_, event)| event).filter(|event| {
-            event.action == Action::SegmentMap
-                && event.address > first.address
-                && (event.stream, kind_of_pages(event.size))
-                    != (first.stream, kind_of_pages(first.size))
-        });
-        let end = others.map(|event| event.address).min().unwrap_or(u64::MAX);
+        let first = self.left.iter().chain(later).map(|(_, event)| event).find(is_new)?;
+        let after = first.address.saturating_add(1);
+        let end = self.pages.other_from(after, owner_of(first)).unwrap_or(u64::MAX);
         Some(Region { address: first.address, size: Bytes(end - first.address) })
     }
 
@@ -232,7 +228,7 @@ impl Tape {
         let same = |event: &Event| {
             event.action == action && event.size == size && at.is_none_or(|at| event.address == at)
         };
-        match self.left.last().copied() {
+        match self.left.first() {
             // The device refuses if the recording continues with freed regions.
             Some((_, event)) if event.action.gives_back() => Err(refused(size)),
             None if self.fails => Err(refused(size)),
@@ -253,22 +249,17 @@ impl Tape {
 
     /// Removes a part from the beginning of a recorded event of several pages.
     fn take_off(&mut self, action: Action, part: Region) -> bool {
-        let begins = |(_, event): &&mut (usize, Event)| {
-            event.action == action && event.address == part.address && event.size > part.size.0
-        };
-        let Some((_, event)) = self.left.iter_mut().rev().find(begins) else { return false };
-        event.address += part.size.0;
-        event.size -= part.size.0;
+        let is_longer = |event: &Event| event.size > part.size.0;
+        let Some(index) = self.left.find(action, part.address, is_longer) else { return false };
+        self.left.shorten(index, part.size.0);
         true
     }
 
     fn give_back(&mut self, action: Action, region: Region) {
-        let same = |(_, event): &(usize, Event)| {
-            event.action == action && event.address == region.address && event.size == region.size.0
-        };
-        match self.left.iter().rposition(same) {
-            Some(place) => {
-                self.left.remove(place);
+        let is_same = |event: &Event| event.size == region.size.0;
+        match self.left.find(action, region.address, is_same) {
+            Some(index) => {
+                self.left.remove(index);
                 self.found.given_back.count(true);
             }
             None => self.undecided(|| {
@@ -313,7 +304,7 @@ impl DeviceMemory for RecordedMemory {
 
     fn map(&self, part: Region) -> Result<()> {
         let mut tape = self.lock();
-        let next = tape.left.last().map(|(_, event)| event.action);
+        let next = tape.left.first().map(|(_, event)| event.action);
         if next == Some(Action::SegmentMap) && tape.take_off(Action::SegmentMap, part) {
             return Ok(());
         }

@@ -7,11 +7,21 @@ use serde::Serialize;
 
 /// Observes a replay.
 pub trait Witness {
+    /// Called before each allocation of memory that the job has at its start.
+    fn before_held(&mut self, _held: InitialAllocation) {}
+
     /// Called for each allocation that the job has at its start, before the first step.
     fn begun(&mut self, _place: usize, _held: InitialAllocation, _given: &Allocation) {}
 
     /// Called before a step.
     fn before(&mut self, _number: usize, _step: Step) {}
+
+    /// Called when the device refuses a request, with the number of its step (`None` before the
+    /// first) and whether work still uses memory that the job has freed. Returns whether to repeat
+    /// the request; by default, the replay ends.
+    fn refused(&mut self, _number: Option<usize>, _has_retired: bool) -> bool {
+        false
+    }
 
     /// Called after a step, with its allocation and the policy's memory in use and held.
     fn after(&mut self, _number: usize, _step: Step, _given: Option<&Allocation>, _now: Level) {}
@@ -96,6 +106,8 @@ pub struct Replay<'a> {
     slots: Vec<Slot>,
     /// The private pool that currently serves the requests.
     pool: (u64, u64),
+    /// The number of slots with memory that the job has freed and that work still uses.
+    retired: usize,
     /// The maximum number of steps to do.
     until: usize,
 }
@@ -105,7 +117,7 @@ impl<'a> Replay<'a> {
     pub fn new(workload: &'a Workload) -> Self {
         let mut slots = Vec::new();
         slots.resize_with(workload.slots as usize, Slot::default);
-        Replay { workload, slots, pool: (0, 0), until: workload.steps.len() }
+        Replay { workload, slots, pool: (0, 0), retired: 0, until: workload.steps.len() }
     }
 
     /// Creates a replay that ends after so many steps.
@@ -120,6 +132,7 @@ impl<'a> Replay<'a> {
 
     /// Provides memory that the job had freed before its start and that work still uses.
     pub fn hold_retired(&mut self, slot: u32, retired: Retired) {
+        self.retired += 1;
         self.slots[slot as usize] = Slot::Retired(retired);
     }
 
@@ -141,7 +154,7 @@ impl<'a> Replay<'a> {
             steps: 0,
             failures_avoided: 0,
         };
-        if let Err(failure) = self.begin(policy) {
+        if let Err(failure) = self.begin(policy, witness) {
             outcome.stop = Some(Stop { step: None, shortage: shortage(failure)? });
             return Ok(outcome);
         }
@@ -155,7 +168,13 @@ impl<'a> Replay<'a> {
         outcome.rise(policy, None);
         for (number, &step) in self.workload.steps.iter().enumerate().take(self.until) {
             witness.before(number, step);
-            match self.step(policy, step) {
+            let mut done = self.step(policy, step);
+            while let Err(Failure::OutOfMemory(_)) = done
+                && witness.refused(Some(number), self.retired > 0)
+            {
+                done = self.step(policy, step);
+            }
+            match done {
                 Ok(granted) => outcome.failures_avoided += usize::from(granted),
                 Err(failure) => {
                     outcome.stop = Some(Stop { step: Some(number), shortage: shortage(failure)? });
@@ -173,15 +192,28 @@ impl<'a> Replay<'a> {
         Ok(outcome)
     }
 
-    fn begin<P: Policy + ?Sized>(&mut self, policy: &mut P) -> Result<(), Failure> {
+    fn begin<P: Policy + ?Sized>(
+        &mut self,
+        policy: &mut P,
+        witness: &mut impl Witness,
+    ) -> Result<(), Failure> {
         for held in &self.workload.held {
             if !matches!(self.slots[held.slot as usize], Slot::Vacant) {
                 continue;
             }
-            let allocation = self.allocate(policy, held.stream, held.size)?;
+            witness.before_held(*held);
+            let mut allocation = self.allocate(policy, held.stream, held.size);
+            while let Err(Failure::OutOfMemory(_)) = allocation
+                && witness.refused(None, self.retired > 0)
+            {
+                allocation = self.allocate(policy, held.stream, held.size);
+            }
             self.slots[held.slot as usize] = match held.retired {
-                true => Slot::Retired(policy.retire(allocation)?),
-                false => Slot::Live(allocation),
+                true => {
+                    self.retired += 1;
+                    Slot::Retired(policy.retire(allocation?)?)
+                }
+                false => Slot::Live(allocation?),
             };
         }
         Ok(())
@@ -201,11 +233,13 @@ impl<'a> Replay<'a> {
             }
             StepKind::Retire => {
                 if let Slot::Live(allocation) = std::mem::take(&mut self.slots[slot]) {
+                    self.retired += 1;
                     self.slots[slot] = Slot::Retired(policy.retire(allocation)?);
                 }
             }
             StepKind::Complete => {
                 if let Slot::Retired(retired) = std::mem::take(&mut self.slots[slot]) {
+                    self.retired -= 1;
                     policy.complete(retired)?;
                 }
             }

@@ -152,7 +152,7 @@ fn tell_once(
     tell: Option<&Py<PyAny>>,
 ) {
     let Some(tell) = tell else { return };
-    let line = claims::waiting_for(&claims::asked(&request.claim), waiting, &user);
+    let line = claims::waiting_for(&claims::asked(&request.claim), waiting, &user, None);
     if line != *told {
         told.clone_from(&line);
         // A failure to tell is no reason not to wait.

@@ -1,6 +1,7 @@
 //! The exit codes, as documented in `docs/exit-codes.md`.
 
 use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault, ProcessFault};
+use std::io;
 use std::process::ExitCode;
 
 /// The outcome of a command.
@@ -70,6 +71,16 @@ impl Exit {
         }
     }
 
+    /// Returns how the parser of the command line ends: after a usage error, wherever its text went,
+    /// or after help or the version was printed. A closed pipe is no failure.
+    pub fn of_parser(is_usage_error: bool, printed: io::Result<()>) -> Self {
+        match printed {
+            _ if is_usage_error => Exit::Usage,
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Exit::NotWritten,
+            _ => Exit::Done,
+        }
+    }
+
     /// Returns the exit code.
     pub const fn code(self) -> u8 {
         match self {
@@ -129,6 +140,17 @@ mod tests {
             .filter_map(|line| line.strip_prefix("| ")?.split(' ').next()?.parse().ok())
             .collect();
         assert_eq!(documented, Exit::ALL.map(Exit::code));
+    }
+
+    #[test]
+    fn closed_pipe_changes_no_exit_code_of_the_parser() {
+        let end = |is_usage_error, kind: Option<io::ErrorKind>| {
+            Exit::of_parser(is_usage_error, kind.map_or(Ok(()), |kind| Err(kind.into())))
+        };
+        let (closed, full) = (Some(io::ErrorKind::BrokenPipe), Some(io::ErrorKind::StorageFull));
+        assert_eq!([None, closed].map(|kind| end(false, kind)), [Exit::Done; 2]);
+        assert_eq!(end(false, full), Exit::NotWritten);
+        assert_eq!([None, closed, full].map(|kind| end(true, kind)), [Exit::Usage; 3]);
     }
 
     #[test]

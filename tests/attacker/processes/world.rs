@@ -51,16 +51,24 @@ struct World {
     violations: Vec<String>,
 }
 
-/// Runs until the attackers have made this many steps, or until a violation that contains one of
-/// `words`; without words, until any violation.
-pub(crate) fn run(dir: &Path, seed: u64, steps: u64, rule: &str, words: &[&str]) -> Verdict {
+/// Runs until the attackers have made this many steps and have met the reapers, which a busy machine
+/// may delay to `most` steps; or until a violation that contains one of `words`, without words until
+/// any violation.
+pub(crate) fn run(
+    dir: &Path,
+    seed: u64,
+    (steps, most): (u64, u64),
+    rule: &str,
+    words: &[&str],
+) -> Verdict {
     let mut world = World::new(dir, seed);
     let is_meant =
         |said: &String| words.is_empty() || words.iter().any(|words| said.contains(words));
     world.start_cast(rule);
     let mut round_at = Duration::ZERO;
     let mut progress = (0, world.clock.monotonic());
-    while !world.violations.iter().any(is_meant) && world.made() < steps {
+    let needed = |world: &World| if world.has_met() { steps } else { most };
+    while !world.violations.iter().any(is_meant) && world.made() < needed(&world) {
         world.bury();
         world.hear();
         let now = world.clock.monotonic();
@@ -281,6 +289,13 @@ impl World {
         self.steps.values().sum()
     }
 
+    /// Returns whether each kind of encounter between reapers and attackers has happened.
+    fn has_met(&self) -> bool {
+        let count = |what: &str| self.counts.get(what).copied().unwrap_or(0);
+        let needed = ["signals", "refusals", "ended", "executed between look and signal"];
+        needed.iter().all(|what| count(what) > 0)
+    }
+
     fn hear(&mut self) {
         while let Ok(line) = self.lines.try_recv() {
             if let (Some(step), Some(token)) = (line["step"].as_str(), line["token"].as_str()) {
@@ -349,12 +364,10 @@ impl World {
         for (step, count) in &self.steps {
             write!(figures, " {step} {count}").unwrap();
         }
-        let count = |what: &str| self.counts.get(what).copied().unwrap_or(0);
-        let needed = ["signals", "refusals", "ended", "executed between look and signal"];
         Verdict {
             figures,
+            met: self.has_met(),
             violations: self.violations,
-            met: needed.iter().all(|what| count(what) > 0),
             last_steps: Vec::from(self.last_steps).join("\n"),
             seed: self.seed,
         }

@@ -143,9 +143,8 @@ impl Cluster {
     /// Returns the state of the node and the reason of its drain, as Slurm prints them.
     pub(super) fn node(&self) -> io::Result<String> {
         let line = self.ask("bin/scontrol", &["-o", "show", "node", NODE])?;
-        // A node that was resumed has not answered the next ping yet.
-        let state = line.split_whitespace().find(|word| word.starts_with("State="));
-        let state = state.map(|state| state.replace("+NOT_RESPONDING", ""));
+        let state = line.split_whitespace().find_map(|word| word.strip_prefix("State="));
+        let state = state.map(|state| format!("State={}", settled(state)));
         let reason = line.split_once("Reason=").map_or("", |(_, reason)| reason.trim());
         let reason = reason.split(" [").next().unwrap_or_default();
         Ok(format!("{} {reason}", state.unwrap_or_default()).trim().to_owned())
@@ -225,4 +224,59 @@ fn make_devices() -> io::Result<()> {
         fs::set_permissions(&path, PermissionsExt::from_mode(0o666))?;
     }
     Ok(())
+}
+
+/// The flags of a node that mean trouble, or that an administrator sets. All others come and go by
+/// themselves: the scheduler sets `PLANNED`, the end of a job `COMPLETING`, and a node that was
+/// resumed is `NOT_RESPONDING` until the next ping.
+const TROUBLE: [&str; 12] = [
+    "DOWN",
+    "DRAIN",
+    "DRAINED",
+    "DRAINING",
+    "ERROR",
+    "FAIL",
+    "FAILING",
+    "INVALID_REG",
+    "MAINTENANCE",
+    "REBOOT_REQUESTED",
+    "REBOOT_ISSUED",
+    "UNDRAIN",
+];
+
+/// Returns a state of a node without the flags that Slurm sets by itself.
+fn settled(state: &str) -> String {
+    let mut words =
+        state.split('+').map(|word| word.trim_end_matches(|end: char| !end.is_alphanumeric()));
+    let base = match words.next().unwrap_or_default() {
+        // A node that the scheduler has planned a job for is idle.
+        "PLANNED" | "RESERVED" | "COMPLETING" => "IDLE",
+        base => base,
+    };
+    let flags = words.filter(|word| TROUBLE.contains(word));
+    std::iter::once(base).chain(flags).collect::<Vec<_>>().join("+")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_that_slurm_sets_by_itself_are_left_out() {
+        for (state, shown) in [
+            ("IDLE", "IDLE"),
+            ("IDLE+PLANNED", "IDLE"),
+            ("PLANNED", "IDLE"),
+            ("IDLE+COMPLETING+PLANNED", "IDLE"),
+            ("IDLE*+NOT_RESPONDING", "IDLE"),
+            ("MIXED+RESERVED", "MIXED"),
+            ("IDLE+DRAIN+PLANNED", "IDLE+DRAIN"),
+            ("DOWN*+DRAIN+NOT_RESPONDING", "DOWN+DRAIN"),
+            ("IDLE+FAIL", "IDLE+FAIL"),
+            ("IDLE+INVALID_REG", "IDLE+INVALID_REG"),
+            ("UNKNOWN", "UNKNOWN"),
+        ] {
+            assert_eq!(settled(state), shown, "{state}");
+        }
+    }
 }

@@ -210,6 +210,7 @@ impl<M: DeviceMemory> Bfc<M> {
 
     fn shortage(&mut self, asked: u64, tried: Option<u64>) -> Failure {
         self.counts.out_of_memory += 1;
+        self.free.sort_largest(&self.blocks);
         Failure::OutOfMemory(Box::new(Shortage {
             asked: Bytes(asked),
             segment: Bytes(tried.or_else(|| round(asked.max(1))).unwrap_or(asked)),

@@ -33,7 +33,7 @@ struct Group {
 
 impl Waiting {
     /// Returns the smallest chunk that suffices.
-    pub(super) fn best_fit(&self, blocks: &mut Blocks, size: u64) -> Option<BlockId> {
+    pub(super) fn best_fit(&mut self, blocks: &mut Blocks, size: u64) -> Option<BlockId> {
         self.set.best_fit(blocks, size)
     }
 

@@ -2,7 +2,7 @@
 //! collection, the device, freeing oversize blocks, freeing all unsplit blocks.
 
 use super::counters::Metric;
-use super::free_lists::{EXPANDABLE, FreeListId, kind_of, list_of};
+use super::free_lists::{FreeListId, kind_of, list_of};
 use super::{Caching, Events, HeldSegment};
 use crate::blocks::{Block, BlockId};
 use crate::failure::{Failure, Shortage, unless_refused};
@@ -49,7 +49,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Describes the state in which memory did not suffice.
     #[cold]
-    pub(super) fn shortage(&self, asked: u64, segment: u64) -> Failure {
+    pub(super) fn shortage(&mut self, asked: u64, segment: u64) -> Failure {
+        self.shelves.sort_largest(&self.blocks);
         Failure::OutOfMemory(Box::new(Shortage {
             asked: Bytes(asked),
             segment: Bytes(segment),
@@ -108,19 +109,6 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Records when a block became free, in searches.
-    #[cold]
-    pub(super) fn note_age(&mut self, id: BlockId, shelf: FreeListId) {
-        let now = self.shelves.pool_of(shelf).searches[kind_of(shelf) as usize];
-        if let Some(ages) = &mut self.ages {
-            let place = id as usize;
-            if ages.len() <= place {
-                ages.resize(place + 1, 0);
-            }
-            ages[place] = now;
-        }
-    }
-
     /// Frees unsplit large blocks of the common pool that have been free for at least as many
     /// searches as the average, and repeats until enough is freed.
     fn collect_garbage(&mut self, threshold: u64) -> Result<(), Failure> {
@@ -130,41 +118,23 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
         let target = reserved - threshold;
         let now = self.shelves.pools[0].searches[SegmentKind::Large as usize];
-        let ages = self.ages.as_deref().unwrap_or_default();
-        let age = |id: BlockId| now.saturating_sub(ages.get(id as usize).copied().unwrap_or(0));
-        let mut old: Vec<_> = self
-            .shelves
-            .of_pool(0, SegmentKind::Large)
-            .flat_map(|shelf| self.shelves[shelf].free.in_order(&self.blocks))
-            .filter(|id| self.is_whole(*id))
-            .map(|id| (id, self.blocks[id].size, age(id)))
-            .collect();
         let mut reclaimed = 0;
-        while reclaimed < target && !old.is_empty() {
-            let sum: u64 = old.iter().map(|(_, _, age)| age).sum();
-            let mean = sum as f64 / old.len() as f64;
-            let before = old.len();
-            let mut kept = Vec::new();
-            for (id, size, age) in old {
-                if age as f64 >= mean {
-                    self.release_block(id)?;
-                    reclaimed += size;
-                } else {
-                    kept.push((id, size, age));
-                }
-            }
-            if kept.len() == before {
+        while reclaimed < target
+            && let Some(whole) = &self.whole
+            && let Some(mean) = whole.mean_age(now)
+        {
+            let mut old: Vec<_> = whole.at_least(mean, now).collect();
+            old.sort_unstable_by_key(|id| self.rank(*id));
+            if old.is_empty() {
                 break;
             }
-            old = kept;
+            for id in old {
+                let size = self.blocks[id].size;
+                self.release_block(id)?;
+                reclaimed += size;
+            }
         }
         Ok(())
-    }
-
-    /// Returns whether a free block is a complete region.
-    pub(super) fn is_whole(&self, id: BlockId) -> bool {
-        let block = &self.blocks[id];
-        !block.is_part() && block.list & EXPANDABLE == 0
     }
 
     /// Frees as many oversize blocks as a request needs; returns whether that sufficed.
@@ -173,22 +143,17 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             return Ok(false);
         }
         let target = size.max(self.rules.max_split);
-        let free = self.shelves[shelf].free.in_order(&self.blocks).into_iter();
-        let oversize: Vec<_> = free
-            .map(|id| (id, self.blocks[id].size))
-            .filter(|(id, size)| *size >= self.rules.max_split && self.is_whole(*id))
-            .collect();
-        if let Some((enough, _)) = oversize.iter().find(|(_, size)| *size >= target) {
-            self.release_block(*enough)?;
+        if let Some(enough) = self.whole.as_ref().and_then(|whole| whole.first(shelf, target)) {
+            self.release_block(enough)?;
             return Ok(true);
         }
         let mut released = 0;
-        for (id, size) in oversize.into_iter().rev() {
-            if released >= target {
-                break;
-            }
+        while released < target
+            && let Some(whole) = &self.whole
+            && let Some(id) = whole.last(shelf, self.rules.max_split)
+        {
+            released += self.blocks[id].size;
             self.release_block(id)?;
-            released += size;
         }
         Ok(released >= target)
     }

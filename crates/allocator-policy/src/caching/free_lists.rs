@@ -56,7 +56,7 @@ pub(super) struct FreeList {
 }
 
 /// A pool of blocks: the common pool, or that of a CUDA graph.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pool {
     pub(super) id: PoolId,
     /// The number of captures and graphs that use it.
@@ -65,6 +65,16 @@ pub(super) struct Pool {
     pub(super) reserved: u64,
     /// The number of searches while garbage collection was on, by kind.
     pub(super) searches: [u64; 2],
+    /// By kind, blocks to examine when the cache is emptied: every free block that is a whole region
+    /// or may contain a whole page. A block that has been reused since may be among them, and may be
+    /// among them twice.
+    pub(super) queue: [Vec<BlockId>; 2],
+}
+
+impl Pool {
+    fn new(id: PoolId, users: u32) -> Self {
+        Pool { id, users, reserved: 0, searches: [0; 2], queue: Default::default() }
+    }
 }
 
 /// All free lists.
@@ -78,7 +88,7 @@ pub(super) struct FreeLists {
 
 impl Default for FreeLists {
     fn default() -> Self {
-        let common = Pool { id: PoolId::default(), users: 1, reserved: 0, searches: [0; 2] };
+        let common = Pool::new(PoolId::default(), 1);
         FreeLists {
             shelves: Vec::new(),
             pools: vec![common],
@@ -113,16 +123,6 @@ impl FreeLists {
         first
     }
 
-    /// Returns the free lists of a pool and kind in the order of their streams.
-    pub(super) fn of_pool(
-        &self,
-        pool: u32,
-        kind: SegmentKind,
-    ) -> impl Iterator<Item = FreeListId> + '_ {
-        let every = (pool, Stream(0))..=(pool, Stream(u64::MAX));
-        self.by_pool_and_stream.range(every).map(move |(_, first)| first + (kind as FreeListId))
-    }
-
     /// Returns the index of a private pool.
     pub(super) fn pool(&self, id: PoolId) -> Option<u32> {
         self.pools.iter().position(|pool| pool.id == id).map(|place| place as u32)
@@ -131,9 +131,14 @@ impl FreeLists {
     /// Returns the index of a private pool, and creates the pool if it does not exist.
     pub(super) fn pool_or_new(&mut self, id: PoolId) -> u32 {
         self.pool(id).unwrap_or_else(|| {
-            self.pools.push(Pool { id, users: 0, reserved: 0, searches: [0; 2] });
+            self.pools.push(Pool::new(id, 0));
             (self.pools.len() - 1) as u32
         })
+    }
+
+    /// Makes [`largest`](Self::largest) fast.
+    pub(super) fn sort_largest(&mut self, blocks: &Blocks) {
+        self.shelves.iter_mut().for_each(|shelf| shelf.free.sort_largest(blocks));
     }
 
     /// Returns the size of the largest free block.

@@ -19,6 +19,7 @@ mod sizes;
 mod statistics;
 mod stream_use;
 mod summary;
+mod whole_blocks;
 
 pub use adopt::{AdoptError, Adopted};
 pub use events::{Event, Events, NoWork};
@@ -41,6 +42,7 @@ use sizes::{Rules, kind_for};
 use std::collections::BTreeMap;
 use std::fmt;
 use stream_use::Sharing;
+use whole_blocks::WholeBlocks;
 
 /// A callback for requests that no free block satisfies. It gets the size of the missing block, and
 /// the allocations that it returns are freed.
@@ -57,9 +59,8 @@ pub struct Caching<M: DeviceMemory, E: Events = NoWork> {
     /// Regions and address ranges, by start address.
     segments: BTreeMap<u64, HeldSegment>,
     counters: Counters,
-    /// For each block the number of searches when it became free; kept from the first garbage
-    /// collection on.
-    ages: Option<Vec<u64>>,
+    /// The free whole regions in order, if the settings need it.
+    whole: Option<WholeBlocks>,
     sharing: Sharing,
     captures: Vec<Capture>,
     callbacks: Vec<Callback>,
@@ -96,7 +97,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// As [`DeviceMemory::info`], if the settings limit a fraction of the device.
     pub fn with_events(memory: M, settings: Settings, events: E) -> Result<Self, Error> {
         let rules = Rules::of(&settings, &memory)?;
-        Ok(Caching {
+        let mut caching = Caching {
             memory,
             events,
             settings,
@@ -105,13 +106,15 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             shelves: FreeLists::default(),
             segments: BTreeMap::new(),
             counters: Counters::default(),
-            ages: rules.garbage.is_some().then(Vec::new),
+            whole: None,
             sharing: Sharing::default(),
             captures: Vec::new(),
             callbacks: Vec::new(),
             waits: 0,
             owner: owner::next(),
-        })
+        };
+        caching.keep_order();
+        Ok(caching)
     }
 
     /// Returns the settings.
@@ -127,9 +130,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     pub fn set_settings(&mut self, settings: Settings) -> Result<(), Error> {
         self.rules = Rules::of(&settings, &self.memory)?;
         self.settings = settings;
-        if self.rules.garbage.is_some() {
-            self.ages.get_or_insert_default();
-        }
+        self.keep_order();
         Ok(())
     }
 
@@ -153,7 +154,14 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         let rules = &self.rules;
         let serves = |best: &Block| rules.may_serve(best.size, size) && best.list & EXPANDABLE == 0;
         match self.shelves[shelf].free.take_best_fit(&mut self.blocks, size, serves) {
-            Ok(taken) => taken,
+            Ok(taken) => {
+                if self.whole.is_some()
+                    && let Some(id) = taken
+                {
+                    self.note_taken(id);
+                }
+                taken
+            }
             Err(best) => self.find_further(shelf, size, best),
         }
     }
@@ -208,8 +216,11 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     fn shelve(&mut self, id: BlockId) {
         let shelf = free_list_of(self.blocks[id].list);
         self.shelves[shelf].free.insert(&mut self.blocks, id);
-        if self.ages.is_some() {
-            self.note_age(id, shelf);
+        if !self.blocks[id].queued && self.may_release(id) {
+            self.enqueue(id);
+        }
+        if self.whole.is_some() {
+            self.note_free(id);
         }
     }
 
@@ -218,6 +229,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     fn unshelve(&mut self, id: BlockId) {
         let shelf = free_list_of(self.blocks[id].list);
         self.shelves[shelf].free.remove(&mut self.blocks, id);
+        if self.whole.is_some() {
+            self.note_taken(id);
+        }
     }
 
     /// Checks that an allocation belongs to a block in use.

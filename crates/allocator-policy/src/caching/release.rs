@@ -1,10 +1,12 @@
 //! Returning memory to the device.
 
 use super::counters::Metric;
-use super::free_lists::{EXPANDABLE, free_list_of, kind_of};
+use super::free_lists::{EXPANDABLE, UNMAPPED, free_list_of, kind_of};
+use super::sizes::SMALL_SEGMENT;
 use super::{Caching, Events, FreeListId};
 use crate::blocks::BlockId;
 use crate::failure::Failure;
+use crate::policy::{BlockState, Stream};
 use crate::segment::SegmentKind;
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 
@@ -29,21 +31,75 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Frees the unsplit blocks of a pool, and unmaps the free pages of its expandable segments.
+    ///
+    /// It examines only blocks that became free since the last time: none of the others has
+    /// anything to release.
     fn release_free(&mut self, pool: u32, kind: SegmentKind) -> Result<(), Error> {
-        let shelves = self.shelves.of_pool(pool, kind);
-        let free = shelves.flat_map(|shelf| self.shelves[shelf].free.in_order(&self.blocks));
-        let (expandable, ordinary): (Vec<_>, Vec<_>) =
-            free.partition(|id| self.blocks[*id].list & EXPANDABLE != 0);
+        let mut found = self.take_queue(pool, kind);
+        let rank = |id: &BlockId| (self.blocks[*id].list & EXPANDABLE, self.rank(*id));
+        found.sort_unstable_by_key(rank);
         let mut result = Ok(());
-        for id in ordinary {
-            if self.is_whole(id) {
-                result = result.and(self.release_block(id));
+        for id in found {
+            let released = match self.blocks[id].list & EXPANDABLE {
+                0 => self.release_block(id),
+                _ => self.shrink(id),
+            };
+            if released.is_err() && self.may_release(id) {
+                self.enqueue(id);
             }
-        }
-        for id in expandable {
-            result = result.and(self.shrink(id));
+            result = result.and(released);
         }
         result
+    }
+
+    /// Empties the queue of a pool, and returns each block of it that may be released.
+    fn take_queue(&mut self, pool: u32, kind: SegmentKind) -> Vec<BlockId> {
+        let mut queue = std::mem::take(&mut self.shelves.pools[pool as usize].queue[kind as usize]);
+        queue.retain(|id| {
+            let block = self.blocks[*id];
+            let shelf = free_list_of(block.list);
+            // A block that was removed is not queued; its ID may be that of another pool's by now.
+            let is_ours =
+                block.queued && kind_of(shelf) == kind && self.shelves[shelf].pool == pool;
+            if is_ours {
+                self.blocks[*id].queued = false;
+            }
+            is_ours && self.may_release(*id)
+        });
+        queue
+    }
+
+    /// Returns whether a block is free, and is a whole region or may contain a whole page.
+    pub(super) fn may_release(&self, id: BlockId) -> bool {
+        let block = &self.blocks[id];
+        let is_large_enough = match block.list & (EXPANDABLE | UNMAPPED) {
+            0 => !block.is_part(),
+            EXPANDABLE => block.size >= SMALL_SEGMENT,
+            _ => false,
+        };
+        is_large_enough && block.state == BlockState::Free
+    }
+
+    /// Notes that a block is to be examined when the cache is emptied.
+    pub(super) fn enqueue(&mut self, id: BlockId) {
+        let shelf = free_list_of(self.blocks[id].list);
+        let (pool, kind) = (self.shelves[shelf].pool, kind_of(shelf));
+        let (pool_, kind_) = (pool as usize, kind as usize);
+        if self.shelves.pools[pool_].queue[kind_].len() > 2 * self.blocks.len() {
+            // Most of it has been reused since.
+            let live = self.take_queue(pool, kind);
+            live.iter().for_each(|id| self.blocks[*id].queued = true);
+            self.shelves.pools[pool_].queue[kind_] = live;
+        }
+        self.blocks[id].queued = true;
+        self.shelves.pools[pool_].queue[kind_].push(id);
+    }
+
+    /// Returns the place of a block in the order in which PyTorch releases: by stream, then by size
+    /// and address.
+    pub(super) fn rank(&self, id: BlockId) -> (Stream, u128) {
+        let block = &self.blocks[id];
+        (self.shelves[free_list_of(block.list)].stream, block.key())
     }
 
     /// Frees an unsplit free block.

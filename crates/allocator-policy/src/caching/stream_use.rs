@@ -5,9 +5,9 @@ use super::free_lists::{SHARED, free_list_of};
 use super::{Caching, Events};
 use crate::blocks::BlockId;
 use crate::failure::Failure;
-use crate::policy::{Allocation, BlockState, Retired, Stream};
+use crate::policy::{Allocation, Retired, Stream};
 use gpu_core::{DeviceMemory, Error};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The use of blocks by other streams.
 #[derive(Debug, Default)]
@@ -22,8 +22,8 @@ pub(super) struct Sharing {
     events: BTreeMap<Stream, VecDeque<(Event, BlockId)>>,
     /// The number of events that a block waits for, including those that could not be recorded.
     waiting: BTreeMap<BlockId, usize>,
-    /// The number of blocks that wait for their caller.
-    retired: usize,
+    /// The blocks that wait for their caller.
+    retired: BTreeSet<BlockId>,
 }
 
 #[derive(Debug, Default)]
@@ -146,18 +146,15 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
                 self.note_done(stream);
             }
         }
-        if self.sharing.retired > 0 || self.sharing.stuck {
+        if !self.sharing.retired.is_empty() || self.sharing.stuck {
             self.events.wait_all()?;
-            self.sharing.waiting.clear();
+            let waiting = std::mem::take(&mut self.sharing.waiting).into_keys();
+            let mut ended = std::mem::take(&mut self.sharing.retired);
+            ended.extend(waiting);
             self.sharing.stuck = false;
-            let mut id = 0;
-            while let Some(block) = self.blocks.get(id) {
-                if block.state == BlockState::AwaitingFree {
-                    self.end(id);
-                }
-                id += 1;
+            for id in ended {
+                self.end(id);
             }
-            self.sharing.retired = 0;
             self.waits += 1;
         }
         Ok(())
@@ -191,7 +188,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             block.list &= !SHARED;
             self.sharing.users.remove(&id);
         }
-        self.sharing.retired += 1;
+        self.sharing.retired.insert(id);
         // If the allocator has waited for all work since, the block is already free.
         Retired(Allocation { size: self.waits, ..allocation })
     }
@@ -203,7 +200,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             return Err(Failure::Foreign { address });
         }
         if waits == self.waits {
-            self.sharing.retired -= 1;
+            self.sharing.retired.remove(&id);
             self.end(id);
         }
         Ok(())

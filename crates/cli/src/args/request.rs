@@ -70,6 +70,12 @@ impl RequestArgs {
         words.iter().map(|word| format!(" {}", shell_word(word))).collect()
     }
 
+    /// Returns the command that previews such a claim.
+    pub(crate) fn preview(&self) -> String {
+        let words = self.words();
+        words.iter().fold("gpuws claim".to_owned(), |line, word| line + " " + &shell_word(word))
+    }
+
     /// Returns these options as words, without those about waiting.
     pub(crate) fn words(&self) -> Vec<String> {
         let list = |named: &[Selector]| {
@@ -149,5 +155,7 @@ mod tests {
         }
         assert!(again.contains("--claims '/tmp/a+b'") && again.contains("--mem 6GiB"), "{again}");
         assert_eq!(read("").request.again(), "");
+        let waiting = read("-n 3 --gpu 0,1,2 --mem 6GiB --timeout 5s --no-wait").request;
+        assert_eq!(waiting.preview(), "gpuws claim -n 3 --mem 6GiB --gpu 0,1,2");
     }
 }

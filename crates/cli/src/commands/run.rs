@@ -105,6 +105,7 @@ pub(crate) fn supervise(
         locks: &locks,
     };
     let file = args.report.as_deref().map(ReportFile::create).transpose().map_err(own)?;
+    let claim = &prepared.request.claim;
     let mut watch = Watch {
         global,
         front,
@@ -113,11 +114,11 @@ pub(crate) fn supervise(
         quiet: global.quiet || global.json,
         announce: args.announce,
         // The frontend's process group: the supervisor has its own.
-        queue: QueueStatus::new(&prepared.request.claim, launcher.group(), global.quiet),
+        queue: QueueStatus::new(claim, args.request.preview(), launcher.group(), global.quiet),
         launcher: &launcher,
         origin: source.host.origin(),
         on_death: order.on_death,
-        share: prepared.request.claim.memory(),
+        share: claim.memory(),
         is_over: false,
         end_signal: None,
         waiting_printed: false,

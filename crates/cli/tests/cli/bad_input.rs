@@ -149,6 +149,50 @@ fn closed_pipe_is_not_an_error() {
 }
 
 #[test]
+fn pipe_closed_before_the_start_changes_no_exit_code() {
+    let code = |words: &str, closed: bool| {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+        command.args(words.split(' ')).stderr(Stdio::null());
+        match closed {
+            true => command.stdout(writer),
+            false => command.stdout(Stdio::null()),
+        };
+        drop(reader);
+        command.status().expect("gpuws runs").code()
+    };
+    for (words, expected) in [
+        ("--help", 0),
+        ("run --help", 0),
+        ("help run", 0),
+        ("--version", 0),
+        ("completions bash", 0),
+        ("man", 0),
+        ("demo", 0),
+        ("mem env --help", 0),
+        ("--sim labbox status", 0),
+        ("--sim labbox --json status", 0),
+        ("--sim labbox status -l 1", 0),
+        ("--sim labbox doctor", 1),
+        ("--sim labbox query --query-gpu=index --format=csv", 0),
+        ("--sim labbox leases", 0),
+        ("--sim labbox topo", 0),
+        ("--sim labbox holders", 0),
+        ("--nosuch", 2),
+    ] {
+        assert_eq!(code(words, true), Some(expected), "{words}");
+        let ends = !words.contains("-l 1");
+        assert!(!ends || code(words, false) == Some(expected), "{words}");
+    }
+    // A usage error is one even if nobody reads it.
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+    let status = command.arg("--nosuch").stderr(writer).status().expect("gpuws runs");
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
 fn reap_by_pid_without_driver_cannot_observe() {
     let refused = gpuws(Path::new("."), &["--sim", "no-driver", "reap", "--pid", "5"]);
     assert_eq!(refused.code, 3, "{}{}", refused.stdout, refused.stderr);

@@ -179,6 +179,8 @@ fn limiting_factor_is_named() {
     assert!(gpu.ends_with(": --gpu can provide only 2"), "{gpu}");
     assert!(reported.contains("hint: the maximum is -n 2 (GPUs 0 and 1)\n"), "{reported}");
     assert!(variable.ends_with(": CUDA_VISIBLE_DEVICES can provide only 2"), "{variable}");
+    let hint = "hint: the maximum within CUDA_VISIBLE_DEVICES is -n 2 (GPUs 5 and 7)\n";
+    assert!(reported.contains(hint), "{reported}");
     assert!(
         lease.contains(": the enclosing lease ") && lease.ends_with(" can provide only 2"),
         "{lease}"

@@ -55,7 +55,7 @@ pub(crate) fn by_signals() -> Command {
 pub(crate) fn script(machine: &str, script: &str) -> Output {
     let begin = "use_gpu() { exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:$1 \
                  ${2:+--seconds $2}; }\n\
-                 until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 400 ] || exit 99; \
+                 until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 4800 ] || exit 99; \
                  sleep 0.05; done; }\n\
                  leases() { \"$0\" leases --json | tr -d ' \\n'; }\n";
     let mut command = by_signals();

@@ -44,7 +44,7 @@ fn script(machine: &str, script: &str) -> Output {
 /// Like [`script`], in a session with these arguments.
 fn script_with(session: &[&str], script: &str) -> Output {
     let begin = "use_gpu() { exec \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use visible:$1; }\n\
-                 until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 400 ] || exit 99; \
+                 until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 4800 ] || exit 99; \
                  sleep 0.05; done; }\n\
                  visible() { \"$0\" run \"$@\" -- sh -c 'echo $CUDA_VISIBLE_DEVICES'; }\n\
                  shows() { \"$0\" status --json | tr -d ' \\n' | grep -q \"$1\"; }\n";

@@ -45,7 +45,7 @@ shared() {
 }
 cat > meet << 'END'
 echo "$CUDA_VISIBLE_DEVICES"; mkdir -p here; touch here/$$
-n=0; until [ $(ls here | wc -l) = 4 ]; do n=$((n+1)); [ $n -lt 400 ] || exit 99; sleep 0.05; done
+n=0; until [ $(ls here | wc -l) = 4 ]; do n=$((n+1)); [ $n -lt 4800 ] || exit 99; sleep 0.05; done
 END
 "#;
 

@@ -70,11 +70,11 @@ impl Drop for Sleeper {
     }
 }
 
-/// Waits until a condition holds, ten seconds at most.
+/// Waits until a condition holds; a busy machine may take minutes.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
     let clock = SystemClock::new();
     while !condition() {
-        assert!(clock.monotonic() < Duration::from_secs(10), "it did not come true in time");
+        assert!(clock.monotonic() < Duration::from_secs(240), "it did not come true");
         clock.sleep(Duration::from_millis(2));
     }
 }

@@ -65,11 +65,11 @@ fn lease(locks: &FileLeaseStore, devices: &[&str]) -> (LeaseEntry, Box<dyn Lease
     (entry, held)
 }
 
-/// Waits until a condition holds, ten seconds at most.
+/// Waits until a condition holds; a busy machine may take minutes.
 fn eventually(mut condition: impl FnMut() -> bool) {
     let clock = SystemClock::new();
     while !condition() {
-        assert!(clock.monotonic() < Duration::from_secs(10), "it did not come true in time");
+        assert!(clock.monotonic() < Duration::from_secs(240), "it did not come true");
         clock.sleep(Duration::from_millis(2));
     }
 }

@@ -1,12 +1,13 @@
 //! The directories of sessions that ended without removing them.
 //!
 //! A session is alive while a process has its lock file open: the `gpuws sim` that created it, or a
-//! program that it started. The kernel releases the lock with the last of them. The file contains
+//! program that it started, except the simulated processes, which end with their session. The kernel releases the lock with the last of them. The file contains
 //! its own device and inode numbers, so the copy of a session's directory is not taken for a
 //! session.
 
 use super::LiveError;
 use super::error::io;
+use crate::Session;
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, Stat,
@@ -21,7 +22,7 @@ use std::path::Path;
 /// The prefix of the names of session directories.
 pub(super) const PREFIX: &str = "gpuws-sim-";
 
-const ALIVE: &str = "alive";
+const ALIVE: &str = Session::ALIVE;
 
 /// The lowest descriptor numbers to try for the lock file: far from those that scripts use, within
 /// the caller's limit.

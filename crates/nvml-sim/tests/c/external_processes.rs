@@ -305,3 +305,40 @@ fn program_ends_with_session() {
     fs::remove_file(Path::new(stage.dir.path()).join(Session::FILE)).unwrap();
     assert_eq!(forever.0.wait().unwrap().code(), Some(0));
 }
+
+/// Returns whether nobody has the other end of a pipe open.
+fn is_closed(pipe: &impl std::os::fd::AsFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut end = [PollFd::new(pipe, PollFlags::empty())];
+    poll(&mut end, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+    end[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+}
+
+#[test]
+fn program_ends_with_a_killed_session_and_keeps_no_pipe_of_its_starter() {
+    let stage = stage(live());
+    let lock = fs::File::create(stage.dir.path().join(Session::ALIVE)).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    // As under `nohup`; and the descriptor of the lock is inherited, as from `gpuws sim`.
+    let script = "trap '' HUP INT QUIT; exec \"$0\" --use 1:1000";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_nvml-sim-process")]);
+    command.env(Session::VARIABLE, stage.dir.path()).env_remove("CUDA_VISIBLE_DEVICES");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    rustix::io::fcntl_setfd(&lock, rustix::io::FdFlags::empty()).unwrap();
+    let mut program = Running::start(command);
+    rustix::io::fcntl_setfd(&lock, rustix::io::FdFlags::CLOEXEC).unwrap();
+    let pid = program.0.id();
+    soon("it is listed", || shown(&stage, 1).0 == [pid]);
+    let [stdout, stderr] = [0, 1].map(|number| match number {
+        0 => std::os::fd::OwnedFd::from(program.0.stdout.take().unwrap()),
+        _ => program.0.stderr.take().unwrap().into(),
+    });
+    let stdin = program.0.stdin.take().unwrap();
+    soon("it keeps no pipe open", || is_closed(&stdout) && is_closed(&stderr) && is_closed(&stdin));
+    assert!(program.0.try_wait().unwrap().is_none(), "its session lives");
+    // The kernel does this when the session is killed; its directory stays.
+    drop(lock);
+    soon("it ends with its session", || shown(&stage, 1) == (vec![], 4));
+    assert!(program.0.wait().unwrap().success());
+}

@@ -40,7 +40,7 @@ fn placeholder(idle: &Idle) -> Placeholder {
 /// Queries until the answer matches: real processes are checked at most every 20 ms.
 pub(crate) fn soon(what: &str, is_so: impl Fn() -> bool) {
     let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
-    let waited = (0..2000).any(|_| {
+    let waited = (0..48_000).any(|_| {
         let _ = rustix::thread::nanosleep(&pause);
         is_so()
     });

@@ -169,7 +169,9 @@ pub fn what_is_possible(refused: &Refused, could: u32, limit: Option<&str>) -> O
         let is_unsuitable = |id: &&DeviceId| lasting().any(|(other, _)| other == *id);
         let suitable = refused.offered.iter().filter(|id| !is_unsuitable(id));
         let suitable: Vec<&DeviceId> = suitable.collect();
-        return Some(format!("the maximum is -n {could} ({})", named(&suitable)));
+        let within = limit.filter(|_| refused.within.is_none());
+        let within = within.map_or(String::new(), |variable| format!(" within {variable}"));
+        return Some(format!("the maximum{within} is -n {could} ({})", named(&suitable)));
     }
     let memory = lasting().filter_map(|(_, why)| match why {
         Passed::LacksMemory { has, .. } => Some(*has),
@@ -226,8 +228,52 @@ pub fn ordinal(number: usize) -> String {
     format!("{number}{ending}")
 }
 
+/// Decides when the status of a waiting claim is printed where lines cannot be updated: at each
+/// change, and an unchanged one again after 1, 2, 4 … minutes, up to an hour.
+#[derive(Debug, Default)]
+pub struct Notices {
+    /// The last status, when it was printed, and how long after that it will be again.
+    last: Option<(String, Duration, Duration)>,
+}
+
+impl Notices {
+    const FIRST: Duration = Duration::from_secs(60);
+    const LONGEST: Duration = Duration::from_secs(3600);
+
+    /// Returns whether a status is printed now; it then counts as printed.
+    pub fn is_due(&mut self, status: &str, waited: Duration) -> bool {
+        let pause = match &self.last {
+            Some((last, at, pause)) if last == status => {
+                if waited.saturating_sub(*at) < *pause {
+                    return false;
+                }
+                Self::LONGEST.min(2 * *pause)
+            }
+            _ => Self::FIRST,
+        };
+        self.last = Some((status.to_owned(), waited, pause));
+        true
+    }
+}
+
+/// Formats `; waited 2:00, 1st in the queue`, for a line that is printed again.
+pub fn waited(waiting: &Waiting<'_>) -> String {
+    let place = match waiting.ahead.count {
+        0 => ", 1st in the queue",
+        // The line has it.
+        _ => "",
+    };
+    format!("; waited {}{place}", clock(waiting.waited))
+}
+
 /// Formats `waiting for 2 GPUs; 2nd in the queue behind bob (1 GPU); leased by alice (4 GPUs)`.
-pub fn waiting_for(claim: &str, waiting: &Waiting<'_>, user: User<'_>) -> String {
+/// `preview` is the command that previews this claim.
+pub fn waiting_for(
+    claim: &str,
+    waiting: &Waiting<'_>,
+    user: User<'_>,
+    preview: Option<&str>,
+) -> String {
     let mut text = format!("waiting for {claim}");
     let Ahead { count, nearest, stalled } = waiting.ahead;
     if *count > 0 {
@@ -254,7 +300,10 @@ pub fn waiting_for(claim: &str, waiting: &Waiting<'_>, user: User<'_>) -> String
         text.push_str(&format!("; leased by {}{more}", first.join(", ")));
     }
     if *count == 0 && waiting.leases.is_empty() && waiting.wait_reason.is_none() {
-        text.push_str("; too few are eligible although none is leased; for reasons: gpuws claim");
+        text.push_str("; too few are eligible although none is leased");
+        if let Some(preview) = preview {
+            text.push_str(&format!("; for reasons: {preview}"));
+        }
     }
     if let Some(wait_reason) = waiting.wait_reason {
         text.push_str(&format!("; {}", wait_reason_text(wait_reason)));
@@ -374,7 +423,8 @@ mod tests {
         let behind = Ahead { count: 2, ..none.clone() };
         let fault = gpu_core::Error::new(gpu_core::ErrorKind::Io, "hold its locks").fault();
         let wait_reason = WaitReason::SafeGpu(fault);
-        let few = "; too few are eligible although none is leased; for reasons: gpuws claim";
+        let few = "; too few are eligible although none is leased";
+        let why = "; for reasons: gpuws claim -n 3 --gpu 0-4";
         let leases = [1, 2, 3].map(|devices| entry(0, devices, Claim::whole(1)));
         for (ahead, leases, wait_reason, text) in [
             (&none, &leases[..0], None, few.to_owned()),
@@ -384,7 +434,11 @@ mod tests {
             (&none, &leases, None, "; leased by root (1 GPU), root (2 GPUs) and 1 more".to_owned()),
         ] {
             let waiting = Waiting { ahead, leases, waited: Duration::ZERO, wait_reason };
-            assert_eq!(waiting_for("1 GPU", &waiting, &user), format!("waiting for 1 GPU{text}"));
+            let line = |preview| waiting_for("1 GPU", &waiting, &user, preview);
+            assert_eq!(line(None), format!("waiting for 1 GPU{text}"));
+            let text = text.replace(few, &format!("{few}{why}"));
+            let preview = why.strip_prefix("; for reasons: ");
+            assert_eq!(line(preview), format!("waiting for 1 GPU{text}"));
         }
     }
 
@@ -397,7 +451,7 @@ mod tests {
         let waited = Duration::from_secs(42);
         let waiting = Waiting { ahead: &ahead, leases: &leases, waited, wait_reason: None };
         assert_eq!(
-            waiting_for("2 GPUs", &waiting, &user),
+            waiting_for("2 GPUs", &waiting, &user, None),
             "waiting for 2 GPUs; 2nd in the queue behind root (1 GPU); leased by root (4 GPUs), \
              user 4000000007 (6,144 MiB of 2 GPUs)"
         );
@@ -410,10 +464,26 @@ mod tests {
         let leases = [entry(0, 1, Claim::whole(1))];
         let waited = Duration::from_secs(42);
         let waiting = Waiting { ahead: &ahead, leases: &leases, waited, wait_reason: None };
+        assert_eq!(super::waited(&waiting), "; waited 0:42, 1st in the queue");
+        let behind = Ahead { count: 1, ..ahead.clone() };
+        assert_eq!(super::waited(&Waiting { ahead: &behind, ..waiting }), "; waited 0:42");
         assert_eq!(
-            waiting_for("1 GPU", &waiting, &user),
+            waiting_for("1 GPU", &waiting, &user, None),
             "waiting for 1 GPU; skipping stalled PID 1 of root and 1 more; leased by root (1 GPU)"
         );
+    }
+
+    #[test]
+    fn unchanged_status_is_printed_at_growing_intervals() {
+        let mut notices = Notices::default();
+        let mut due = |status, from: u64, to: u64| -> Vec<u64> {
+            (from..to).filter(|at| notices.is_due(status, Duration::from_secs(*at))).collect()
+        };
+        let minutes = |all: [u64; 4]| all.map(|minute| minute * 60);
+        assert_eq!(due("2nd", 0, 600), minutes([0, 1, 3, 7]));
+        assert_eq!(due("1st", 600, 1100), minutes([10, 11, 13, 17]));
+        let later = due("1st", 1100, 40_000);
+        assert_eq!((later.len(), &later[10..]), (12, &[33_180, 36_780][..]));
     }
 
     #[test]

@@ -41,15 +41,35 @@ pub fn listing(listing: &Listing, width: usize, user: User<'_>) -> Vec<Paragraph
         }
         let waiting = count(listing.queue.len(), "claim", "claims");
         told.push(Line::new().plain(format_args!("{waiting} waiting")).into());
-        for queued in &listing.queue {
-            told.push(waits(queued, now, user).cut(width).into());
-            let lacks = queued.lacks.as_ref();
-            let lacks = lacks.map_or(Vec::new(), |lacks| reasons(lacks.passed(), user, None));
-            let head = || Line::new().dim("       ");
-            told.extend(lacks.into_iter().map(|text| Paragraph { head: head(), text }));
-        }
+        told.extend(listing.queue.iter().map(|queued| waits(queued, now, user).cut(width).into()));
+        told.extend(lacking(&listing.queue, user));
     }
     told
+}
+
+/// Returns why the claims wait: each reason once, with the claims that it holds up if they are not
+/// all.
+fn lacking(queue: &[Queued], user: User<'_>) -> Vec<Paragraph> {
+    let mut by_reason: Vec<(String, Vec<String>)> = Vec::new();
+    let mut waiting = 0;
+    for queued in queue {
+        let Some(lacks) = &queued.lacks else { continue };
+        waiting += 1;
+        for reason in reasons(lacks.passed(), user, None) {
+            match by_reason.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, places)) => places.push(place(queued)),
+                None => by_reason.push((reason, vec![place(queued)])),
+            }
+        }
+    }
+    let paragraph = |(reason, places): (String, Vec<String>)| Paragraph {
+        head: Line::new().dim("       "),
+        text: match places.len() == waiting {
+            true => reason,
+            false => format!("{}: {reason}", places.join(", ")),
+        },
+    };
+    by_reason.into_iter().map(paragraph).collect()
 }
 
 fn row(leased: &Listed, now: Timestamp, user: User<'_>) -> [Line; 6] {
@@ -89,19 +109,72 @@ fn command(entry: &LeaseEntry) -> Line {
     }
 }
 
-/// Formats `1st  bob  2 GPUs  40 s  python train.py`. A stopped claim has no position, because
-/// others pass it.
-fn waits(queued: &Queued, now: Timestamp, user: User<'_>) -> Line {
-    let entry = &queued.entry;
-    let place = match queued.is_stopped {
+/// Returns the position of a claim in the queue. A stopped claim has none, because others pass it.
+fn place(queued: &Queued) -> String {
+    match queued.is_stopped {
         true => "stopped".to_owned(),
         false => ordinal(queued.ahead + 1),
-    };
+    }
+}
+
+/// Formats `1st  bob  2 GPUs  40 s  python train.py`.
+fn waits(queued: &Queued, now: Timestamp, user: User<'_>) -> Line {
+    let entry = &queued.entry;
     Line::new()
-        .plain(format_args!("  {place}  "))
+        .plain(format_args!("  {}  ", place(queued)))
         .plain(user(entry.owner))
         .plain(format_args!("  {}  ", asked(&entry.claim)))
         .dim(age(now.since(entry.since)))
         .plain("  ")
         .plain(&entry.command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::{Claim, DeviceId, LeaseId, Pid, ProcessKey};
+    use gpu_placement::{Bar, Passed, Refusal};
+    use gpu_steward::Refused;
+
+    fn queued(ahead: usize, held: &[(usize, u32)]) -> Queued {
+        let entry = LeaseEntry {
+            id: LeaseId::parse("1-a").unwrap(),
+            ticket: 1,
+            owner: 1000,
+            root: ProcessKey { pid: Pid(1), start: None },
+            within: Vec::new(),
+            claim: Claim::whole(1),
+            devices: Vec::new(),
+            parts_of: Vec::new(),
+            command: String::new(),
+            since: Timestamp(0),
+        };
+        let leased = |owner| Passed::Barred(Bar::Leased { owner, lease: entry.id.clone() });
+        let passed = held.iter().map(|(device, owner)| (*device, leased(*owner))).collect();
+        let lacks = Refused {
+            refusal: Refusal::NotNow { free: Vec::new(), passed, could: 1 },
+            offered: [0, 1, 2].map(DeviceId::from_index).into(),
+            within: None,
+        };
+        let (within, root, is_stopped) = (None, None, ahead == 9);
+        let lacks = (!held.is_empty()).then_some(lacks);
+        Queued { entry, within, ahead, is_stopped, root, lacks }
+    }
+
+    #[test]
+    fn each_reason_is_listed_once() {
+        let user = |uid: u32| format!("user {uid}");
+        let texts = |queue: &[Queued]| -> Vec<String> {
+            lacking(queue, &user).into_iter().map(|paragraph| paragraph.text).collect()
+        };
+        let both = [(0, 7), (1, 7)];
+        let all = [queued(0, &both), queued(1, &both), queued(2, &both), queued(3, &[])];
+        assert_eq!(texts(&all), ["GPUs 0 and 1: leased by user 7"]);
+        let some = [queued(0, &both), queued(1, &[(2, 8)]), queued(9, &both)];
+        assert_eq!(
+            texts(&some),
+            ["1st, stopped: GPUs 0 and 1: leased by user 7", "2nd: GPU 2: leased by user 8"]
+        );
+        assert!(texts(&[queued(0, &[])]).is_empty());
+    }
 }

@@ -85,7 +85,8 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
     }
     let signals = Signals::watch()?;
     let group = process_group();
-    let mut status = QueueStatus::new(&prepared.request.claim, group, global.quiet);
+    let preview = args.request.preview();
+    let mut status = QueueStatus::new(&prepared.request.claim, preview, group, global.quiet);
     let grant = take(&prepared.request, &ports, &mut |waiting| {
         status.show(waiting);
         signals.reported()

@@ -52,7 +52,7 @@ fn run_claim_and_reap_work_with_hidepid() {
                         \"$0\" doctor > /dev/null; echo $?\n\
                         \"$GPUWS_SIM_SESSION/nvml-sim-process\" --use 11:500 & job=$!\n\
                         n=0; until \"$0\" status --json | tr -d ' \\n' | grep -q \"\\\"pid\\\":$job,\"\n\
-                        do n=$((n+1)); [ $n -lt 400 ] || exit 99; sleep 0.05; done\n\
+                        do n=$((n+1)); [ $n -lt 4800 ] || exit 99; sleep 0.05; done\n\
                         \"$0\" reap --pid $job --yes > /dev/null; echo $?; wait $job; echo $?";
         let Some((code, output_text, reported)) = hidden(TEST, option, commands) else { return };
         assert_eq!(code, 0, "{option}: {output_text}{reported}");

@@ -68,7 +68,7 @@ fn fd_limit_is_raised_for_supervisor_only() {
         "ulimit -S -n 64; ulimit -H -n 512\n\
          \"$0\" run -- sh -c 'ulimit -S -n; ulimit -H -n; n=0; \
            until grep -q \"Max open files  *512  *512\" /proc/$PPID/limits; do \
-             n=$((n+1)); [ $n -lt 400 ] || exit 1; sleep 0.05; done; echo raised'",
+             n=$((n+1)); [ $n -lt 4800 ] || exit 1; sleep 0.05; done; echo raised'",
     );
     assert_eq!(out(&output), "64\n512\nraised\n", "{output:?}");
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Functions for the scripts of sessions, as in `live::script`.
 const BEGIN: &str = "trap 'kill $(jobs -p) 2> /dev/null' EXIT\n\
-                     until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 400 ] || exit 99; \
+                     until_so() { n=0; until \"$@\"; do n=$((n+1)); [ $n -lt 4800 ] || exit 99; \
                      sleep 0.05; done; }\n";
 
 pub(super) struct Exporter {

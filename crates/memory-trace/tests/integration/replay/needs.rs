@@ -131,8 +131,8 @@ fn need_may_assume_waiting_for_pending_work() {
 fn need_under_each_allocator_is_known() {
     let workload = job(&[(100, 0), (0, 0), (60, 0), (30, 1), (-1, 0), (90, 0)]);
     for (name, mib, exact, replays) in [
-        ("caching", 42, true, 5),
-        ("expandable", 42, true, 5),
+        ("caching", 42, true, 3),
+        ("expandable", 42, true, 3),
         ("stream-ordered", 32, true, 3),
         ("direct", 20, true, 3),
         ("bfc", 22, false, 15),

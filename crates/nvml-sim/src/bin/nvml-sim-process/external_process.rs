@@ -2,6 +2,7 @@
 
 use crate::arguments::{Part, Which};
 use crate::device_file::{map, open};
+use crate::starter;
 use gpu_core::visible::{Numbering, VISIBLE, VisibleList};
 use gpu_core::{DeviceState, DeviceUuid, GpuBackend, Groups};
 use gpu_sim::{ExternalProcess, Session, Use};
@@ -45,7 +46,10 @@ pub(crate) fn play(part: Part) -> Reported<ExitCode> {
     external.enter(&dir).map_err(text)?;
     let stayed = match part.command.split_first() {
         Some((program, arguments)) => run(program, arguments),
-        None => stay(&dir, part.seconds).map(|()| ExitCode::SUCCESS),
+        None => {
+            let kept = starter::let_go(&dir).map_err(|error| format!("leave its starter: {error}"));
+            kept.and_then(|()| stay(&dir, part.seconds)).map(|()| ExitCode::SUCCESS)
+        }
     };
     external.leave(&dir).map_err(text)?;
     stayed
@@ -140,7 +144,7 @@ fn run(program: &OsString, arguments: &[OsString]) -> Reported<ExitCode> {
 /// Waits this many seconds, or until the session ends.
 fn stay(dir: &Path, seconds: Option<u32>) -> Reported<()> {
     let mut left = seconds;
-    while left != Some(0) && dir.join(Session::FILE).exists() {
+    while left != Some(0) && !starter::is_over(dir) {
         match poll(&mut [], Some(&Timespec { tv_sec: PAUSE, tv_nsec: 0 })) {
             Ok(_) => left = left.map(|left| left - 1),
             Err(Errno::INTR) => {}

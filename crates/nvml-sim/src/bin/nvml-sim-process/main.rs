@@ -15,6 +15,7 @@ mod arguments;
 mod device_file;
 mod external_process;
 mod placeholder;
+mod starter;
 
 use arguments::Part;
 use gpu_sim::Placeholder;

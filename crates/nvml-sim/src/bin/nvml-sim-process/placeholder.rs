@@ -7,6 +7,7 @@
 //! ends, the simulation is over, and the process exits.
 
 use crate::device_file::{map, open};
+use crate::starter;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::SIGTERM;
@@ -40,6 +41,7 @@ pub(crate) fn play() -> io::Result<ExitCode> {
     let (mut asked, asks) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(SIGTERM, asks)?;
     writeln!(io::stdout(), "ready")?;
+    starter::quiet()?;
     if part.stopped {
         kill_process(getpid(), Signal::STOP)?;
     }
