@@ -2,6 +2,7 @@
 
 mod asleep;
 mod bad_input;
+mod bug_reports;
 mod claim;
 mod convert;
 mod corpus;

@@ -17,7 +17,7 @@ pub(super) fn show_finding(
     advised: &mut Vec<String>,
 ) -> Result<(), Failure> {
     let head = Line::new().accent(wording::kind(finding.kind).to_uppercase()).plain("  ");
-    let head = head.plain(wording::devices(snapshot, &finding.devices));
+    let head = head.plain(wording::doctor::subject(snapshot, finding));
     let confidence = format!("confidence: {}", wording::confidence(finding.confidence));
     let column = screen.width().min(100).saturating_sub(confidence.len());
     screen.print(&head.plain("  ").padded_to(column).plain(confidence))?;
