@@ -3,6 +3,7 @@
 use crate::clock::Timestamp;
 use crate::id::{PciBusId, Pid};
 use crate::text::acts;
+use std::time::Duration;
 
 /// The module's prefix for its lines of the kernel log.
 const PREFIX: &str = "NVRM: ";
@@ -24,6 +25,10 @@ pub struct DriverMessage {
     /// The time at which it was logged, on the wall clock, or [`DriverMessage::UNDATED`].
     #[cfg_attr(feature = "serde", serde(rename = "at_unix_ms"))]
     pub at: Timestamp,
+    /// The time of a message without a date, on a clock of its log: since boot, or since the start
+    /// of a year that is not told. It only says how far two messages of a log are apart.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub elapsed: Option<Duration>,
     /// The GPU, or the NVSwitch of an SXid; always with function 0: the driver prints none in a
     /// message with an Xid.
     pub bus: PciBusId,
@@ -100,6 +105,7 @@ impl DriverMessage {
 fn off_bus(place: &str, text: &str, at: Timestamp) -> Option<DriverMessage> {
     Some(DriverMessage {
         at,
+        elapsed: None,
         bus: address(place)?,
         kind: DriverMessageKind::FallenOffBus,
         pid: None,
@@ -138,6 +144,7 @@ fn xid(rest: &str, at: Timestamp) -> Option<DriverMessage> {
     let (pid, process, text) = process(after_comma(rest));
     Some(DriverMessage {
         at,
+        elapsed: None,
         bus,
         kind: DriverMessageKind::Xid(code),
         pid,
@@ -213,6 +220,7 @@ mod tests {
         let bus = PciBusId { domain: 0, bus: 0x3b, device: 0, function: 0 };
         DriverMessage {
             at: AT,
+            elapsed: None,
             bus,
             kind,
             pid: None,

@@ -5,6 +5,7 @@
 //! the driver. Any other quoted line with escaped line ends is unescaped as it stands. The lines
 //! that come out of one share its number, because `\r` ends them.
 
+use crate::stamp::{self, Stamp};
 use crate::work_meter;
 use gpu_core::Timestamp;
 use std::borrow::Cow;
@@ -78,10 +79,9 @@ fn decode(line: &str, plain: &mut String) {
             let time = TIMES.iter().find_map(|key| value_of(line, key))?;
             time.starts_with(|c: char| c.is_ascii_digit()).then(|| time.to_owned())
         });
-        // A message that has a time of its own keeps it.
-        if let Some(stamp) =
-            stamp.filter(|_| message.starts_with("NV") || message.starts_with("nv"))
-        {
+        // A message that has a date of its own keeps it.
+        let dated = matches!(stamp::of_line(message), Some(Stamp::Zoned(..) | Stamp::Local(_)));
+        if let Some(stamp) = stamp.filter(|_| !dated) {
             plain.push_str(&stamp);
             plain.push_str(" kernel: ");
         }
@@ -161,6 +161,14 @@ mod tests {
             (
                 r#"{"log":"NVRM: x\n","time":"2025-03-03T10:00:00Z"}"#,
                 "2025-03-03T10:00:00Z kernel: NVRM: x\r",
+            ),
+            (
+                r#"{"log":"[ 8.5] NVRM: x","time":"2025-03-03T10:00:00Z"}"#,
+                "2025-03-03T10:00:00Z kernel: [ 8.5] NVRM: x",
+            ),
+            (
+                r#"{"log":"2025-01-01T00:00:00Z NVRM: x","time":"2025-03-03T10:00:00Z"}"#,
+                "2025-01-01T00:00:00Z NVRM: x",
             ),
             (r#"{"a":"b"}"#, r#"{"a":"b"}"#),
             (r"C:\new\table", r"C:\new\table"),

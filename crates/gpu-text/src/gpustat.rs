@@ -203,6 +203,9 @@ lab7                Tue Mar  4 09:12:33 2025  550.54.14
         assert_eq!(listed(LIST), [mib(9000), mib(0), None]);
         let fuser = "\n/dev/nvidia0:        ann  4711 F...m python\n";
         assert_eq!(listed(&format!("{LIST}{fuser}")), [None, None, None]);
+        let now = snapshot(&sections(LIST.as_bytes()), Timestamp(0));
+        let known = now.processes.iter().filter(|(_, process)| process.0.is_ok());
+        assert_eq!(known.map(|(pid, _)| pid.0).collect::<Vec<_>>(), [4711], "bob has no PID");
         let named = LIST.replace(" bob(1000M)", " bob:sh/78(1000M)");
         assert_eq!(listed(&format!("{named}{fuser}")), [mib(9000), mib(0), None]);
     }

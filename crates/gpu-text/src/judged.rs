@@ -53,7 +53,7 @@ mod tests {
             ("index, memory.used [MiB]\n0, [N/A]\n", false),
             ("index, remapped_rows.pending\n0, Yes\n", true),
             ("NVRM: Xid (PCI:0000:3b:00): 79, x\n", true),
-            ("GPU 3 is lost, error\n", true),
+            ("Unable to determine the device handle for GPU 0000:3B:00.0: x\n", true),
             ("GPU 0: Test K80 (UUID: GPU-1)\n", false),
             ("", false),
         ] {

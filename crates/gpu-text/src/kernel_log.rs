@@ -12,6 +12,7 @@ use crate::text::Text;
 use crate::work_meter;
 use gpu_core::{DriverMessageKind, Timestamp};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The driver's prefix.
 const DRIVER: &str = "NVRM: ";
@@ -147,6 +148,12 @@ pub(crate) fn of_row(row: &DriverMessage, times: TextTimes) -> Option<gpu_core::
     let at = row.stamp.and_then(|stamp| times.resolve(stamp));
     Some(gpu_core::DriverMessage {
         at: at.unwrap_or(gpu_core::DriverMessage::UNDATED),
+        elapsed: match row.stamp {
+            Some(Stamp::Boot(since) | Stamp::Yearless(since)) if at.is_none() => {
+                u64::try_from(since).ok().map(Duration::from_millis)
+            }
+            _ => None,
+        },
         bus: row.bus_id.parse().ok()?,
         kind: match (row.xid, row.sxid) {
             (Some(code), _) => DriverMessageKind::Xid(code),

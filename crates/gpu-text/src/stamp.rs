@@ -22,6 +22,8 @@ pub(crate) enum Stamp {
     Local(i64),
     /// In milliseconds since the start of the year if the year has 366 days.
     Yearless(i64),
+    /// In milliseconds since boot.
+    Boot(i64),
 }
 
 /// The latest times of a text.
@@ -38,7 +40,7 @@ impl TextTimes {
         match found {
             Some(Stamp::Zoned(at, offset)) => self.zoned = self.zoned.max(Some((at, offset))),
             Some(Stamp::Local(at)) => self.local = self.local.max(Some(at)),
-            Some(Stamp::Yearless(_)) | None => {}
+            Some(Stamp::Yearless(_) | Stamp::Boot(_)) | None => {}
         }
     }
 
@@ -64,6 +66,7 @@ impl TextTimes {
         let at = match stamp {
             Stamp::Zoned(at, _) => at,
             Stamp::Local(at) => at - self.offset(),
+            Stamp::Boot(_) => return None,
             Stamp::Yearless(since) => {
                 // The last time that the calendar had this day; a clock may be a day ahead.
                 let latest = i64::try_from(self.latest()?.0).ok()? + self.offset() + DAY;
@@ -80,7 +83,8 @@ impl TextTimes {
 
 /// Returns the time before a message: RFC 3339 (also with the comma of `dmesg --time-format iso`,
 /// with the zone of `journalctl -o short-iso`, or without one), `[Mon Mar  3 10:00:00 2025]` of
-/// `dmesg -T`, and syslog's `Mar  3 10:00:00`, each also after the facility of `dmesg -x`.
+/// `dmesg -T`, syslog's `Mar  3 10:00:00`, and the seconds since boot, each also after the facility
+/// of `dmesg -x`.
 pub(crate) fn of_line(line: &str) -> Option<Stamp> {
     let line = without_facility(line.trim_start());
     iso(line).or_else(|| {
@@ -88,8 +92,21 @@ pub(crate) fn of_line(line: &str) -> Option<Stamp> {
             Some(rest) => (rest.trim_start(), rest.contains(']')),
             None => (line, true),
         };
-        written(bare).filter(|_| is_closed)
+        written(bare).or_else(|| boot(line)).filter(|_| is_closed)
     })
+}
+
+/// Parses `[12345.678901]`, the seconds since boot, also after a level (`<3>`).
+fn boot(line: &str) -> Option<Stamp> {
+    let line = match line.strip_prefix('<') {
+        Some(rest) => rest.split_once('>').filter(|(level, _)| level.len() <= 3)?.1,
+        None => line,
+    };
+    let (seconds, _) = line.strip_prefix('[')?.split_once(']')?;
+    let (seconds, fraction) = seconds.trim().split_once('.')?;
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let whole: i64 = seconds.parse().ok().filter(|_| seconds.len() <= 12 && is_number(seconds))?;
+    is_number(fraction).then(|| Stamp::Boot(whole * 1000 + millis(fraction)))
 }
 
 /// Returns the time at which a tool printed, from a line of its heading.
@@ -314,7 +331,13 @@ mod tests {
             ("+025-03-03T10:00:00Z", None),
             ("Mar 32 10:00:00", None),
             ("Mar  3 10:00", None),
-            ("[   12.5]", None),
+            ("[   12.5]", Some(Stamp::Boot(12_500))),
+            ("[12345.678901][ T1946]", Some(Stamp::Boot(12_345_678))),
+            ("<3>[    7.1]", Some(Stamp::Boot(7100))),
+            ("kern  :err   : [   12.5]", Some(Stamp::Boot(12_500))),
+            ("[12]", None),
+            ("[1.x]", None),
+            ("[1.5", None),
             ("2025-03-03T10:00:00+\u{e9}", None),
             ("\u{e9}025-03-03T10:00:00Z", None),
             ("", None),

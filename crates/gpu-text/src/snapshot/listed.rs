@@ -82,6 +82,11 @@ pub(super) fn is_anonymous(document: &Document) -> bool {
         && document.processes.iter().flatten().any(|process| process.pid.is_none())
 }
 
+/// Returns whether a number stands for a process without a PID.
+pub(super) fn is_anonymous_pid(pid: Pid) -> bool {
+    pid.0 >= u32::MAX - Document::MAX_ROWS as u32
+}
+
 fn of_process(process: &Process, row: u32) -> Option<Listed> {
     let name = process.name.as_deref().or(process.user.as_deref()).unwrap_or_default();
     let anonymous = process.user.is_some().then_some(u32::MAX - row);

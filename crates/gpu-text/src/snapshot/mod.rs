@@ -127,6 +127,8 @@ fn processes(
     let listed = listed.map(|process| (process.pid, process.name.clone()));
     let holding = holders.iter().map(|holder| (holder.process.pid, Err(Absent::NotRecorded)));
     for (pid, name) in listed.chain(holding) {
+        // Nothing more is known of a process without a PID, and no command can name it.
+        let name = if listed::is_anonymous_pid(pid) { Err(Absent::NotRecorded) } else { name };
         let name = match commands.get(&pid) {
             Some(command) => Ok(command.clone()),
             None => name.map(|path| program(&path).to_owned()),

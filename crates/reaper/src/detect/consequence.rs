@@ -42,19 +42,32 @@ pub(super) fn causes(messages: &[&DriverMessage]) -> Vec<Option<Cause>> {
 #[derive(Clone, Copy)]
 struct First {
     position: usize,
-    last: Timestamp,
+    last: Moment,
 }
 
+/// The time of a message, and that on the clock of its log if it has no date.
+type Moment = (Timestamp, Option<Duration>);
+
 impl First {
-    /// Returns whether a message is of this burst: those without a time are in the order of the log.
-    fn reaches(&self, at: Timestamp) -> bool {
-        let undated = [self.last, at].map(|at| at == DriverMessage::UNDATED);
-        match undated {
-            [true, true] => true,
-            [false, false] => at.since(self.last) <= BURST,
+    /// Returns whether a message is of this burst. Messages without any time are in the order of the
+    /// log, which is all that is known.
+    fn reaches(&self, message: &DriverMessage) -> bool {
+        let (last, elapsed) = self.last;
+        match [last, message.at].map(|at| at == DriverMessage::UNDATED) {
+            [false, false] => message.at.since(last) <= BURST,
+            [true, true] => match (elapsed, message.elapsed) {
+                // A clock that goes back was started anew.
+                (Some(last), Some(at)) => at.checked_sub(last).is_some_and(|span| span <= BURST),
+                (None, None) => true,
+                _ => false,
+            },
             _ => false,
         }
     }
+}
+
+fn moment(message: &DriverMessage) -> Moment {
+    (message.at, message.elapsed)
 }
 
 /// The errors so far that others may follow from.
@@ -70,7 +83,7 @@ struct Known {
 impl Known {
     fn cause(&self, message: &DriverMessage) -> Option<Cause> {
         let near = |first: Option<&First>| {
-            let first = first.filter(|first| first.reaches(message.at))?;
+            let first = first.filter(|first| first.reaches(message))?;
             Some(Cause::Logged(first.position))
         };
         if let Some(code) = named_cause(&message.text) {
@@ -88,7 +101,7 @@ impl Known {
 
     /// Records an error that has no cause in the log. The first of a burst stays.
     fn add(&mut self, position: usize, message: &DriverMessage) {
-        let first = First { position, last: message.at };
+        let first = First { position, last: moment(message) };
         let code = match message.kind {
             DriverMessageKind::Xid(code) => code,
             DriverMessageKind::FallenOffBus => 79,
@@ -101,16 +114,16 @@ impl Known {
         }
         self.by_code.insert((message.bus, code), first);
         self.anywhere.insert(code, first);
-        if self.of_device.get(&message.bus).is_none_or(|known| !known.reaches(message.at)) {
+        if self.of_device.get(&message.bus).is_none_or(|known| !known.reaches(message)) {
             self.of_device.insert(message.bus, first);
         }
         if let Some(pid) = message.pid
-            && self.of_process.get(&pid).is_none_or(|known| !known.reaches(message.at))
+            && self.of_process.get(&pid).is_none_or(|known| !known.reaches(message))
         {
             self.of_process.insert(pid, first);
         }
         let is_program = class == Some(XidClass::Application);
-        if !is_program && self.of_machine.is_none_or(|known| !known.reaches(message.at)) {
+        if !is_program && self.of_machine.is_none_or(|known| !known.reaches(message)) {
             self.of_machine = Some(first);
         }
     }
@@ -121,8 +134,8 @@ impl Known {
             self.of_device.get_mut(&message.bus),
             message.pid.and_then(|pid| self.of_process.get_mut(&pid)),
         ];
-        for first in bursts.into_iter().flatten().filter(|first| first.reaches(message.at)) {
-            first.last = message.at;
+        for first in bursts.into_iter().flatten().filter(|first| first.reaches(message)) {
+            first.last = moment(message);
         }
     }
 }
@@ -146,6 +159,26 @@ mod tests {
         };
         let log: Vec<DriverMessage> = log.iter().map(parse).collect();
         causes(&log.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn clock_of_log_separates_bursts() {
+        let parse = |elapsed: Option<u64>, code: u32| {
+            let line = format!("NVRM: Xid (PCI:0000:3b:00): {code}, pid=7, name=a, Ch 1");
+            let message = DriverMessage::parse(&line, DriverMessage::UNDATED).unwrap();
+            DriverMessage { elapsed: elapsed.map(Duration::from_secs), ..message }
+        };
+        for (first, second, follows) in [
+            (Some(100), Some(160), true),
+            (Some(100), Some(161), false),
+            (Some(100), Some(99), false),
+            (Some(100), None, false),
+            (None, None, true),
+        ] {
+            let log = [parse(first, 31), parse(second, 45)];
+            let causes = causes(&log.iter().collect::<Vec<_>>());
+            assert_eq!(causes[1].is_some(), follows, "{first:?} {second:?}");
+        }
     }
 
     const LOGGED: Option<Cause> = Some(Cause::Logged(0));

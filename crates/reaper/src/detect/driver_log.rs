@@ -240,6 +240,8 @@ fn finding(
     };
     let advice = match (action, device) {
         (XidAction::Reset, Some(device)) => Advice::ResetDevice(device.id().index),
+        // The driver itself asks for it.
+        (XidAction::Reboot, _) if logged.code == 154 => Advice::Reboot,
         _ if class == Some(XidClass::Application) && logged.programs.len() <= 1 => {
             Advice::ReadProgramError
         }
