@@ -136,6 +136,8 @@ fn add_xids(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics: &
         let xid = match message.kind {
             DriverMessageKind::Xid(xid) => xid,
             DriverMessageKind::FallenOffBus => 79,
+            // An error of an NVSwitch, at the address of no GPU.
+            DriverMessageKind::SXid(_) => continue,
         };
         let at = last.entry(xid).or_default();
         *at = message.at.0.max(*at);

@@ -3,27 +3,34 @@
 use crate::clock::Timestamp;
 use crate::id::{PciBusId, Pid};
 use crate::text::acts;
+use std::time::Duration;
 
 /// The module's prefix for its lines of the kernel log.
 const PREFIX: &str = "NVRM: ";
+/// The prefix of the lines about an NVSwitch; the number of the switch follows.
+const SWITCH_PREFIX: &str = "nvidia-nvswitch";
 /// The words with which every message about a vanished device ends.
 const OFF_BUS: &str = "fallen off the bus";
 /// The maximum length of the part in parentheses, `PCI:00000000:01:00 GPU-I:05 GPU-CI:00`.
 const MAX_PLACE: usize = 64;
 
-/// An error message of the driver in the kernel log, about one device.
+/// An error message of the driver in the kernel log, about one GPU or one NVSwitch.
 ///
 /// The same fault may cause many messages: an exception is logged for each multiprocessor and
-/// channel, and a device that falls off the bus is logged with an Xid and without.
-///
-/// SXids, the errors of an NVSwitch, are not among them: they name a switch and no GPU.
+/// channel, a device that falls off the bus is logged with an Xid and without, and an SXid has
+/// further lines with its number, its severity and its data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DriverMessage {
     /// The time at which it was logged, on the wall clock, or [`DriverMessage::UNDATED`].
     #[cfg_attr(feature = "serde", serde(rename = "at_unix_ms"))]
     pub at: Timestamp,
-    /// The device, always with function 0: the driver prints none in a message with an Xid.
+    /// The time of a message without a date, on a clock of its log: since boot, or since the start
+    /// of a year that is not told. It only says how far two messages of a log are apart.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub elapsed: Option<Duration>,
+    /// The GPU, or the NVSwitch of an SXid; always with function 0: the driver prints none in a
+    /// message with an Xid.
     pub bus: PciBusId,
     /// The error.
     pub kind: DriverMessageKind,
@@ -50,6 +57,10 @@ pub struct DriverMessage {
 pub enum DriverMessageKind {
     /// An error with this number in NVIDIA's Xid catalog.
     Xid(u32),
+    /// An error of an NVSwitch, with its number in the appendix of NVIDIA's Fabric Manager User
+    /// Guide.
+    #[cfg_attr(feature = "serde", serde(rename = "sxid"))]
+    SXid(u32),
     /// The device no longer answers on the bus, in a message without an Xid. Its meaning is that
     /// of Xid 79.
     FallenOffBus,
@@ -72,9 +83,10 @@ impl DriverMessage {
     ///
     /// It reads each form since about 2010 (`_nv_log_error` and `krcReportXid` of
     /// open-gpu-kernel-modules): the address with and without `PCI:`, PID and name or neither,
-    /// and the MIG instances. The text is read once.
+    /// and the MIG instances; and SXids (`nvswitch_log_error`). The text is read once.
     pub fn parse(line: &str, at: Timestamp) -> Option<Self> {
-        let message = &line[line.find(PREFIX)? + PREFIX.len()..];
+        let Some(start) = line.find(PREFIX) else { return sxid(line, at) };
+        let message = &line[start + PREFIX.len()..];
         if let Some(rest) = message.strip_prefix("Xid (") {
             xid(rest, at)
         } else if let Some(rest) = message.strip_prefix("GPU ") {
@@ -93,6 +105,7 @@ impl DriverMessage {
 fn off_bus(place: &str, text: &str, at: Timestamp) -> Option<DriverMessage> {
     Some(DriverMessage {
         at,
+        elapsed: None,
         bus: address(place)?,
         kind: DriverMessageKind::FallenOffBus,
         pid: None,
@@ -101,6 +114,16 @@ fn off_bus(place: &str, text: &str, at: Timestamp) -> Option<DriverMessage> {
         compute_instance: None,
         text: bounded(text, DriverMessage::MAX_TEXT),
     })
+}
+
+/// Parses `nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 …`.
+fn sxid(line: &str, at: Timestamp) -> Option<DriverMessage> {
+    let start = line.find(SWITCH_PREFIX)? + SWITCH_PREFIX.len();
+    let (switch, rest) = digits(&line[start..]);
+    let rest = rest.strip_prefix(": SXid (").filter(|_| !switch.is_empty())?;
+    let message = xid(rest, at)?;
+    let DriverMessageKind::Xid(code) = message.kind else { return None };
+    Some(DriverMessage { kind: DriverMessageKind::SXid(code), ..message })
 }
 
 /// Parses the rest of a message after `Xid (`.
@@ -121,6 +144,7 @@ fn xid(rest: &str, at: Timestamp) -> Option<DriverMessage> {
     let (pid, process, text) = process(after_comma(rest));
     Some(DriverMessage {
         at,
+        elapsed: None,
         bus,
         kind: DriverMessageKind::Xid(code),
         pid,
@@ -182,7 +206,7 @@ fn bounded(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use DriverMessageKind::{FallenOffBus, Xid};
+    use DriverMessageKind::{FallenOffBus, SXid, Xid};
     use proptest::prelude::*;
 
     const AT: Timestamp = Timestamp(7);
@@ -196,6 +220,7 @@ mod tests {
         let bus = PciBusId { domain: 0, bus: 0x3b, device: 0, function: 0 };
         DriverMessage {
             at: AT,
+            elapsed: None,
             bus,
             kind,
             pid: None,
@@ -271,6 +296,14 @@ mod tests {
                 DriverMessage { bus: far, ..message(Xid(48), "DBE") },
             ),
             ("NVRM: Xid (PCI:0000:3b:00): 43, pid=x, y", message(Xid(43), "pid=x, y")),
+            (
+                "nvidia-nvswitch3: SXid (PCI:0000:3b:00.0): 12028, Non-fatal, Link 32 egress",
+                message(SXid(12028), "Non-fatal, Link 32 egress"),
+            ),
+            (
+                "[ 9.1] nvidia-nvswitch0: SXid (PCI:0000:3b:00.0): 20034, Data {0x1, 0x2}",
+                message(SXid(20034), "Data {0x1, 0x2}"),
+            ),
             (
                 "NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
                 message(FallenOffBus, "GPU has fallen off the bus."),
@@ -353,7 +386,9 @@ mod tests {
             "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x26:0xffff:1290)",
             "NVRM: GPU x: GPU has fallen off the bus.",
             "NVRM: The NVIDIA GPU 0000:3b:00.0 (PCI ID: 10de:0fc6)\nNVRM: is not supported",
-            "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32",
+            "nvidia-nvswitch: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32",
+            "nvidia-nvswitch3: Xid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32",
+            "NVRM: x nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32",
         ] {
             assert_eq!(parsed(line), None, "{line}");
         }

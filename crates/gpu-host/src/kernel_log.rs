@@ -36,9 +36,9 @@ const MAX_MESSAGES: usize = 10_000;
 /// `devkmsg_write` replaces it by that of user programs.
 const KERNEL: u32 = 0;
 
-/// The beginning of the driver's records. Elsewhere in a record of the kernel stands text that
-/// users choose, such as names of cgroups.
-const DRIVER: &str = "NVRM: ";
+/// The beginnings of the driver's records, about GPUs and about NVSwitches. Elsewhere in a record of
+/// the kernel stands text that users choose, such as names of cgroups.
+const PREFIXES: [&str; 2] = ["NVRM: ", "nvidia-nvswitch"];
 
 /// Returns the messages in the log below `dev`; `booted` is the wall clock at boot.
 pub(crate) fn driver_messages(dev: &Path, booted: Timestamp) -> Result<Vec<DriverMessage>> {
@@ -114,7 +114,7 @@ fn message(line: &[u8], booted: Timestamp) -> Option<DriverMessage> {
     let start = line.iter().position(|byte| *byte == b';')?;
     let header = std::str::from_utf8(&line[..start]).ok()?;
     let text = &line[start + 1..];
-    if !text.starts_with(DRIVER.as_bytes()) {
+    if !PREFIXES.iter().any(|prefix| text.starts_with(prefix.as_bytes())) {
         return None;
     }
     let mut fields = header.split(',');

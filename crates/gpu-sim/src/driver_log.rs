@@ -60,7 +60,7 @@ pub(crate) fn message(
 fn line(kind: DriverMessageKind, bus: PciBusId, entry: &DriverMessageEntry) -> String {
     let PciBusId { domain, bus, device, .. } = bus;
     let code = match kind {
-        DriverMessageKind::Xid(code) => code,
+        DriverMessageKind::Xid(code) | DriverMessageKind::SXid(code) => code,
         DriverMessageKind::FallenOffBus => {
             let text = entry.text.as_deref().unwrap_or(OFF_BUS);
             return format!("NVRM: GPU {domain:04x}:{bus:02x}:{device:02x}.0: {text}");

@@ -42,6 +42,7 @@ pub(crate) fn read(line: &str) -> Option<Command> {
         "dmesg" | "journalctl" => {
             is_typed.then_some(Command { kind: Some(Kind::KernelLog), fields: None })
         }
+        "gpustat" => is_typed.then_some(Command { kind: Some(Kind::Gpustat), fields: None }),
         "lsof" => is_typed.then_some(Command { kind: Some(Kind::Lsof), fields: None }),
         _ => None,
     }
@@ -120,6 +121,7 @@ fn nvidia_smi(arguments: &[&str]) -> Command {
     match arguments.first() {
         Some(&"topo") if has(&["-p2p", "--p2p_status", "-p"]) => of_kind(Kind::P2p),
         Some(&"topo") => of_kind(Kind::Topo),
+        Some(&"mig") => of_kind(Kind::Mig),
         Some(&"pmon") => of_kind(Kind::Pmon),
         Some(&"dmon") => of_kind(Kind::Dmon),
         _ if has(&["-L", "--list-gpus"]) => of_kind(Kind::List),
@@ -154,6 +156,9 @@ mod tests {
             ("sudo fuser -v /dev/nvidia0", Some(Kind::Fuser)),
             ("$ sudo dmesg", Some(Kind::KernelLog)),
             ("journalctl -k -b -1", Some(Kind::KernelLog)),
+            ("$ gpustat", Some(Kind::Gpustat)),
+            ("watch gpustat -cpu", Some(Kind::Gpustat)),
+            ("sudo nvidia-smi mig -lgip", Some(Kind::Mig)),
         ] {
             assert_eq!(read(line).and_then(|command| command.kind), kind, "{line}");
         }
@@ -200,7 +205,7 @@ mod tests {
             ("topo --p2p_status r", Some(Kind::P2p)),
             ("pmon -c 1", Some(Kind::Pmon)),
             ("dmon", Some(Kind::Dmon)),
-            ("mig -lgi", None),
+            ("mig -lgi", Some(Kind::Mig)),
             ("nvlink -s", None),
             ("--gpu-reset", None),
             ("--query-gpu=index --format=csv", Some(Kind::QueryGpu)),

@@ -7,9 +7,10 @@
 use crate::document::{Document, ErrorCode, Gpu, Kind, Process};
 use crate::failure;
 use crate::field;
+use crate::health;
 use crate::text::Text;
 use crate::work_meter;
-use gpu_core::Reading;
+use gpu_core::{DeviceDetails, Reading};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -77,10 +78,58 @@ const FIELD_GROUPS: &[&str] = &[
     "power",
     "protected_memory.",
     "remapped_rows.",
+    "reset_status.",
     "retired_pages.",
     "temperature.",
     "utilization.",
     "vgpu_",
+];
+
+/// The columns that show the health of a device, with the section and the key of `-q`.
+const HEALTH: [(&str, &[&str], &str); 23] = [
+    ("compute_mode", &[], "compute_mode"),
+    ("mig.mode.pending", &["mig_mode"], "pending"),
+    ("ecc.mode.current", &["ecc_mode"], "current"),
+    ("ecc.mode.pending", &["ecc_mode"], "pending"),
+    ("ecc.errors.uncorrected.volatile.total", &["volatile", "double_bit"], "total"),
+    ("remapped_rows.pending", &["remapped_rows"], "pending"),
+    ("remapped_rows.failure", &["remapped_rows"], "remapping_failure_occurred"),
+    ("remapped_rows.histogram.none", &["row_remapper_histogram"], "none"),
+    ("retired_pages.pending", &["retired_pages"], "pending_retirement"),
+    ("gpu_recovery_action", &[], "gpu_recovery_action"),
+    ("reset_status.reset_required", &["gpu_reset_status"], "reset_required"),
+    (
+        "reset_status.drain_and_reset_recommended",
+        &["gpu_reset_status"],
+        "drain_and_reset_recommended",
+    ),
+    ("fabric.state", &["fabric"], "state"),
+    ("fabric.status", &["fabric"], "status"),
+    ("fabric.health.summary", &["fabric"], "summary"),
+    ("clocks_event_reasons.hw_slowdown", &["clocks_event_reasons"], "hw_slowdown"),
+    ("clocks_event_reasons.hw_thermal_slowdown", &["clocks_event_reasons"], "hw_thermal_slowdown"),
+    (
+        "clocks_event_reasons.hw_power_brake_slowdown",
+        &["clocks_event_reasons"],
+        "hw_power_brake_slowdown",
+    ),
+    ("clocks_event_reasons.sw_thermal_slowdown", &["clocks_event_reasons"], "sw_thermal_slowdown"),
+    ("clocks_throttle_reasons.hw_slowdown", &["clocks_event_reasons"], "hw_slowdown"),
+    (
+        "clocks_throttle_reasons.hw_thermal_slowdown",
+        &["clocks_event_reasons"],
+        "hw_thermal_slowdown",
+    ),
+    (
+        "clocks_throttle_reasons.hw_power_brake_slowdown",
+        &["clocks_event_reasons"],
+        "hw_power_brake_slowdown",
+    ),
+    (
+        "clocks_throttle_reasons.sw_thermal_slowdown",
+        &["clocks_event_reasons"],
+        "sw_thermal_slowdown",
+    ),
 ];
 
 /// Parses the output; `reported` are the fields, for a text without its header.
@@ -286,8 +335,21 @@ impl<'a> Row<'a> {
             persistence: self.read(&["persistence_mode"], field::switch),
             display_active: self.read(&["display_active"], field::switch),
             mig_enabled: self.read(&["mig.mode.current", "mig.mode"], field::switch),
-            ..Gpu::default()
+            details: self.health(),
         }
+    }
+
+    /// Returns the values that show the health of a device, as `-q` has them.
+    fn health(&self) -> DeviceDetails {
+        let mut details = DeviceDetails::default();
+        for (name, path, key) in HEALTH {
+            let path: Vec<String> = path.iter().map(|section| (*section).to_owned()).collect();
+            match self.cell(&[name]) {
+                "" => {}
+                value => health::leaf(&mut details, &path, key, value),
+            }
+        }
+        details
     }
 
     fn process(&self) -> Process {
@@ -314,6 +376,31 @@ mod tests {
 
     fn of(kind: Kind, text: &str) -> Document {
         parse(&clean(text.as_bytes()), kind, None)
+    }
+
+    #[test]
+    fn columns_of_health_are_as_in_log() {
+        let document = of(
+            Kind::QueryGpu,
+            "index, remapped_rows.pending, remapped_rows.failure, gpu_recovery_action, \
+             ecc.errors.uncorrected.volatile.total, clocks_event_reasons.hw_thermal_slowdown, \
+             fabric.state, compute_mode\n\
+             0, Yes, No, Node Reboot, 3, Active, In Progress, Prohibited\n\
+             1, [N/A], [N/A], [N/A], [N/A], [N/A], [N/A], [N/A]\n",
+        );
+        let details = &document.gpus[0].details;
+        let health = details.memory_health.as_ref().unwrap();
+        assert_eq!((health.remapped_pending, health.remapped_failure), (Ok(true), Ok(false)));
+        assert_eq!(health.uncorrected, Ok(3));
+        let recovery = details.reset_status.as_ref().unwrap().recovery;
+        assert_eq!(recovery, Ok(gpu_core::RecoveryAction::Reboot));
+        let fabric = details.fabric.as_ref().unwrap();
+        assert_eq!(fabric.state, Ok(gpu_core::FabricState::InProgress));
+        let modes = details.modes.as_ref().unwrap();
+        assert_eq!(modes.compute_mode, Ok(gpu_core::ComputeMode::Prohibited));
+        assert!(details.activity.as_ref().unwrap().throttle.is_ok());
+        let none = &document.gpus[1].details;
+        assert_eq!(none.memory_health.as_ref().unwrap().uncorrected, Err(Absent::NotSupported));
     }
 
     #[test]

@@ -8,7 +8,9 @@
 use crate::command::{self, Command};
 use crate::document::Kind;
 use crate::text::Text;
-use crate::{csv, failure, fuser, kernel_log, list, lsof, monitor, tensorflow, topology};
+use crate::{
+    csv, failure, fuser, gpustat, kernel_log, list, lsof, mig_list, monitor, tensorflow, topology,
+};
 
 /// The detected kind of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +77,10 @@ pub(crate) fn of_line<'a>(
         Some(Kind::Lsof)
     } else if is_xml(line) {
         Some(Kind::Xml)
+    } else if mig_list::is_start(line, following.clone()) {
+        Some(Kind::Mig)
+    } else if gpustat::is_row(line) {
+        Some(Kind::Gpustat)
     } else if is_table(line) {
         Some(Kind::Table)
     } else if is_q(line) {
@@ -226,6 +232,8 @@ mod tests {
             ("\tGPU0\tCPU Affinity\nGPU0\tX\t0-3\n", Kind::Topo),
             ("x.cc:1] Found device 0 with properties: ", Kind::Topo),
             ("\tGPU0\tGPU1\n GPU0\tX\tOK\n", Kind::P2p),
+            ("[0] Test K80 | 40°C,  5 % |  7 / 11441 MB |", Kind::Gpustat),
+            ("| GPU instances:                          |", Kind::Mig),
             ("/dev/nvidia0:  ann 7 F...m x", Kind::Fuser),
             ("             USER        PID ACCESS COMMAND", Kind::Fuser),
             ("COMMAND PID USER FD TYPE DEVICE SIZE/OFF NODE NAME", Kind::Lsof),
@@ -321,6 +329,8 @@ mod tests {
             prop_assert!(failure::codes(&word).is_empty());
             prop_assert!(!kernel_log::is_row(&word, std::iter::empty()));
             prop_assert!(monitor::kind_of_header(&word).is_none() && !tensorflow::is_row(&word));
+            prop_assert!(!gpustat::is_row(&word));
+            prop_assert!(!mig_list::is_start(&word, std::iter::empty()));
             prop_assert!(!is_table(&word) && !is_q(&word) && !list::is_row(&word));
             prop_assert!(!fuser::is_row(&word) && !lsof::is_row(&word) && !is_xml(&word));
         }

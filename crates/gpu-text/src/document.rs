@@ -3,6 +3,7 @@
 //! Serialized, it is the output of `gpuws parse`: a missing value is `null`, never zero, and the
 //! field names are a stable contract.
 
+use crate::stamp::{Stamp, TextTimes};
 use gpu_core::Reading;
 use serde::{Serialize, Serializer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,6 +33,10 @@ pub enum Kind {
     Topo,
     /// `nvidia-smi topo -p2p`.
     P2p,
+    /// The lists of `nvidia-smi mig`: profiles and instances.
+    Mig,
+    /// `gpustat`.
+    Gpustat,
     /// `fuser -v`.
     Fuser,
     /// `lsof`.
@@ -44,7 +49,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Kind; 14] = [
+    pub const ALL: [Kind; 16] = [
         Kind::Table,
         Kind::Q,
         Kind::Xml,
@@ -55,6 +60,8 @@ impl Kind {
         Kind::Dmon,
         Kind::Topo,
         Kind::P2p,
+        Kind::Mig,
+        Kind::Gpustat,
         Kind::Fuser,
         Kind::Lsof,
         Kind::KernelLog,
@@ -74,6 +81,8 @@ impl Kind {
             Kind::Dmon => "dmon",
             Kind::Topo => "topo",
             Kind::P2p => "p2p",
+            Kind::Mig => "mig",
+            Kind::Gpustat => "gpustat",
             Kind::Fuser => "fuser",
             Kind::Lsof => "lsof",
             Kind::KernelLog => "kernel_log",
@@ -102,9 +111,9 @@ pub struct Document {
     pub processes: Option<Vec<Process>>,
     /// The MIG devices.
     pub mig_devices: Vec<MigDevice>,
-    /// Column names of pmon, dmon and CSV.
+    /// Column names of pmon, dmon, CSV and the lists of mig.
     pub columns: Vec<String>,
-    /// Rows of pmon and dmon, by column name.
+    /// Rows of pmon, dmon and the lists of mig, by column name.
     pub rows: Vec<BTreeMap<String, Value>>,
     /// The matrix of topo. Null if the text does not contain it.
     pub topology: Option<Topology>,
@@ -124,6 +133,12 @@ pub struct Document {
     /// The text lists all MIG devices of its devices.
     #[serde(skip)]
     pub lists_mig: bool,
+    /// The devices whose processes the text lists, by index, if it does not for each.
+    #[serde(skip)]
+    pub listing: Option<BTreeSet<u32>>,
+    /// The latest times of the text.
+    #[serde(skip)]
+    pub times: TextTimes,
 }
 
 impl Document {
@@ -152,6 +167,8 @@ impl Document {
             unread: Vec::new(),
             device_failures: Vec::new(),
             lists_mig: false,
+            listing: None,
+            times: TextTimes::default(),
         }
     }
 
@@ -292,6 +309,8 @@ pub struct Process {
     pub gpu_bus_id: Option<String>,
     /// Process ID. Null if the text does not contain it.
     pub pid: Option<u32>,
+    /// Name of its user. Null if the text does not contain it.
+    pub user: Option<String>,
     /// Type as printed: C, G, C+G or M+C. Null if the text does not contain it.
     #[serde(rename = "type")]
     pub type_: Option<String>,
@@ -315,6 +334,7 @@ impl Default for Process {
             gpu_uuid: None,
             gpu_bus_id: None,
             pid: None,
+            user: None,
             type_: None,
             name: None,
             memory_mib: Err(gpu_core::Absent::NotRecorded),
@@ -393,11 +413,14 @@ pub struct DriverMessage {
     /// Time of the message, in milliseconds since 1970-01-01 UTC. Null if its line has no date with
     /// a time zone.
     pub time_unix_ms: Option<u64>,
-    /// PCI bus ID of the GPU.
+    /// PCI bus ID of the GPU or the NVSwitch.
     pub bus_id: String,
     /// Number in NVIDIA's Xid catalog. Null if the message only says that the GPU has fallen off
-    /// the bus.
+    /// the bus, or is an error of an NVSwitch.
     pub xid: Option<u32>,
+    /// Number of an error of an NVSwitch, whose PCI bus ID is then the one above. Null for one of a
+    /// GPU.
+    pub sxid: Option<u32>,
     /// Process ID on the host. Null if the message has none.
     pub pid: Option<u32>,
     /// Name of the process, at most 100 characters. Null if the message has none.
@@ -408,6 +431,9 @@ pub struct DriverMessage {
     pub compute_instance_id: Option<u32>,
     /// Rest of the message, at most 1024 characters.
     pub text: String,
+    /// The time of the message, as far as its line has it.
+    #[serde(skip)]
+    pub(crate) stamp: Option<Stamp>,
 }
 
 /// The matrix of `topo`, by its printed names.
@@ -464,6 +490,56 @@ pub enum ErrorCode {
     MigPending,
     /// All NVLinks of a device are inactive.
     NvlinksInactive,
+    /// NVML or CUDA fails with an unknown error at its start: most often a container lost the right
+    /// to open its devices.
+    LostAccess,
+    /// The container runtime cannot give a container its GPUs.
+    ContainerRuntime,
+    /// The driver got no memory from the kernel: system memory, not that of a device.
+    DriverOutOfMemory,
+    /// The driver could not initialise a device.
+    InitFailed,
+    /// The driver's kernel module could not be loaded.
+    ModuleNotLoaded,
+    /// The kernel reports a task that does not run.
+    TaskHung,
+    /// The driver works again only after a reboot.
+    RebootRequired,
+    /// A process was ended because of system memory: by the kernel, a cgroup, Slurm, Kubernetes or
+    /// Ray.
+    HostMemory,
+    /// The memory of a process that ended was not given back in time.
+    MemoryNotReturned,
+    /// CUDA may create no context on a device: it is exclusive and in use, or prohibited.
+    DeviceBusy,
+    /// CUDA finds no device.
+    NoCudaDevice,
+    /// A program asks for a device that does not exist, or that is hidden from it.
+    NoSuchDevice,
+    /// The driver is older than the CUDA version of the program requires.
+    DriverTooOld,
+    /// A program was not built for the architecture of the device.
+    NoKernelImage,
+    /// A kernel of a program accessed memory wrongly, or failed an assertion.
+    MemoryAccess,
+    /// A kernel ran too long on a device with a display.
+    LaunchTimeout,
+    /// A program met an uncorrected memory error of a device.
+    EccError,
+    /// A device behind NVLink switches is not registered with its fabric.
+    FabricNotReady,
+    /// A process uses CUDA after a fork of one that used it.
+    ForkedProcess,
+    /// MPS is not reachable.
+    MpsUnavailable,
+    /// NCCL failed, and does not say why.
+    NcclError,
+    /// CUDA failed with an unknown error.
+    CudaUnknown,
+    /// There is no `nvidia-smi`.
+    NoTool,
+    /// nvidia-smi does not know an option or a field.
+    BadQuery,
     /// Any other failure text.
     Other,
 }

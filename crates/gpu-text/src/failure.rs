@@ -4,109 +4,16 @@
 //! all its versions. A passage that only sounds like a failure and mentions the subject is
 //! [`ErrorCode::Other`].
 
+mod phrases;
+
 use crate::command;
 use crate::document::{DeviceFailure, Document, ErrorCode, Gpu, Kind, NamedDevice};
 use crate::kernel_log;
 use crate::text::Text;
 use crate::work_meter;
+use phrases::{COMPLAINTS, PHRASES, SUBJECTS, SURVIVALS};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
-
-/// Phrases that occur together in a passage, and their meaning.
-const PHRASES: &[(&[&str], ErrorCode)] = &[
-    (&["communicate with the nvidia driver"], ErrorCode::DriverNotRunning),
-    (&["driver not loaded"], ErrorCode::DriverNotRunning),
-    (&["driver is not loaded"], ErrorCode::DriverNotRunning),
-    (&["driver/library version mismatch"], ErrorCode::NvmlMismatch),
-    (&["nvrm", "api mismatch"], ErrorCode::NvmlMismatch),
-    (&["nvml", "rm has detected", "version mismatch"], ErrorCode::NvmlMismatch),
-    (&["no devices were found"], ErrorCode::NoDevices),
-    (&["no devices found"], ErrorCode::NoDevices),
-    (&["no supported devices were found"], ErrorCode::NoDevices),
-    (&["no supported gpus were found"], ErrorCode::NoDevices),
-    (&["no gpus were found"], ErrorCode::NoDevices),
-    (&["unable to determine the device handle"], ErrorCode::DeviceHandle),
-    (&["unable to get the device handle"], ErrorCode::DeviceHandle),
-    (&["failed to get device handle"], ErrorCode::DeviceHandle),
-    (&["gpu is lost"], ErrorCode::DeviceHandle),
-    (&["fallen off the bus"], ErrorCode::DeviceHandle),
-    (&["mig mode", "pending"], ErrorCode::MigPending),
-    (&["links are inactive"], ErrorCode::NvlinksInactive),
-    (&["unable to reset"], ErrorCode::ResetRefused),
-    (&["cannot be reset"], ErrorCode::ResetRefused),
-    (&["can't be reset"], ErrorCode::ResetRefused),
-    (&["could not be reset"], ErrorCode::ResetRefused),
-    (&["couldn't be reset"], ErrorCode::ResetRefused),
-    (&["reset couldn't run"], ErrorCode::ResetRefused),
-    (&["reset could not run"], ErrorCode::ResetRefused),
-    (&["reset is not supported"], ErrorCode::ResetRefused),
-    (&["reset not supported"], ErrorCode::ResetRefused),
-    (&["resetting", "not supported"], ErrorCode::ResetRefused),
-    (&["resetting", "failed"], ErrorCode::ResetRefused),
-    (&["failed to reset"], ErrorCode::ResetRefused),
-    (&["reset is not permitted"], ErrorCode::ResetRefused),
-    (&["reset is not allowed"], ErrorCode::ResetRefused),
-    (&["not support reset"], ErrorCode::ResetRefused),
-    (&["gpu reset failed"], ErrorCode::ResetRefused),
-    (&["device is currently being used by"], ErrorCode::ResetRefused),
-    (&["devices are currently being used by"], ErrorCode::ResetRefused),
-    (&["currently in use by another process"], ErrorCode::ResetRefused),
-    (&["being used by some other process"], ErrorCode::ResetRefused),
-    (&["find libnvidia-ml.so"], ErrorCode::NoLibrary),
-    (&["libnvidia-ml.so", "cannot open shared object"], ErrorCode::NoLibrary),
-    (&["nvml shared library", "not found"], ErrorCode::NoLibrary),
-    (&["nvml.dll", "not found"], ErrorCode::NoLibrary),
-    (&["blocked by the operating system"], ErrorCode::Blocked),
-    (&["insufficient permission"], ErrorCode::NotPermitted),
-    (&["do not have", "permission"], ErrorCode::NotPermitted),
-    (&["not running as administrator"], ErrorCode::NotPermitted),
-    (&["nvidia-smi", "permission denied"], ErrorCode::NotPermitted),
-    (&["is not a valid field to query"], ErrorCode::Other),
-    (&["terminating early due to previous errors"], ErrorCode::Other),
-    (&["not supported on the device"], ErrorCode::Other),
-    (&["failed to process command line"], ErrorCode::Other),
-    (&["sh: ", "nvidia-smi"], ErrorCode::Other),
-];
-
-/// Words that make a passage sound like a failure.
-const COMPLAINTS: &[&str] = &[
-    "fail",
-    "unable to",
-    "error",
-    "couldn't",
-    "could not",
-    "cannot",
-    "can't",
-    "not supported",
-    "not found",
-    "not recognized",
-    "not available",
-    "not running",
-    "not installed",
-    "invalid",
-    "in use by",
-    "is lost",
-    "fallen off the bus",
-    "timed out",
-    "timeout",
-    "denied",
-    "mismatch",
-    "warning",
-    "insufficient",
-    "pending",
-    "no mig",
-    "deprecated",
-    "unknown",
-    "must be",
-    "no such",
-    "segmentation fault",
-    "core dumped",
-];
-
-/// Words that show that a passage is about GPUs or the driver.
-const SUBJECTS: &[&str] = &[
-    "nvidia", "nvml", "gpu", "cuda", "mig ", "mig-", "nvlink", "nvrm", "fuser", "lsof", "inforom",
-];
 
 /// The most words of a failure text in which the name of its device is searched, and the most of
 /// such texts.
@@ -125,15 +32,20 @@ pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
     let passage = passage[..end].to_lowercase().replace('\u{2019}', "'");
     let said = VOCABULARY.said(passage.as_bytes());
     let mut codes = Vec::new();
-    if said == 0 {
+    if said == Set::default() {
         return codes;
     }
     for (all, code) in &VOCABULARY.phrases {
-        if !codes.contains(code) && said & all == *all {
+        if !codes.contains(code) && said.has_all(all) {
             codes.push(*code);
         }
     }
-    if codes.is_empty() && said & VOCABULARY.complaints != 0 && said & VOCABULARY.subjects != 0 {
+    // A phrase that is known says more than one that is not.
+    if codes.iter().any(|code| *code != ErrorCode::Other) {
+        codes.retain(|code| *code != ErrorCode::Other);
+    }
+    let is_vague = said.has_some(&VOCABULARY.complaints) && said.has_some(&VOCABULARY.subjects);
+    if codes.is_empty() && is_vague && !said.has_some(&VOCABULARY.survivals) {
         codes.push(ErrorCode::Other);
     }
     codes
@@ -142,43 +54,70 @@ pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
 /// No shorter passage has a meaning: a complaint has four letters, a subject three.
 pub(crate) const SHORTEST: usize = 7;
 
-/// All search phrases, so that a passage is scanned once. A set of them is a number with a bit for
-/// each phrase.
+/// A set of search phrases, by their positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Set([u64; Set::WORDS]);
+
+impl Set {
+    const WORDS: usize = 4;
+
+    fn add(&mut self, place: u32) {
+        self.0[place as usize / 64] |= 1 << (place % 64);
+    }
+
+    fn has(&self, place: u32) -> bool {
+        self.0[place as usize / 64] & 1 << (place % 64) != 0
+    }
+
+    fn has_all(&self, other: &Set) -> bool {
+        self.0.iter().zip(other.0).all(|(own, other)| own & other == other)
+    }
+
+    fn has_some(&self, other: &Set) -> bool {
+        self.0.iter().zip(other.0).any(|(own, other)| own & other != 0)
+    }
+}
+
+/// All search phrases, so that a passage is scanned once.
 struct Vocabulary {
     /// The phrases with their positions in a set, by first byte.
     by_first: [Vec<(&'static [u8], u32)>; 128],
-    phrases: Vec<(u128, ErrorCode)>,
-    complaints: u128,
-    subjects: u128,
+    phrases: Vec<(Set, ErrorCode)>,
+    complaints: Set,
+    subjects: Set,
+    survivals: Set,
 }
 
 static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
     let mut by_first = [const { Vec::new() }; 128];
     let mut places: BTreeMap<&str, u32> = BTreeMap::new();
     let mut set = |texts: &[&'static str]| {
-        texts.iter().fold(0_u128, |set, text| {
+        let mut set = Set::default();
+        for text in texts {
             let next = places.len() as u32;
             let place = *places.entry(text).or_insert(next);
             if place == next {
                 by_first[usize::from(text.as_bytes()[0])].push((text.as_bytes(), place));
             }
-            set | 1 << place
-        })
+            set.add(place);
+        }
+        set
     };
     let phrases = PHRASES.iter().map(|(texts, code)| (set(texts), *code)).collect();
     let (complaints, subjects) = (set(COMPLAINTS), set(SUBJECTS));
-    Vocabulary { by_first, phrases, complaints, subjects }
+    let survivals = set(SURVIVALS);
+    Vocabulary { by_first, phrases, complaints, subjects, survivals }
 });
 
 impl Vocabulary {
     /// Returns the set of phrases in a lowercase passage.
-    fn said(&self, passage: &[u8]) -> u128 {
+    fn said(&self, passage: &[u8]) -> Set {
         work_meter::add(passage.len());
-        let mut said = 0;
+        let mut said = Set::default();
         for (at, byte) in passage.iter().enumerate() {
             for (text, place) in self.by_first.get(usize::from(*byte)).into_iter().flatten() {
-                if said & (1 << place) == 0 && passage[at..].starts_with(text) {
-                    said |= 1 << place;
+                if !said.has(*place) && passage[at..].starts_with(text) {
+                    said.add(*place);
                 }
             }
         }
@@ -258,9 +197,42 @@ fn named_device(text: &str) -> Option<NamedDevice> {
     index
 }
 
-/// Returns whether a text is a failure: short, and most of it complains.
+/// Returns whether a program wrote such a line, and no person: only a log has it, so that it counts
+/// in a text of any length.
+fn is_of_log(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::LostAccess
+            | ErrorCode::Blocked
+            | ErrorCode::ContainerRuntime
+            | ErrorCode::DriverOutOfMemory
+            | ErrorCode::InitFailed
+            | ErrorCode::RebootRequired
+            | ErrorCode::HostMemory
+            | ErrorCode::MemoryNotReturned
+            | ErrorCode::DeviceBusy
+            | ErrorCode::NoCudaDevice
+            | ErrorCode::NoSuchDevice
+            | ErrorCode::DriverTooOld
+            | ErrorCode::NoKernelImage
+            | ErrorCode::MemoryAccess
+            | ErrorCode::LaunchTimeout
+            | ErrorCode::EccError
+            | ErrorCode::FabricNotReady
+            | ErrorCode::ForkedProcess
+            | ErrorCode::MpsUnavailable
+            | ErrorCode::NcclError
+            | ErrorCode::CudaUnknown
+    )
+}
+
+/// Returns whether a text is a failure: a log with a line that only programs write, or a short text
+/// that mostly complains.
 pub(crate) fn is_failure(text: &Text) -> bool {
     const MAX_LINES: usize = 60;
+    if text.lines().any(|(_, line)| codes(line).into_iter().any(is_of_log)) {
+        return true;
+    }
     let filled = text.lines().filter(|(_, line)| !line.trim().is_empty());
     if filled.take(MAX_LINES + 1).count() > MAX_LINES {
         return false;
@@ -331,7 +303,7 @@ mod tests {
     #[test]
     fn vocabulary_fits_bit_set_and_shortest_passage() {
         let texts = VOCABULARY.by_first.iter().flatten().count();
-        assert!(texts <= u128::BITS as usize, "{texts}");
+        assert!(texts <= Set::WORDS * 64, "{texts}");
         let shortest = |texts: &[&str]| texts.iter().map(|text| text.len()).min().unwrap();
         assert_eq!(shortest(COMPLAINTS) + shortest(SUBJECTS), SHORTEST);
         for (phrases, _) in PHRASES {
@@ -382,9 +354,9 @@ mod tests {
                 ErrorCode::NvlinksInactive,
             ),
             ("Not supported on the device(s)", ErrorCode::Other),
-            ("Failed to initialize NVML: Unknown Error", ErrorCode::Other),
-            ("Field \"memory.usd\" is not a valid field to query.", ErrorCode::Other),
-            ("bash: nvidia-smi: command not found", ErrorCode::Other),
+            ("Failed to initialize NVML: Unknown Error", ErrorCode::LostAccess),
+            ("Field \"memory.usd\" is not a valid field to query.", ErrorCode::BadQuery),
+            ("bash: nvidia-smi: command not found", ErrorCode::NoTool),
         ] {
             assert_eq!(codes(message), [want], "{message}");
         }

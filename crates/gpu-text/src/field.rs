@@ -168,6 +168,11 @@ pub(crate) fn watts(cell: &str) -> Reading<f64> {
     }
 }
 
+/// Returns whether a word is a version: numbers with points between.
+pub(crate) fn is_version(word: &str) -> bool {
+    word.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
+}
+
 /// Parses a whole number, such as an index or a PID.
 pub(crate) fn number(cell: &str) -> Reading<u32> {
     match absent(cell) {

@@ -5,8 +5,15 @@
 
 use crate::field;
 use gpu_core::{
-    Celsius, ComputeMode, DeviceDetails, MemoryHealth, Reading, RecoveryAction, ThrottleReasons,
+    Absent, Celsius, ComputeMode, DeviceDetails, Fabric, FabricState, MemoryHealth, Reading,
+    RecoveryAction, ThrottleReasons,
 };
+
+/// NVML's number of an unknown error.
+const UNKNOWN_ERROR: u32 = 999;
+
+/// The most characters of what is wrong with a configuration.
+const MAX_WORDS: usize = 100;
 
 /// Reasons for low clocks, with NVML's bits.
 const THROTTLE: [(&str, u64); 6] = [
@@ -27,6 +34,9 @@ pub(crate) fn leaf(details: &mut DeviceDetails, path: &[String], key: &str, valu
     }
     if inside("volatile") {
         return errors(details, section, key, value);
+    }
+    if inside("fabric") {
+        return fabric(details.fabric.get_or_insert_default(), key, value);
     }
     match (section, key) {
         (_, "compute_mode") => {
@@ -97,11 +107,79 @@ pub(crate) fn leaf(details: &mut DeviceDetails, path: &[String], key: &str, valu
         ("link_width", "max") | (_, "max_link_width") => {
             details.pcie.get_or_insert_default().width_max = number(value.trim_end_matches('x'));
         }
+        ("gpu_reset_status", "reset_required") => {
+            details.reset_status.get_or_insert_default().required = field::switch(value);
+        }
+        ("gpu_reset_status", "drain_and_reset_recommended") => {
+            details.reset_status.get_or_insert_default().drain_recommended = field::switch(value);
+        }
         (_, "gpu_recovery_action") => {
             // "None" is an action here, and elsewhere the marker of a missing value.
             let known = RecoveryAction::from_name(value);
             let other = field::absent(value).map_or(Ok(RecoveryAction::Other), Err);
             details.reset_status.get_or_insert_default().recovery = known.map_or(other, Ok);
+        }
+        _ => {}
+    }
+}
+
+/// Takes the registration of a device with its fabric, and the health of its routes. CSV of some
+/// drivers has the name of a value before it.
+fn fabric(fabric: &mut Fabric, key: &str, value: &str) {
+    match key {
+        "state" => {
+            let name = value.strip_prefix("state").unwrap_or(value).trim();
+            fabric.state = match name.to_ascii_lowercase().as_str() {
+                "not started" => Ok(FabricState::NotStarted),
+                "in progress" => Ok(FabricState::InProgress),
+                "completed" => Ok(FabricState::Completed),
+                "not supported" => Ok(FabricState::None),
+                _ => Err(field::absent(name).unwrap_or(Absent::Implausible)),
+            };
+        }
+        "status" => {
+            let name = value.strip_prefix("status").unwrap_or(value).trim();
+            fabric.status = match field::absent(name) {
+                Some(Absent::NotSupported | Absent::NotRecorded) => Err(Absent::NotSupported),
+                _ if name.eq_ignore_ascii_case("success") => Ok(0),
+                // The text of a return code stands for it; the number of an unknown error for all.
+                _ => Ok(UNKNOWN_ERROR),
+            };
+        }
+        "bandwidth" => {
+            fabric.bandwidth_degraded = match value.to_ascii_lowercase().as_str() {
+                "full" => Ok(false),
+                "degraded" => Ok(true),
+                _ => Err(field::absent(value).unwrap_or(Absent::Implausible)),
+            };
+        }
+        "route_recovery_in_progress" | "route_recovery" => {
+            fabric.route_recovery = field::switch(value);
+        }
+        "route_unhealthy" => fabric.route_unhealthy = field::switch(value),
+        "access_timeout_recovery" | "access_timeout_recovery_in_progress" => {
+            fabric.access_timeout_recovery = field::switch(value);
+        }
+        "incorrect_configuration" => {
+            // "None" says that nothing is wrong, and elsewhere that there is no value.
+            fabric.incorrect_configuration = match field::absent(value) {
+                None => Ok(value.chars().take(MAX_WORDS).collect()),
+                Some(_) if value.eq_ignore_ascii_case("none") => Ok(String::new()),
+                Some(absent) => Err(absent),
+            };
+        }
+        // The summary of driver 590 and later, where the flags are not printed.
+        "summary" | "health_summary" => {
+            let is_bad = match value.to_ascii_lowercase().as_str() {
+                "healthy" => Ok(false),
+                "unhealthy" => Ok(true),
+                "limited capacity" => {
+                    fabric.bandwidth_degraded = fabric.bandwidth_degraded.or(Ok(true));
+                    Ok(false)
+                }
+                _ => Err(field::absent(value).unwrap_or(Absent::Implausible)),
+            };
+            fabric.route_unhealthy = fabric.route_unhealthy.or(is_bad);
         }
         _ => {}
     }
@@ -151,7 +229,6 @@ fn number(value: &str) -> Reading<u32> {
 mod tests {
     use super::*;
     use crate::parse::{Hint, parse};
-    use gpu_core::Absent;
 
     fn details(text: &str) -> DeviceDetails {
         parse(text.as_bytes(), &Hint::default()).unwrap().gpus[0].details.clone()
@@ -175,6 +252,19 @@ GPU 00000000:0A:00.0
             Link Width
                 Max              : 16x
                 Current          : 4x
+    GPU Reset Status
+        Reset Required           : No
+        Drain and Reset Recommended : Yes
+    Fabric
+        State                    : Completed
+        Status                   : Success
+        CliqueId                 : 4
+        Health
+            Bandwidth            : Degraded
+            Route Recovery in progress : False
+            Route Unhealthy      : True
+            Access Timeout Recovery : N/A
+            Incorrect Configuration : Insufficient Nvlinks
     Fan Speed                    : 30 %
     Performance State            : P2
     Clocks Event Reasons
@@ -212,6 +302,14 @@ GPU 00000000:0A:00.0
 <pcie_gen><max_link_gen>4</max_link_gen><current_link_gen>1</current_link_gen></pcie_gen>
 <link_widths><max_link_width>16x</max_link_width><current_link_width>4x</current_link_width></link_widths>
 </pci_gpu_link_info></pci>
+<gpu_reset_status><reset_required>No</reset_required>
+<drain_and_reset_recommended>Yes</drain_and_reset_recommended></gpu_reset_status>
+<fabric><state>Completed</state><status>Success</status><cliqueId>4</cliqueId>
+<health><bandwidth>Degraded</bandwidth>
+<route_recovery_in_progress>False</route_recovery_in_progress>
+<route_unhealthy>True</route_unhealthy>
+<access_timeout_recovery>N/A</access_timeout_recovery>
+<incorrect_configuration>Insufficient Nvlinks</incorrect_configuration></health></fabric>
 <fan_speed>30 %</fan_speed>
 <performance_state>P2</performance_state>
 <clocks_event_reasons>
@@ -254,7 +352,38 @@ GPU 00000000:0A:00.0
         let pcie = read.pcie.unwrap();
         assert_eq!((pcie.generation, pcie.generation_max), (Ok(1), Ok(4)));
         assert_eq!((pcie.width, pcie.width_max), (Ok(4), Ok(16)));
-        assert_eq!(read.reset_status.unwrap().recovery, Ok(RecoveryAction::Reset));
+        let fabric = read.fabric.unwrap();
+        assert_eq!((fabric.state, fabric.status), (Ok(FabricState::Completed), Ok(0)));
+        assert_eq!((fabric.bandwidth_degraded, fabric.route_unhealthy), (Ok(true), Ok(true)));
+        assert_eq!(fabric.route_recovery, Ok(false));
+        assert_eq!(fabric.access_timeout_recovery, Err(Absent::NotSupported));
+        assert_eq!(fabric.incorrect_configuration.as_deref(), Ok("Insufficient Nvlinks"));
+        let status = read.reset_status.unwrap();
+        assert_eq!((status.required, status.drain_recommended), (Ok(false), Ok(true)));
+        assert_eq!(status.recovery, Ok(RecoveryAction::Reset));
+    }
+
+    #[test]
+    fn health_of_fabric_is_told_from_missing_values() {
+        let of = |key: &str, value: &str| {
+            let mut details = DeviceDetails::default();
+            leaf(&mut details, &["gpu".to_owned(), "fabric".to_owned()], key, value);
+            details.fabric.unwrap()
+        };
+        let absent = Err(Absent::NotSupported);
+        assert_eq!(of("state", "N/A").state, absent);
+        assert_eq!(of("state", "state  In Progress").state, Ok(FabricState::InProgress));
+        assert_eq!(of("status", "status Success").status, Ok(0));
+        assert_eq!(of("status", "N/A").status, Err(Absent::NotSupported));
+        assert_eq!(of("status", "Unknown Error").status, Ok(UNKNOWN_ERROR));
+        assert_eq!(
+            of("incorrect_configuration", "None").incorrect_configuration,
+            Ok(String::new())
+        );
+        assert_eq!(of("bandwidth", "N/A").bandwidth_degraded, Err(Absent::NotSupported));
+        assert_eq!(of("summary", "Unhealthy").route_unhealthy, Ok(true));
+        assert_eq!(of("summary", "Limited Capacity").bandwidth_degraded, Ok(true));
+        assert_eq!(of("summary", "Healthy").route_unhealthy, Ok(false));
     }
 
     #[test]
@@ -262,6 +391,9 @@ GPU 00000000:0A:00.0
         for (text, action) in [
             ("None", Ok(RecoveryAction::None)),
             ("Reboot", Ok(RecoveryAction::Reboot)),
+            ("Node Reboot", Ok(RecoveryAction::Reboot)),
+            ("GPU reset", Ok(RecoveryAction::Reset)),
+            ("Recover IMEX Domain", Ok(RecoveryAction::RecoverImex)),
             ("Drain P2P", Ok(RecoveryAction::DrainPeers)),
             ("Bus Reset", Ok(RecoveryAction::Other)),
             ("N/A", Err(Absent::NotSupported)),

@@ -1,5 +1,5 @@
-//! The error messages of NVIDIA's driver in the kernel log, as `dmesg`, `journalctl -k` and syslog
-//! print it.
+//! The error messages of NVIDIA's driver and of its NVSwitches in the kernel log, as `dmesg`,
+//! `journalctl -k` and syslog print it.
 //!
 //! [`gpu_core::DriverMessage`] reads a message; this module finds it in a line, reads the time
 //! before it, and joins the lines of a message that has three. All other lines of the kernel are
@@ -7,13 +7,17 @@
 
 use crate::document::{Document, DriverMessage, ErrorCode, Kind, keep};
 use crate::failure;
+use crate::stamp::{self, Stamp, TextTimes};
 use crate::text::Text;
 use crate::work_meter;
 use gpu_core::{DriverMessageKind, Timestamp};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The driver's prefix.
 const DRIVER: &str = "NVRM: ";
+/// The prefix of the driver of NVSwitches.
+const SWITCH: &str = "nvidia-nvswitch";
 /// The first line of a message that has three.
 const FIRST_OF_THREE: &str = "NVRM: The NVIDIA GPU ";
 
@@ -78,7 +82,8 @@ fn message<'a>(
     following: impl Iterator<Item = &'a str>,
 ) -> Option<(gpu_core::DriverMessage, usize)> {
     work_meter::add(line.len());
-    let start = line.find(DRIVER).filter(|start| is_prefix(&line[..*start]))?;
+    let start = line.find(DRIVER).or_else(|| line.find(SWITCH));
+    let start = start.filter(|start| is_prefix(&line[..*start]))?;
     let at = Timestamp(0);
     if let Some(message) = gpu_core::DriverMessage::parse(&line[start..], at) {
         return Some((message, 0));
@@ -111,94 +116,56 @@ fn is_of_kernel(line: &str) -> bool {
         || line.starts_with("-- ")
         || line.contains("kernel: ")
         || line.find(DRIVER).is_some_and(|start| is_prefix(&line[..start]))
-        || time(line).is_some()
+        || stamp::of_line(line).is_some()
 }
 
 fn row(message: gpu_core::DriverMessage, line: &str) -> DriverMessage {
+    let stamp = stamp::of_line(line);
+    let (xid, sxid) = match message.kind {
+        DriverMessageKind::Xid(code) => (Some(code), None),
+        DriverMessageKind::SXid(code) => (None, Some(code)),
+        DriverMessageKind::FallenOffBus => (None, None),
+    };
     DriverMessage {
-        time_unix_ms: time(line),
-        bus_id: message.bus.to_string(),
-        xid: match message.kind {
-            DriverMessageKind::Xid(code) => Some(code),
-            DriverMessageKind::FallenOffBus => None,
+        time_unix_ms: match stamp {
+            Some(Stamp::Zoned(at, _)) => u64::try_from(at).ok(),
+            _ => None,
         },
+        bus_id: message.bus.to_string(),
+        xid,
+        sxid,
         pid: message.pid.map(|pid| pid.0),
         process: message.process,
         gpu_instance_id: message.gpu_instance,
         compute_instance_id: message.compute_instance,
         text: message.text,
+        stamp,
     }
 }
 
-/// Converts a row back.
-pub(crate) fn of_row(row: &DriverMessage) -> Option<gpu_core::DriverMessage> {
+/// Converts a row back; `times` are those of its text.
+pub(crate) fn of_row(row: &DriverMessage, times: TextTimes) -> Option<gpu_core::DriverMessage> {
+    let at = row.stamp.and_then(|stamp| times.resolve(stamp));
     Some(gpu_core::DriverMessage {
-        at: row.time_unix_ms.map_or(gpu_core::DriverMessage::UNDATED, Timestamp),
+        at: at.unwrap_or(gpu_core::DriverMessage::UNDATED),
+        elapsed: match row.stamp {
+            Some(Stamp::Boot(since) | Stamp::Yearless(since)) if at.is_none() => {
+                u64::try_from(since).ok().map(Duration::from_millis)
+            }
+            _ => None,
+        },
         bus: row.bus_id.parse().ok()?,
-        kind: row.xid.map_or(DriverMessageKind::FallenOffBus, DriverMessageKind::Xid),
+        kind: match (row.xid, row.sxid) {
+            (Some(code), _) => DriverMessageKind::Xid(code),
+            (None, Some(code)) => DriverMessageKind::SXid(code),
+            (None, None) => DriverMessageKind::FallenOffBus,
+        },
         pid: row.pid.map(gpu_core::Pid),
         process: row.process.clone(),
         gpu_instance: row.gpu_instance_id,
         compute_instance: row.compute_instance_id,
         text: row.text.clone(),
     })
-}
-
-/// Returns the time at the start of a line, in milliseconds since 1970: a date with its time zone
-/// (RFC 3339, also with the comma of `dmesg --time-format iso` and the zone without a colon of
-/// `journalctl -o short-iso`). All other forms lack the year, the zone or both.
-fn time(line: &str) -> Option<u64> {
-    let stamp = line.trim_start().trim_start_matches('[').split([' ', ']']).next()?;
-    if !stamp.is_ascii() {
-        return None;
-    }
-    let number = |from: usize, length: usize| -> Option<i64> {
-        let digits = stamp.get(from..from + length)?;
-        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
-    };
-    let separators = [(4, '-'), (7, '-'), (10, 'T'), (13, ':'), (16, ':')];
-    if separators.iter().any(|(at, sign)| stamp.get(*at..).is_none_or(|s| !s.starts_with(*sign))) {
-        return None;
-    }
-    let (year, month, day) = (number(0, 4)?, number(5, 2)?, number(8, 2)?);
-    let (hour, minute, second) = (number(11, 2)?, number(14, 2)?, number(17, 2)?);
-    let rest = stamp.get(19..)?;
-    let fraction = rest.strip_prefix(['.', ',']).unwrap_or_default();
-    let length = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
-    let millis = (0..3).fold(0, |millis, place| {
-        let digit = fraction.as_bytes()[..length].get(place).map_or(0, |digit| digit - b'0');
-        millis * 10 + i64::from(digit)
-    });
-    let zone = if rest.starts_with(['.', ',']) { &fraction[length..] } else { rest };
-    let at = stamp.len() - zone.len();
-    let offset = match zone.as_bytes() {
-        [b'Z'] => 0,
-        [sign @ (b'+' | b'-'), ..] => {
-            let minutes = match zone.len() {
-                3 => 0,
-                5 => number(at + 3, 2)?,
-                6 if zone.as_bytes()[3] == b':' => number(at + 4, 2)?,
-                _ => return None,
-            };
-            let minutes = number(at + 1, 2)? * 60 + minutes;
-            if *sign == b'+' { minutes } else { -minutes }
-        }
-        _ => return None,
-    };
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 {
-        return None;
-    }
-    let seconds = ((days(year, month, day) * 24 + hour) * 60 + minute - offset) * 60 + second;
-    u64::try_from(seconds * 1000 + millis).ok()
-}
-
-/// Returns the days from 1970-01-01 to a date, after Howard Hinnant's `days_from_civil`
-/// (chrono-compatible low-level date algorithms).
-fn days(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
 #[cfg(test)]
@@ -246,6 +213,20 @@ mod tests {
     }
 
     #[test]
+    fn error_of_switch_has_its_own_number() {
+        let line =
+            "nvidia-nvswitch2: SXid (PCI:0000:84:00.0): 20034, Fatal, Link 34 LTSSM Fault Up";
+        for prefix in ["", "kern  :err   : 2025-03-03T10:00:00,5+00:00 ", "[ 12.5] "] {
+            let document = crate::parse(format!("{prefix}{line}\n").as_bytes(), &Hint::default());
+            let document = document.unwrap();
+            let [message] = &document.driver_messages[..] else { panic!("{document:?}") };
+            assert_eq!((document.kind, message.xid), (Kind::KernelLog, None), "{prefix}");
+            assert_eq!((message.sxid, message.bus_id.as_str()), (Some(20_034), "00000000:84:00.0"));
+        }
+        assert_eq!(codes(&of(&format!("Name : {line}\n"))), []);
+    }
+
+    #[test]
     fn three_lines_are_one_message() {
         let prefixed = |prefix: &str| THREE.map(|line| format!("{prefix}{line}\n")).concat();
         for text in [
@@ -289,34 +270,6 @@ mod tests {
     }
 
     #[test]
-    fn times_have_date_and_zone() {
-        for (stamp, time) in [
-            ("1970-01-01T00:00:00Z", Some(0)),
-            ("2025-03-03T10:00:00+00:00", Some(1_740_996_000_000)),
-            ("2025-03-03T10:00:00,123456+00:00", Some(1_740_996_000_123)),
-            ("[2025-03-03T10:00:00.5-0130]", Some(1_741_001_400_500)),
-            ("2024-02-29T23:59:59.999+01", Some(1_709_247_599_999)),
-            ("1969-12-31T23:59:59Z", None),
-            ("2025-03-03T10:00:00", None),
-            ("2025-03-03 10:00:00Z", None),
-            ("2025-13-03T10:00:00Z", None),
-            ("2025-00-03T10:00:00Z", None),
-            ("2025-03-00T10:00:00Z", None),
-            ("2025-03-03T24:00:00Z", None),
-            ("2025-03-03T10:60:00Z", None),
-            ("2025-03-03T10:00:00+1:00", None),
-            ("2025-03-03T10:00:00+01.00", None),
-            ("+025-03-03T10:00:00Z", None),
-            ("Mar  3 10:00:00", None),
-            ("2025-03-03T10:00:00+\u{e9}", None),
-            ("\u{e9}025-03-03T10:00:00Z", None),
-            ("", None),
-        ] {
-            assert_eq!(super::time(&format!("{stamp} node7 kernel: x")), time, "{stamp}");
-        }
-    }
-
-    #[test]
     fn log_is_detected_alone_and_among_other_outputs() {
         let list = "GPU 0: Test K80 (UUID: GPU-1)\n";
         let read = |text: &str| crate::parse(text.as_bytes(), &Hint::default()).unwrap();
@@ -341,6 +294,7 @@ mod tests {
 
     const PIECES: &[&str] = &[
         "NVRM: ",
+        "nvidia-nvswitch1: S",
         "Xid (PCI:0000:3b:00): ",
         "79",
         ", ",
@@ -363,13 +317,8 @@ mod tests {
             let filled = text.lines().filter(|line| !line.trim().is_empty()).count();
             prop_assert!(document.driver_messages.len() + document.unread.len() <= filled);
             for message in &document.driver_messages {
-                prop_assert!(of_row(message).is_some());
+                prop_assert!(of_row(message, TextTimes::default()).is_some());
             }
-        }
-
-        #[test]
-        fn written_time_is_read(at in 0_u64..253_402_300_800_000) {
-            prop_assert_eq!(super::time(&Timestamp(at).to_string()), Some(at));
         }
 
         #[test]

@@ -30,13 +30,17 @@ mod command;
 mod csv;
 mod detect;
 mod document;
+mod escaped;
 mod failure;
 mod field;
 mod fuser;
+mod gpustat;
 mod health;
+mod judged;
 mod kernel_log;
 mod list;
 mod lsof;
+mod mig_list;
 mod monitor;
 pub mod oom;
 mod parse;
@@ -44,6 +48,7 @@ mod q;
 mod report;
 mod sections;
 mod snapshot;
+mod stamp;
 mod table;
 mod tensorflow;
 mod text;
@@ -56,9 +61,11 @@ pub use document::{
     Process, Topology, Unread, Value,
 };
 pub use failure::unattributed;
+pub use judged::{lacking, shows_health};
 pub use parse::{Hint, Unrecognized, parse};
 pub use sections::sections;
-pub use snapshot::{differing, snapshot};
+pub use snapshot::{differing, moment, snapshot};
+pub use stamp::TextTimes;
 pub use topology::topology;
 
 /// The example of the README.

@@ -5,7 +5,8 @@ use crate::detect::{self, Recognized};
 use crate::document::{Document, Kind};
 use crate::text::{self, Text};
 use crate::{
-    csv, failure, fuser, kernel_log, list, lsof, monitor, q, table, tensorflow, topology, xml,
+    csv, failure, fuser, gpustat, kernel_log, list, lsof, mig_list, monitor, q, table, tensorflow,
+    topology, xml,
 };
 
 /// What the caller knows about a text.
@@ -40,7 +41,7 @@ pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
     if hint.kind.is_none() && is_binary(bytes) {
         return Err(Unrecognized { what: "a binary file" });
     }
-    let text = text::clean(bytes);
+    let text = text::clean_paste(bytes);
     if let Some(kind) = hint.kind {
         return Ok(of_kind(&text, kind, hint.fields.as_deref()));
     }
@@ -90,11 +91,14 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
             tensorflow::parse(text)
         }
         Kind::Topo | Kind::P2p => topology::parse(text, kind),
+        Kind::Mig => mig_list::parse(text),
+        Kind::Gpustat => gpustat::parse(text),
         Kind::Fuser => fuser::parse(text),
         Kind::Lsof => lsof::parse(text),
         Kind::KernelLog => kernel_log::parse(text),
         Kind::Error => failure::parse(text),
     };
+    text.lines().for_each(|(_, line)| document.times.take_line(line));
     if !matches!(kind, Kind::KernelLog | Kind::Xml) {
         kernel_log::take_unread(text, &mut document);
     }

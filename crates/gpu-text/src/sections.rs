@@ -12,7 +12,7 @@ const MAX_SECTIONS: usize = 1000;
 /// Parses a paste of several consecutive outputs, possibly with shell prompts between, into a
 /// document each, in order. Text of no known kind is left out.
 pub fn sections(bytes: &[u8]) -> Vec<Document> {
-    let text = text::clean(bytes);
+    let text = text::clean_paste(bytes);
     let parts = text::split(&text, &starts(&text));
     parts.iter().filter_map(read).collect()
 }
@@ -58,6 +58,8 @@ fn starts(text: &Text) -> Vec<usize> {
             _ if part.ended => Some(at),
             // Everything until its end is XML.
             (Some((Kind::Xml, _)), _) => None,
+            // The borders and rows of a list of MIG are those of a table.
+            (Some((Kind::Mig, _)), Some(Kind::Table)) if !line.contains("NVIDIA-SMI ") => None,
             (_, None) if detect::is_short_word(line) => None,
             (_, None) => command::is_between(line).then_some(at),
             (None, Some(_)) => None,
@@ -86,6 +88,8 @@ fn title(line: &str, before: &str, kind: Kind, at: usize) -> Option<usize> {
             Some(at.saturating_sub(usize::from(before.starts_with('+'))))
         }
         Kind::Q if detect::is_q_title(line) => Some(at),
+        // The title, or the border above it.
+        Kind::Mig if !before.starts_with('+') => Some(at),
         _ => None,
     }
 }

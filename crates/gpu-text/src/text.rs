@@ -5,6 +5,7 @@
 //! `watch` uses instead of blanks are executed), carriage returns, `<br>` and `<p>`, quote marks,
 //! control characters. XML stays XML: no other tag and no entity except `&nbsp;` is changed.
 
+use crate::escaped;
 use crate::work_meter;
 use std::borrow::Cow;
 use std::iter::Peekable;
@@ -30,9 +31,21 @@ pub(crate) fn clean(bytes: &[u8]) -> Text {
     clean_within(bytes, MAX_BYTES)
 }
 
+/// Cleans `bytes` that may be a log in which each text is a string of JSON.
+pub(crate) fn clean_paste(bytes: &[u8]) -> Text {
+    cleaned(bytes, MAX_BYTES, |text| match escaped::unescaped(&text) {
+        Cow::Owned(plain) => Cow::Owned(plain),
+        Cow::Borrowed(_) => text,
+    })
+}
+
 fn clean_within(bytes: &[u8], bound: usize) -> Text {
+    cleaned(bytes, bound, |text| text)
+}
+
+fn cleaned(bytes: &[u8], bound: usize, plain: impl FnOnce(Cow<'_, str>) -> Cow<'_, str>) -> Text {
     let head = bytes.get(..bound).unwrap_or(bytes);
-    let decoded = decode(head);
+    let decoded = plain(decode(head));
     let mut cleaner = Cleaner {
         out: String::with_capacity(decoded.len()),
         line: 0,

@@ -70,6 +70,8 @@ pub struct Registry {
     kernels: HashMap<String, Vec<Kernel>>,
     /// Operations and kernels behind those that were added.
     table: Option<&'static Table>,
+    /// The kernels are assumed: nothing lists them.
+    assumed: bool,
 }
 
 impl Registry {
@@ -82,8 +84,8 @@ impl Registry {
         Registry { table: Some(table::tensorflow()), ..Registry::default() }
     }
 
-    /// Returns kernels for all operations of a graph on each of these types of devices, for graphs
-    /// that no framework's kernels fit, such as ONNX models.
+    /// Returns assumed kernels for all operations of a graph on each of these types of devices, for
+    /// graphs that no framework's kernels fit, such as ONNX models.
     pub fn supporting(graph: &GraphDef, device_types: &[&str]) -> Registry {
         let mut registry = Registry::default();
         let in_functions = graph.functions.iter().flat_map(|function| &function.nodes);
@@ -97,7 +99,13 @@ impl Registry {
                 });
             }
         }
+        registry.assumed = true;
         registry
+    }
+
+    /// Returns whether the kernels are assumed ([`Registry::supporting`]), and not listed anywhere.
+    pub fn is_assumed(&self) -> bool {
+        self.assumed
     }
 
     /// Adds or replaces an operation.

@@ -29,8 +29,8 @@ pub fn full_observation() -> Observation {
 pub enum Defect {
     /// It works only after a reset.
     ResetRequired,
-    /// The driver asks for more than a reset: a reboot, the end of peer-to-peer work, or an action
-    /// that is not known here.
+    /// The driver asks for more than a reset: a reboot, the end of peer-to-peer work, the recovery of
+    /// the IMEX domain, or an action that is not known here.
     Recovery(RecoveryAction),
     /// Its compute mode is Prohibited.
     ComputeProhibited,
@@ -118,6 +118,10 @@ impl fmt::Display for Defect {
             Defect::Recovery(RecoveryAction::DrainPeers) => {
                 f.write_str("the driver asks to end its peer-to-peer work with other GPUs")
             }
+            Defect::Recovery(RecoveryAction::RecoverImex) => f.write_str(
+                "the driver asks to recover its IMEX domain: memory that it shares with GPUs of \
+                 other machines is lost",
+            ),
             Defect::Recovery(_) => f.write_str("the driver asks for an unknown recovery action"),
             Defect::ComputeProhibited => f.write_str("compute mode Prohibited: CUDA cannot use it"),
             Defect::NoMigInstance => {
@@ -155,13 +159,14 @@ pub fn defects(device: &DeviceState) -> Vec<Defect> {
         }
     };
     if let Some(status) = &details.reset_status {
-        use RecoveryAction::{DrainAndReset, DrainPeers, None, Other, Reboot, Reset};
+        use RecoveryAction::{DrainAndReset, DrainPeers, None, Other, Reboot, RecoverImex, Reset};
         let asked = status.recovery.unwrap_or(None);
         // A reset does not do where the driver asks for a reboot.
         let required = status.required == Ok(true) && asked != Reboot;
         let recommended = status.drain_recommended == Ok(true);
         note(required || asked == Reset, Defect::ResetRequired);
-        note(matches!(asked, Reboot | DrainPeers | Other), Defect::Recovery(asked));
+        let is_other = matches!(asked, Reboot | DrainPeers | RecoverImex | Other);
+        note(is_other, Defect::Recovery(asked));
         note(recommended || asked == DrainAndReset, Defect::DrainRecommended);
     }
     if let Some(modes) = &details.modes {

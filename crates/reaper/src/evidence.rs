@@ -138,6 +138,9 @@ pub enum Sign {
     UnreadableValues,
     /// The driver has written an error into the kernel log (Xid).
     Xid,
+    /// An NVSwitch has written an error into the kernel log (SXid).
+    #[serde(rename = "sxid")]
+    SXid,
     /// The device requires a reset.
     ResetRequired,
     /// The device requires a reboot of the machine.
@@ -177,6 +180,8 @@ pub enum Sign {
     FabricNotRegistered,
     /// The registration of the device with its NVLink fabric failed.
     FabricRegistrationFailed,
+    /// The device reports that its routes or its bandwidth in the NVLink fabric are impaired.
+    FabricUnhealthy,
     /// At work, the PCI Express link has fewer lanes or a lower generation than possible.
     SlowPcieLink,
     /// Heat or a lack of power reduces the clocks.

@@ -482,6 +482,12 @@ pub enum Advice {
     CheckNvLinks(u32),
     /// Check the fabric manager.
     CheckFabricManager,
+    /// Reset all GPUs and NVSwitches of the machine together.
+    ResetFabric,
+    /// Read the counts of NVLink errors.
+    ReadLinkErrors,
+    /// Restart the service of the IMEX domain.
+    RestartImex,
     /// Keep the driver initialised.
     EnablePersistence,
 }

@@ -77,8 +77,8 @@ pub mod xid;
 pub use act::{Event, Ports, execute};
 pub use defect::{Defect, Fitness, defect_groups, defects, full_observation, unfit};
 pub use detect::{
-    SETTLED_AFTER, busy_alone, diagnose, diagnose_after, diagnose_outlines,
-    diagnose_outlines_after, logged_errors, silence,
+    OldMessages, SETTLED_AFTER, busy_alone, diagnose, diagnose_after, diagnose_outlines,
+    diagnose_outlines_after, logged_errors, old_messages, silence,
 };
 pub use evidence::{Evidence, Sign};
 pub use finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKind, Ignored, Suspect};

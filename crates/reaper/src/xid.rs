@@ -149,7 +149,7 @@ pub fn meaning(code: u32) -> Option<XidMeaning> {
 }
 
 /// Returns the meaning of a message: that of its number, corrected by its text where the driver
-/// states the remedy there; `None` for an unknown number.
+/// states the remedy there; `None` for an unknown number, and for an error of an NVSwitch.
 ///
 /// A device that fell off the bus without an Xid is as with 79. 154 carries the driver's own
 /// remedy. The text of 144 to 150 says whether the error is fatal, which requires a reset.
@@ -157,6 +157,7 @@ pub fn meaning_of(message: &DriverMessage) -> Option<XidMeaning> {
     let code = match message.kind {
         DriverMessageKind::FallenOffBus => 79,
         DriverMessageKind::Xid(code) => code,
+        DriverMessageKind::SXid(_) => return None,
     };
     let known = meaning(code)?;
     let has = |word: &str| message.text.split_whitespace().any(|own| own == word);

@@ -94,7 +94,10 @@ impl Findings<'_> {
             }
         }
         devices.sort_by_key(|id| id.index);
-        let devices = wording::devices(self.snapshot, &devices);
+        let devices = match block[..] {
+            [finding] => wording::doctor::subject(self.snapshot, finding),
+            _ => wording::devices(self.snapshot, &devices),
+        };
         let processes: BTreeSet<Pid> = suspects(block).map(|suspect| suspect.process.pid).collect();
         let about = match (block.len(), processes.len()) {
             (1, _) | (_, 0) => devices,

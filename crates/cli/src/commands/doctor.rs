@@ -8,7 +8,6 @@ use crate::selector::chosen;
 use crate::source::{self, sim_option};
 use crate::terminal::{Line, Screen, warn};
 use crate::wording;
-use gpu_core::ErrorKind::NotRequested;
 use gpu_core::{DeviceId, DeviceState, Driver, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, Past};
 use gpu_report::{ProcessFilter, findings::Findings, json, replay::MINUTE};
@@ -129,10 +128,8 @@ fn show_some(
     if global.quiet {
         return Ok(());
     }
-    if let Some(fault) = snapshot.driver_messages.as_ref().err().filter(|f| f.kind != NotRequested)
-    {
-        let text = format!("failed to {fault}; errors that only the driver logs are not covered");
-        wording::flow(screen, Line::new().dim("note: "), &text)?;
+    for note in wording::doctor::notes(snapshot) {
+        wording::flow(screen, Line::new().dim("note: "), &note)?;
     }
     screen.print(&wording::doctor::summary(snapshot, diagnosis))
 }

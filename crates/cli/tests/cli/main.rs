@@ -3,6 +3,7 @@
 mod accusations;
 mod asleep;
 mod bad_input;
+mod bug_reports;
 mod claim;
 mod convert;
 mod corpus;

@@ -86,18 +86,32 @@ pub enum RecoveryAction {
     DrainPeers,
     /// A reset once no work runs on it.
     DrainAndReset,
+    /// The recovery of the IMEX domain, in which devices of several machines share memory.
+    RecoverImex,
     /// Another one: later versions of NVML have more, such as a reset of the bus.
     Other,
 }
 
 impl RecoveryAction {
     /// NVML's number of each action, and nvidia-smi's name.
-    const KNOWN: [(u32, Self, &'static str); 5] = [
+    const KNOWN: [(u32, Self, &'static str); 6] = [
         (0, RecoveryAction::None, "None"),
         (1, RecoveryAction::Reset, "Reset"),
         (2, RecoveryAction::Reboot, "Reboot"),
         (3, RecoveryAction::DrainPeers, "Drain P2P"),
         (4, RecoveryAction::DrainAndReset, "Drain and Reset"),
+        (5, RecoveryAction::RecoverImex, "Recover IMEX Domain"),
+    ];
+
+    /// Further names: of other versions of nvidia-smi, and of the driver in the kernel log.
+    const ALSO: [(Self, &'static str); 7] = [
+        (RecoveryAction::Reset, "GPU Reset"),
+        (RecoveryAction::Reset, "GPU Reset Required"),
+        (RecoveryAction::Reset, "PF FLR"),
+        (RecoveryAction::Reboot, "Node Reboot"),
+        (RecoveryAction::Reboot, "Node Reboot Required"),
+        (RecoveryAction::Reboot, "OS Reboot"),
+        (RecoveryAction::RecoverImex, "IMEX Domain Recovery"),
     ];
 
     /// Returns the action that NVML gives this number.
@@ -112,11 +126,12 @@ impl RecoveryAction {
         known.map_or(u32::MAX, |(number, ..)| *number)
     }
 
-    /// Returns the action that nvidia-smi prints as this name; `None` if it is no name of one that
-    /// is known here.
+    /// Returns the action that nvidia-smi prints as this name, in either case; `None` if it is no
+    /// name of one that is known here.
     pub fn from_name(name: &str) -> Option<Self> {
-        let known = Self::KNOWN.iter().find(|(.., known)| *known == name);
-        known.map(|(_, action, _)| *action)
+        let known = Self::KNOWN.iter().map(|(_, action, known)| (*action, *known));
+        let mut known = known.chain(Self::ALSO);
+        known.find(|(_, known)| known.eq_ignore_ascii_case(name)).map(|(action, _)| action)
     }
 
     /// Returns nvidia-smi's name; `Unknown` for another action.

@@ -59,6 +59,16 @@ groups! {
         state: FabricState,
         /// The result of the registration, once complete, as NVML's return code: 0 is success.
         status as "status_code": u32,
+        /// The bandwidth is degraded.
+        bandwidth_degraded: bool,
+        /// The recovery of a route is in progress.
+        route_recovery: bool,
+        /// A route is unhealthy.
+        route_unhealthy: bool,
+        /// The recovery from a timeout of an access is in progress.
+        access_timeout_recovery: bool,
+        /// What is wrong with the configuration, in nvidia-smi's words; empty if nothing is.
+        incorrect_configuration: String,
     }
 }
 

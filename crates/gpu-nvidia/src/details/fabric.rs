@@ -14,6 +14,7 @@ pub(super) fn fabric(device: Device<'_>) -> Result<Fabric> {
             FabricState::Completed => reported.map(|fabric| fabric.status),
             _ => Err(Absent::NotSupported),
         }),
+        ..Fabric::default()
     })
 }
 

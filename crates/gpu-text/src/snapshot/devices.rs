@@ -66,6 +66,8 @@ impl Devices {
                 devices.list[at].failures.push(failure.clone());
             }
         }
+        // Beside holders, a list without PIDs would make each of them look unlisted.
+        let has_holders = documents.iter().any(super::holders::tells_holders);
         for document in documents {
             for (position, gpu) in gpus(document).iter().enumerate() {
                 if let Some(at) = devices.find(gpu).or_else(|| devices.at_position(gpu, position)) {
@@ -75,7 +77,9 @@ impl Devices {
             for mig in &document.mig_devices {
                 devices.add_mig(mig);
             }
-            devices.add_processes(document);
+            if !(has_holders && listed::is_anonymous(document)) {
+                devices.add_processes(document);
+            }
         }
         devices
     }
@@ -432,7 +436,11 @@ fn named(document: &Document) -> Vec<Gpu> {
     let mut buses: Vec<Option<PciBusId>> =
         gpus.iter().map(|gpu| gpu.bus_id.as_deref().and_then(parse_bus)).collect();
     let processes = listed::read(document).map(|list| list.processes).unwrap_or_default();
-    for Listed { place, .. } in processes {
+    let places = processes.into_iter().map(|listed| listed.place);
+    // The table of MIG devices may stand alone.
+    let of_migs = document.mig_devices.iter();
+    let of_migs = of_migs.map(|mig| Gpu { index: mig.gpu_index, ..Gpu::default() });
+    for place in places.chain(of_migs) {
         let is_mig = place.uuid.as_ref().is_some_and(|uuid| uuid.starts_with("MIG-"));
         let names = Names::of(&place);
         let known = || {

@@ -76,7 +76,8 @@ fn rows(documents: &[Document]) -> impl Iterator<Item = &Row> {
     documents.iter().filter(|document| tells_holders(document)).flat_map(|d| &d.holders)
 }
 
-fn tells_holders(document: &Document) -> bool {
+/// Returns whether a text lists holders of files.
+pub(super) fn tells_holders(document: &Document) -> bool {
     matches!(document.kind, Kind::Fuser | Kind::Lsof)
 }
 

@@ -34,6 +34,9 @@ pub(super) struct List {
 
 /// Returns the list of a text; `None` when it has none, or one with an impossible PID: without that
 /// row its memory would look like nobody's.
+///
+/// A process without a PID has memory all the same. Its number counts down from one that no PID
+/// reaches, so that no two are the same and none is that of a holder.
 pub(super) fn read(document: &Document) -> Option<List> {
     let list = list(document)?;
     list.processes.iter().all(|listed| plausible::is_pid(listed.process.pid)).then_some(list)
@@ -50,9 +53,9 @@ fn list(document: &Document) -> Option<List> {
     }
     let processes = document.processes.as_ref()?;
     Some(List {
-        processes: processes.iter().filter_map(of_process).collect(),
-        devices: None,
-        is_full: matches!(document.kind, Kind::Table | Kind::Q | Kind::Xml),
+        processes: (1..).zip(processes).filter_map(|(row, p)| of_process(p, row)).collect(),
+        devices: document.listing.clone(),
+        is_full: matches!(document.kind, Kind::Table | Kind::Q | Kind::Xml | Kind::Gpustat),
     })
 }
 
@@ -72,8 +75,21 @@ pub(super) fn take(known: &mut DeviceProcess, later: &DeviceProcess) {
     }
 }
 
-fn of_process(process: &Process) -> Option<Listed> {
-    let name = process.name.as_deref().unwrap_or_default();
+/// Returns whether the list of a text has processes without a PID: they account for memory, but no
+/// holder of a device file can be found among them.
+pub(super) fn is_anonymous(document: &Document) -> bool {
+    document.kind == Kind::Gpustat
+        && document.processes.iter().flatten().any(|process| process.pid.is_none())
+}
+
+/// Returns whether a number stands for a process without a PID.
+pub(super) fn is_anonymous_pid(pid: Pid) -> bool {
+    pid.0 >= u32::MAX - Document::MAX_ROWS as u32
+}
+
+fn of_process(process: &Process, row: u32) -> Option<Listed> {
+    let name = process.name.as_deref().or(process.user.as_deref()).unwrap_or_default();
+    let anonymous = process.user.is_some().then_some(u32::MAX - row);
     let place = Gpu {
         index: process.gpu_index,
         uuid: process.gpu_uuid.clone(),
@@ -81,7 +97,7 @@ fn of_process(process: &Process) -> Option<Listed> {
         ..Gpu::default()
     };
     let process = DeviceProcess {
-        pid: Pid(process.pid?),
+        pid: Pid(process.pid.or(anonymous)?),
         kind: kind(process.type_.as_deref()),
         memory: process.memory_mib.map(Bytes::from_mib).and_then(plausible::memory),
         utilization: Err(Absent::NotRecorded),

@@ -12,6 +12,7 @@ mod listed;
 use crate::document::{Document, ErrorCode, Kind, Value};
 use crate::field;
 use crate::kernel_log;
+use crate::stamp::TextTimes;
 use devices::Devices;
 use gpu_core::{
     Absent, DeviceState, Driver, DriverMessage, ErrorKind, Fault, Holder, MachineFault, Origin,
@@ -35,6 +36,16 @@ pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
         driver_messages: driver_messages(documents),
         ..Snapshot::empty(Origin::Pasted, taken_at)
     }
+}
+
+/// Returns the latest time in the texts: by it they are judged, not by the clock of the machine that
+/// reads them. `None` if no line has a date with its year.
+pub fn moment(documents: &[Document]) -> Option<Timestamp> {
+    times(documents).latest()
+}
+
+fn times(documents: &[Document]) -> TextTimes {
+    documents.iter().fold(TextTimes::default(), |times, document| times.and(document.times))
 }
 
 fn driver(documents: &[Document], no_devices: bool) -> Result<Driver, Fault> {
@@ -66,7 +77,8 @@ fn driver_messages(documents: &[Document]) -> Result<Vec<DriverMessage>, Fault> 
         return Err(Fault { kind: Absent::NotRecorded.into(), text });
     }
     let rows = documents.iter().flat_map(|document| &document.driver_messages);
-    let mut messages: Vec<_> = rows.filter_map(kernel_log::of_row).collect();
+    let times = times(documents);
+    let mut messages: Vec<_> = rows.filter_map(|row| kernel_log::of_row(row, times)).collect();
     messages.sort_by_key(|message| message.at);
     Ok(messages)
 }
@@ -88,11 +100,7 @@ fn machine_fault(code: ErrorCode) -> Option<(MachineFault, &'static str)> {
             (MachineFault::Blocked, "open the devices: the operating system blocks them")
         }
         ErrorCode::NotPermitted => (MachineFault::NotPermitted, "open the devices: not permitted"),
-        ErrorCode::DeviceHandle
-        | ErrorCode::ResetRefused
-        | ErrorCode::MigPending
-        | ErrorCode::NvlinksInactive
-        | ErrorCode::Other => return None,
+        _ => return None,
     })
 }
 
@@ -119,6 +127,8 @@ fn processes(
     let listed = listed.map(|process| (process.pid, process.name.clone()));
     let holding = holders.iter().map(|holder| (holder.process.pid, Err(Absent::NotRecorded)));
     for (pid, name) in listed.chain(holding) {
+        // Nothing more is known of a process without a PID, and no command can name it.
+        let name = if listed::is_anonymous_pid(pid) { Err(Absent::NotRecorded) } else { name };
         let name = match commands.get(&pid) {
             Some(command) => Ok(command.clone()),
             None => name.map(|path| program(&path).to_owned()),

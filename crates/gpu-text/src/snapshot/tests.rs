@@ -43,7 +43,8 @@ fn driver_messages_have_time_of_line_or_none() {
     let messages = of(&format!("{GPUS}[1.5] {xid}{lost}\n")).driver_messages.unwrap();
     let parsed = |line: &str, at| DriverMessage::parse(line, Timestamp(at)).unwrap();
     assert_eq!(DriverMessage::UNDATED, Timestamp(0));
-    assert_eq!(messages, [parsed(xid, 0), parsed(lost, 1000)]);
+    let elapsed = Some(std::time::Duration::from_millis(1500));
+    assert_eq!(messages, [DriverMessage { elapsed, ..parsed(xid, 0) }, parsed(lost, 1000)]);
 }
 
 #[test]

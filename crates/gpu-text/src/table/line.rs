@@ -1,7 +1,8 @@
 //! Lines of a table: rules, rows, and other text.
 //!
 //! Rules (`+----+`, `|====|`) show the positions of the borders, so rows are found after a log's
-//! prefix and before a remark. A table that a terminal wrapped is joined first.
+//! prefix and before a remark. A table that a terminal wrapped at its width, or a mailer at blanks,
+//! is joined first.
 
 use crate::field;
 use crate::text::Text;
@@ -140,8 +141,19 @@ pub(super) fn for_each_line(text: &Text, mut each: impl FnMut(usize, &str, bool)
     let ended = text.as_str().ends_with(['\n', '\r']);
     let mut lines = text.lines().peekable();
     let Some(wrap) = Wrap::find(text) else {
+        let mut width = 0;
         while let Some((number, line)) = lines.next() {
-            each(number, line, !ended && lines.peek().is_none());
+            let bare = line.trim();
+            if bare.len() > RULE_RUN && bare.chars().all(is_border) {
+                width = bare.chars().count();
+            }
+            let torn = torn(line, width, lines.clone().map(|(_, line)| line));
+            let Some((row, more)) = torn else {
+                each(number, line, !ended && lines.peek().is_none());
+                continue;
+            };
+            lines.by_ref().take(more).for_each(drop);
+            each(number, &row, !ended && lines.peek().is_none());
         }
         return;
     };
@@ -162,6 +174,41 @@ pub(super) fn for_each_line(text: &Text, mut each: impl FnMut(usize, &str, bool)
         }
         each(number, &joined, !ended && lines.peek().is_none());
     }
+}
+
+/// The most lines into which a mailer breaks a row, and the least length of the first.
+const MAX_TORN: usize = 4;
+const MIN_TORN: usize = 20;
+
+/// Returns the row that starts in a line and ends in a later one, and the number of further lines: a
+/// mailer breaks lines at blanks, and not those without any, which the rules are. `width` is that of
+/// the last rule: a row that is narrower may break behind a border.
+fn torn<'a>(
+    line: &str,
+    width: usize,
+    following: impl Iterator<Item = &'a str>,
+) -> Option<(String, usize)> {
+    let head = line.trim();
+    let length = head.chars().count();
+    let is_whole = head.ends_with('|') && length >= width;
+    if !head.starts_with('|') || is_whole || length < MIN_TORN || head.chars().all(is_border) {
+        return None;
+    }
+    let mut row = head.to_owned();
+    for (at, piece) in following.take(MAX_TORN - 1).enumerate() {
+        let piece = piece.trim();
+        let starts = piece.len() > 1 && piece.starts_with(['|', '+']);
+        work_meter::add(piece.len());
+        if piece.is_empty() || starts || piece.len() > MAX_WIDTH {
+            return None;
+        }
+        row.push_str("  ");
+        row.push_str(piece);
+        if piece.ends_with('|') {
+            return Some((row, at + 1));
+        }
+    }
+    None
 }
 
 /// No terminal that wraps a table is wider: the tables themselves are less than half as wide.
@@ -237,6 +284,36 @@ mod tests {
         assert_eq!(frame.read("+--------", false), Line::Rule);
         assert!(matches!(frame.read("+--+ |--|", false), Line::Row(_)));
         assert!(matches!(frame.read("| a--------------- |", false), Line::Row(_)));
+    }
+
+    #[test]
+    fn rows_that_a_mailer_broke_are_joined() {
+        let rule = format!("+{}+\n", "-".repeat(40));
+        let whole = "| 0  Example 9000          On |        Off |";
+        let text = format!(
+            "{rule}| 0  Example 9000          On |\n Off |\n{whole}\nN/A |\n\
+             | 1  Example 9000\n  On\n|\n| 2  Example 9000\n{rule}| 3  short\nx |\n"
+        );
+        let lines: Vec<String> = joined(&text).into_iter().map(|(_, line)| line).collect();
+        let rule = rule.trim_end();
+        assert_eq!(
+            lines,
+            [
+                rule,
+                "| 0  Example 9000          On |  Off |",
+                whole,
+                "N/A |",
+                "| 1  Example 9000",
+                "  On",
+                "|",
+                "| 2  Example 9000",
+                rule,
+                "| 3  short",
+                "x |",
+            ]
+        );
+        let text = "| 1  Example 9000 and more\n  On\n|\n";
+        assert_eq!(joined(text), [(1, "| 1  Example 9000 and more  On  |".to_owned())]);
     }
 
     #[test]

@@ -99,6 +99,16 @@ const UNITS: &[&str] = &[
     "NVRM: Xid (PCI:0000:3b:00): 79, ",
     "NVRM: The NVIDIA GPU 0000:3b:00.0\n",
     "NVRM: The NVIDIA GPU ",
+    "nvidia-nvswitch",
+    "nvidia-nvswitch1: SXid (PCI:0000:3b:00.0): 1, Fatal\n",
+    "Mon Mar  3 10:00:00 2025\n",
+    "Mar  3 10:00:00 NVRM: Xid (PCI:0000:3b:00): 79\n",
+    "[0] A | 5 % | 1 / 2 MB | a(1M)\n",
+    "[0] A | 5 % | 1 / 2 MB | ",
+    "a(1M) ",
+    "| GPU instances: |\n",
+    "| a                    b\n",
+    "| a                    b\nc\n",
 ];
 
 /// Units that the cleaning of a text changes before any parser of one kind sees them.
@@ -117,6 +127,12 @@ const CLEANED: &[&str] = &[
     "<br>",
     "&",
     "&nbsp;",
+    "{\"log\":\"a\\n\"}\n",
+    "{\"log\":\"",
+    "{\"log\"",
+    "\"\\n",
+    "\\n",
+    "\\u001b",
 ];
 
 /// Units of out-of-memory messages, which are no kind of text.
@@ -162,6 +178,8 @@ const HEADED: &[(&str, &str)] = &[
     ("==NVSMI LOG==\n", "GPU 0000:01:00.0\n"),
     ("==NVSMI LOG==\n", "a\n"),
     ("/dev/nvidia0: ", "1m "),
+    ("| GPU instances: |\n", "| 0 MIG a 1 2 |\n"),
+    ("{\"log\":\"", "a\\n"),
     ("BFCAllocator dump for GPU_0_bfc\n", "InUse at 7f00 of size 256 next 1\n"),
 ];
 

@@ -232,6 +232,7 @@ impl Pass<'_, '_, '_> {
             }
         }
         match candidates.devices.len() {
+            _ if self.cx.registry.is_assumed() => Reason::FirstDevice,
             1 => Reason::OnlyWithKernel,
             _ => Reason::FirstWithKernel,
         }

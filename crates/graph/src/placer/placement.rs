@@ -20,6 +20,8 @@ pub enum Reason {
     FollowsConsumers(NodeId),
     /// It is the first device with a kernel.
     FirstWithKernel,
+    /// It is the first device; which ones have a kernel is not known.
+    FirstDevice,
     /// It is the only device with a kernel.
     OnlyWithKernel,
     /// No device is as requested and has a kernel; this is the first with one.
@@ -224,6 +226,7 @@ impl fmt::Display for Explained<'_> {
             Reason::FollowsInput(input) => write!(f, "follows its input {}", name(input)),
             Reason::FollowsConsumers(first) => write!(f, "follows its consumer {}", name(first)),
             Reason::FirstWithKernel => write!(f, "first device with a kernel"),
+            Reason::FirstDevice => write!(f, "first device; its kernels are not known"),
             Reason::OnlyWithKernel => write!(f, "only device with a kernel"),
             Reason::SoftFallback { from } => {
                 write!(f, "no device {from} supports it; first device that does")

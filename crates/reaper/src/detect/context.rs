@@ -11,6 +11,10 @@ use gpu_core::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The highest PID of Linux (`PID_MAX_LIMIT`). A pasted list without PIDs has higher numbers in their
+/// place, which account for memory and name no process.
+const PID_MAX: u32 = 1 << 22;
+
 /// A younger process, or one that got its lease later, may still load its data.
 pub const MIN_AGE: Duration = Duration::from_secs(15 * 60);
 
@@ -63,7 +67,8 @@ impl<'a> DetectContext<'a> {
         let ours = now.sees_host_pids != Ok(false);
         let mut lists: BTreeMap<u32, Vec<_>> = BTreeMap::new();
         for device in &now.devices {
-            let processes = device.processes.iter().flatten().filter(|_| ours);
+            let is_pid = |process: &&DeviceProcess| process.pid.0 <= PID_MAX;
+            let processes = device.processes.iter().flatten().filter(|_| ours).filter(is_pid);
             let list = processes.map(|process| (process.pid, process)).collect();
             let uuid = device.id().uuid.as_ref().ok();
             lists.entry(device.id().index).or_default().push((uuid, list));

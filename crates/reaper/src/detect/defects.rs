@@ -57,6 +57,7 @@ fn finding(device: &DeviceState, kind: FindingKind, signs: &[Defect]) -> Finding
         _ if signs.contains(&Defect::Recovery(RecoveryAction::DrainPeers)) => {
             Advice::EndPeerWork(index)
         }
+        _ if signs.contains(&Defect::Recovery(RecoveryAction::RecoverImex)) => Advice::RestartImex,
         _ if signs.contains(&Defect::Recovery(RecoveryAction::Other)) => {
             Advice::ReadRecoveryAction(index)
         }

@@ -1,11 +1,12 @@
 //! Errors that the driver has written into the kernel log.
 
+use super::consequence::{Cause, causes};
 use super::context::DetectContext;
 use crate::evidence::Evidence;
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
-use crate::xid::{XidAction, XidClass, XidMeaning, meaning_of, withholds};
+use crate::xid::{XidAction, XidClass, XidMeaning, meaning, meaning_of, withholds};
 use gpu_core::{
-    DeviceId, DeviceState, DriverMessage, DriverMessageKind, PciBusId, Snapshot, Timestamp,
+    DeviceId, DeviceState, DriverMessage, DriverMessageKind, Origin, PciBusId, Snapshot, Timestamp,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,6 +22,42 @@ struct Logged<'a> {
     count: usize,
     last: Timestamp,
     programs: BTreeSet<&'a str>,
+    /// How many messages name this error as their cause, if the log lacks it.
+    named: usize,
+    /// The numbers of the errors that follow from it, and how often they were logged.
+    follow: BTreeMap<u32, usize>,
+}
+
+/// The kinds of errors, by device and number.
+type ByDevice<'a> = BTreeMap<PciBusId, BTreeMap<u32, Logged<'a>>>;
+
+/// The messages that are too old to judge a device by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OldMessages {
+    /// How many.
+    pub count: usize,
+    /// The time from which on messages are judged.
+    pub since: Timestamp,
+}
+
+/// Returns the messages of the log that are left out because they are too old to judge a device by;
+/// `None` if there are none. Of a pasted text, none is left out: it was pasted because of them, and
+/// an old one only weakens the finding.
+pub fn old_messages(now: &Snapshot) -> Option<OldMessages> {
+    let messages = now.driver_messages.iter().flatten();
+    let count = messages.filter(|message| is_left_out(now, message.at)).count();
+    let since = Timestamp(now.taken_at.0.saturating_sub(RELEVANT.as_millis() as u64));
+    (count > 0).then_some(OldMessages { count, since })
+}
+
+fn is_left_out(now: &Snapshot, at: Timestamp) -> bool {
+    now.origin != Origin::Pasted && is_old(now, at)
+}
+
+/// Returns whether a message is old at the time of the snapshot: of a pasted text, the latest time
+/// in it.
+fn is_old(now: &Snapshot, at: Timestamp) -> bool {
+    at != DriverMessage::UNDATED && now.taken_at.since(at) > RELEVANT
 }
 
 /// Returns the errors of devices that the driver has logged, at least with confidence likely: one
@@ -34,34 +71,11 @@ pub fn logged_errors(now: &Snapshot) -> Vec<Finding> {
 
 /// Adds what the messages say to the findings about the same device, or as findings of their own.
 pub(crate) fn add(case: &DetectContext<'_>, findings: &mut Vec<Finding>) {
-    let now = case.now.taken_at;
     let messages = case.now.driver_messages.iter().flatten();
-    let mut by_device: BTreeMap<PciBusId, BTreeMap<u32, Logged<'_>>> = BTreeMap::new();
-    let is_recent = |at: Timestamp| at == DriverMessage::UNDATED || now.since(at) <= RELEVANT;
-    for message in messages.filter(|message| is_recent(message.at)) {
-        let code = match message.kind {
-            DriverMessageKind::Xid(code) => code,
-            DriverMessageKind::FallenOffBus => 79,
-        };
-        let logged = by_device.entry(message.bus).or_default().entry(code);
-        let logged = logged.or_insert_with(|| Logged {
-            code,
-            meaning: None,
-            count: 0,
-            last: message.at,
-            programs: BTreeSet::new(),
-        });
-        // Of 154, the last one has the present recovery action; else the gravest counts.
-        let meaning = meaning_of(message);
-        let action = |meaning: Option<XidMeaning>| meaning.map(|meaning| meaning.action);
-        if code == 154 || action(meaning) >= action(logged.meaning) {
-            logged.meaning = meaning;
-        }
-        logged.count += 1;
-        logged.last = logged.last.max(message.at);
-        logged.programs.extend(message.process.as_deref());
-    }
-    for (bus, logged) in by_device {
+    let recent: Vec<&DriverMessage> =
+        messages.filter(|message| !is_left_out(case.now, message.at)).collect();
+    let causes = causes(&recent);
+    for (bus, logged) in by_device(&recent, &causes) {
         let is_it = |device: &&DeviceState| is_bus_of(device.id(), bus);
         let device = case.now.devices.iter().find(is_it);
         let codes: Vec<u32> = logged.keys().copied().collect();
@@ -84,6 +98,69 @@ pub(crate) fn add(case: &DetectContext<'_>, findings: &mut Vec<Finding>) {
                 }
             }
         }
+    }
+    findings.extend(super::switch::findings(case, &recent, &causes));
+}
+
+/// Groups the errors of GPUs; those that follow from others count as theirs.
+fn by_device<'a>(messages: &[&'a DriverMessage], causes: &[Option<Cause>]) -> ByDevice<'a> {
+    let mut by_device = ByDevice::new();
+    for (message, cause) in messages.iter().zip(causes) {
+        let Some(code) = code(message) else { continue };
+        match cause {
+            None => {
+                let logged = logged(&mut by_device, message.bus, code, message.at);
+                // Of 154, the last one has the present recovery action; else the gravest counts.
+                let meaning = meaning_of(message);
+                let action = |meaning: Option<XidMeaning>| meaning.map(|meaning| meaning.action);
+                if code == 154 || action(meaning) >= action(logged.meaning) {
+                    logged.meaning = meaning;
+                }
+                logged.count += 1;
+                logged.last = logged.last.max(message.at);
+                logged.programs.extend(message.process.as_deref());
+            }
+            Some(Cause::Logged(at)) => {
+                let Some(cause) = messages.get(*at) else { continue };
+                let Some(first) = self::code(cause) else { continue };
+                let logged = logged(&mut by_device, cause.bus, first, cause.at);
+                *logged.follow.entry(code).or_default() += 1;
+            }
+            Some(Cause::Named(first)) => {
+                let logged = logged(&mut by_device, message.bus, *first, message.at);
+                logged.meaning = logged.meaning.or(meaning(*first));
+                logged.named += 1;
+                logged.last = logged.last.max(message.at);
+                *logged.follow.entry(code).or_default() += 1;
+            }
+        }
+    }
+    by_device
+}
+
+fn logged<'m, 'a>(
+    by_device: &'m mut ByDevice<'a>,
+    bus: PciBusId,
+    code: u32,
+    at: Timestamp,
+) -> &'m mut Logged<'a> {
+    by_device.entry(bus).or_default().entry(code).or_insert_with(|| Logged {
+        code,
+        meaning: None,
+        count: 0,
+        last: at,
+        programs: BTreeSet::new(),
+        named: 0,
+        follow: BTreeMap::new(),
+    })
+}
+
+/// Returns the number of an error of a GPU; `None` for one of a switch.
+fn code(message: &DriverMessage) -> Option<u32> {
+    match message.kind {
+        DriverMessageKind::Xid(code) => Some(code),
+        DriverMessageKind::FallenOffBus => Some(79),
+        DriverMessageKind::SXid(_) => None,
     }
 }
 
@@ -116,16 +193,29 @@ fn finding(
     if class == Some(XidClass::Informational) && action == XidAction::None {
         return None;
     }
-    let mut evidence = logged.describe(case.now.taken_at);
+    let mut evidence = logged.describe(case.now);
     if device.is_none() {
         evidence.insert_str(0, &format!("{bus}: "));
     }
     let lost = device.is_none_or(|device| device.sample.is_err());
     let confidence = match class {
+        _ if is_old(case.now, logged.last) => {
+            let days = case.now.taken_at.since(logged.last).as_secs() / 86_400;
+            evidence.push_str(&format!(
+                "; {days} days before the last time in the text: the GPU may have been reset since"
+            ));
+            Confidence::Possible
+        }
         // The program is to blame unless several have the same error.
         Some(XidClass::Application) if logged.programs.len() > 1 => {
             evidence.push_str("; several programs have it: the GPU may be faulty");
             Confidence::Likely
+        }
+        // A channel is removed after another error, which the log may lack, or after a kill.
+        Some(XidClass::Application) if logged.code == 45 => {
+            evidence
+                .push_str("; the log has no error before it, so most often the program was ended");
+            Confidence::Possible
         }
         Some(XidClass::Application) => {
             evidence.push_str("; most often a fault of the program");
@@ -139,6 +229,8 @@ fn finding(
             evidence.push_str("; it answers now");
             Confidence::Possible
         }
+        // A part of the device failed, and took channels of programs with it.
+        _ if logged.named > 0 && class != Some(XidClass::Application) => Confidence::Likely,
         // It may be from before a reset.
         _ if logged.last == DriverMessage::UNDATED && !lost => Confidence::Possible,
         _ if withholds(&[logged.code]) && !withholds(codes) => Confidence::Possible,
@@ -148,18 +240,27 @@ fn finding(
     };
     let advice = match (action, device) {
         (XidAction::Reset, Some(device)) => Advice::ResetDevice(device.id().index),
+        // The driver itself asks for it.
+        (XidAction::Reboot, _) if logged.code == 154 => Advice::Reboot,
         _ if class == Some(XidClass::Application) && logged.programs.len() <= 1 => {
             Advice::ReadProgramError
         }
         _ => Advice::ReadKernelLog,
     };
+    let follow = logged.follow.iter().map(|(code, count)| {
+        let text = meaning(*code).map_or("", |meaning| meaning.text);
+        let times = if *count > 1 { format!(", {count} times") } else { String::new() };
+        let text = format!("Xid {code}: {text}{times}: a consequence of Xid {}", logged.code);
+        Evidence::of_xid(*code, text)
+    });
+    let evidence = std::iter::once(Evidence::of_xid(logged.code, evidence)).chain(follow).collect();
     Some(Finding {
         kind: FindingKind::DriverError,
         confidence,
         devices: device.map(|device| device.id().clone()).into_iter().collect(),
         memory: None,
         suspects: Vec::new(),
-        evidence: vec![Evidence::of_xid(logged.code, evidence)],
+        evidence,
         advice: vec![advice],
     })
 }
@@ -177,7 +278,7 @@ fn has_healthy_memory(device: &DeviceState) -> bool {
 
 impl Logged<'_> {
     /// Formats `Xid 31: invalid memory access (MMU fault), 3 times, last 2 h ago, by python`.
-    fn describe(&self, now: Timestamp) -> String {
+    fn describe(&self, now: &Snapshot) -> String {
         let text = self.meaning.map_or("unknown to this version", |meaning| meaning.text);
         let mut line = format!("Xid {}: {text}", self.code);
         if self.code == 154 {
@@ -188,22 +289,34 @@ impl Logged<'_> {
                 " to reset"
             });
         }
-        if self.count > 1 {
-            line.push_str(&format!(", {} times, last", self.count));
-        } else {
-            line.push(',');
+        match (self.count, self.named) {
+            (0, _) => line.push_str(", named as the cause by what it caused,"),
+            (1, _) => line.push(','),
+            (count, _) => line.push_str(&format!(", {count} times, last")),
         }
-        let seconds = now.since(self.last).as_secs();
-        line.push_str(&match seconds {
-            _ if self.last == DriverMessage::UNDATED => " at an unknown time".to_owned(),
-            0..120 => format!(" {seconds} s ago"),
-            120..7_200 => format!(" {} min ago", seconds / 60),
-            _ => format!(" {} h ago", seconds / 3600),
-        });
+        line.push_str(&when(now, self.last));
         let programs: Vec<&str> = self.programs.iter().take(3).copied().collect();
         if !programs.is_empty() {
             line.push_str(&format!(", by {}", programs.join(", ")));
         }
         line
+    }
+}
+
+/// Formats a time as ` 2 h ago`. A pasted text may be old, and then only the date means something.
+pub(super) fn when(now: &Snapshot, at: Timestamp) -> String {
+    if at == DriverMessage::UNDATED {
+        return " at an unknown time".to_owned();
+    }
+    if now.origin == Origin::Pasted {
+        let date = at.to_string();
+        let date = date.get(..16).map(|date| date.replace('T', " ")).unwrap_or(date);
+        return format!(" on {date} UTC");
+    }
+    let seconds = now.taken_at.since(at).as_secs();
+    match seconds {
+        0..120 => format!(" {seconds} s ago"),
+        120..7_200 => format!(" {} min ago", seconds / 60),
+        _ => format!(" {} h ago", seconds / 3600),
     }
 }

@@ -3,7 +3,7 @@
 use super::context::DetectContext;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
-use gpu_core::{DeviceDetails, DeviceId, DeviceState, FabricState, NvLink, Origin, Pcie};
+use gpu_core::{DeviceDetails, DeviceId, DeviceState, FabricState, NvLink, Origin, Pcie, Reading};
 use std::collections::BTreeMap;
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
@@ -17,6 +17,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
         case.now.devices.iter().filter_map(|device| pcie(case, device)).collect();
     findings.extend(equals.values().flat_map(|equals| nvlinks(equals)));
     findings.extend(case.now.devices.iter().filter_map(fabric));
+    findings.extend(case.now.devices.iter().filter_map(fabric_health));
     if case.now.origin == Origin::Pasted {
         let of_equals: Vec<DeviceId> =
             findings.iter().flat_map(|finding| finding.devices.clone()).collect();
@@ -140,6 +141,43 @@ fn fabric(device: &DeviceState) -> Option<Finding> {
     };
     let advice = vec![Advice::CheckFabricManager];
     Some(Finding::about_device(device, FindingKind::NvLinkDown, confidence, vec![evidence], advice))
+}
+
+/// The driver reports the health of a device's routes in the fabric (`nvmlGpuFabricInfo_v3_t`):
+/// collective operations fail on an unhealthy or misconfigured one, and are slow with less bandwidth.
+fn fabric_health(device: &DeviceState) -> Option<Finding> {
+    let fabric = details(device)?.fabric.as_ref()?;
+    let wrong = fabric.incorrect_configuration.as_deref().unwrap_or_default();
+    let wrong = (!wrong.is_empty()).then(|| format!("its fabric configuration is wrong: {wrong}"));
+    let flag = |flag: Reading<bool>, text: &str| (flag == Ok(true)).then(|| text.to_owned());
+    let signs = [
+        (
+            Confidence::High,
+            flag(fabric.route_unhealthy, "a route in its NVLink fabric is unhealthy"),
+        ),
+        (Confidence::High, wrong),
+        (
+            Confidence::Likely,
+            flag(fabric.bandwidth_degraded, "the bandwidth of its NVLink fabric is degraded"),
+        ),
+        (
+            Confidence::Possible,
+            flag(fabric.route_recovery, "a route in its NVLink fabric is being recovered"),
+        ),
+        (
+            Confidence::Possible,
+            flag(
+                fabric.access_timeout_recovery,
+                "its NVLink fabric recovers from an access that timed out",
+            ),
+        ),
+    ];
+    let signs: Vec<_> = signs.into_iter().filter_map(|(rank, text)| Some((rank, text?))).collect();
+    let confidence = signs.iter().map(|(confidence, _)| *confidence).max()?;
+    let evidence = signs.into_iter().map(|(_, text)| Evidence::new(Sign::FabricUnhealthy, text));
+    let advice = vec![Advice::CheckNvLinks(device.id().index), Advice::CheckFabricManager];
+    let kind = FindingKind::NvLinkDown;
+    Some(Finding::about_device(device, kind, confidence, evidence.collect(), advice))
 }
 
 fn details(device: &DeviceState) -> Option<&DeviceDetails> {

@@ -1,6 +1,7 @@
 //! Detectors: from snapshots to findings, each with its evidence. One detector per file.
 
 mod busy;
+mod consequence;
 mod context;
 mod defects;
 mod driver_log;
@@ -14,6 +15,7 @@ mod links;
 mod orphan;
 mod ray;
 mod stuck;
+mod switch;
 mod throttle;
 mod unexplained;
 
@@ -25,7 +27,7 @@ pub use busy::busy_alone;
 pub(crate) use busy::is_busy_alone;
 pub use context::MIN_AGE as SETTLED_AFTER;
 pub(crate) use context::{DetectContext, Unexplained};
-pub use driver_log::logged_errors;
+pub use driver_log::{OldMessages, logged_errors, old_messages};
 use gpu_core::{Host, Pid, Snapshot};
 pub use health::silence;
 pub(crate) use instance::InstanceAccount;

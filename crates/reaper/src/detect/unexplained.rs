@@ -7,9 +7,12 @@ use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;
 use gpu_core::{
-    Access, DeviceState, Fault, Holder, Origin, Pid, PodEvidence, ProcessState, WorkloadKind,
+    Access, Bytes, DeviceState, Fault, Holder, Origin, Pid, PodEvidence, ProcessState, WorkloadKind,
 };
 use std::time::Duration;
+
+/// From this share on, in percent, a device does more than answer queries.
+const AT_WORK: u8 = 10;
 
 /// A younger process may still be starting.
 const STARTING: Duration = Duration::from_secs(30);
@@ -22,23 +25,19 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 }
 
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
-    let account = Unexplained::of(device).filter(Unexplained::is_ghost)?;
+    let (bytes, accounts) = account(device)?;
     let suspects = suspects(case, device);
     let Cause { kind, confidence, evidence, advice } = match &case.now.holders {
-        Err(fault) => unknown_holders(case, fault),
+        Err(fault) => unknown_holders(case, device, fault),
         Ok(_) => suspected(case, device, &suspects).unwrap_or_else(|| unsuspected(case, device)),
     };
-    let instance = InstanceAccount::with_all(&InstanceAccount::all(device), &account);
-    let whole = Evidence::new(Sign::UnexplainedMemory, account.describe(device));
-    let within = instance
-        .map(|instance| Evidence::new(Sign::MemoryInMigInstance, instance.describe(device)));
     let grows = super::growth::of_unlisted(case, device);
-    let accounts = std::iter::once(whole).chain(within).chain(grows);
+    let accounts = accounts.into_iter().chain(grows);
     Some(Finding {
         kind,
         confidence,
         devices: vec![device.id().clone()],
-        memory: Some(account.bytes),
+        memory: Some(bytes),
         suspects,
         evidence: accounts.chain(evidence).collect(),
         advice: advice.into_iter().collect(),
@@ -54,8 +53,42 @@ struct Cause {
     advice: Option<Advice>,
 }
 
-fn unknown_holders(case: &DetectContext<'_>, fault: &Fault) -> Cause {
-    let text = format!("holders of the device files unknown: failed to {fault}");
+/// Returns the memory that no listed process accounts for, and the account: of the device, and of the
+/// MIG instance that has it all. In MIG mode, the driver may report the memory of the instances
+/// alone.
+fn account(device: &DeviceState) -> Option<(Bytes, Vec<Evidence>)> {
+    let instances = InstanceAccount::all(device);
+    let describe = |instance: &InstanceAccount| {
+        Evidence::new(Sign::MemoryInMigInstance, instance.describe(device))
+    };
+    if let Some(whole) = Unexplained::of(device) {
+        let within = InstanceAccount::with_all(&instances, &whole);
+        let all = Evidence::new(Sign::UnexplainedMemory, whole.describe(device));
+        let account = std::iter::once(all).chain(within.as_ref().map(describe)).collect();
+        return whole.is_ghost().then_some((whole.bytes, account));
+    }
+    if device.memory_used().is_ok() && device.memory_total().is_ok() {
+        return None;
+    }
+    let unexplained = instances.iter().filter(|instance| instance.unexplained() > Bytes(0));
+    let account: Vec<Evidence> = unexplained.clone().map(describe).collect();
+    let bytes = unexplained.map(InstanceAccount::unexplained).sum();
+    (!account.is_empty()).then_some((bytes, account))
+}
+
+fn unknown_holders(case: &DetectContext<'_>, device: &DeviceState, fault: &Fault) -> Cause {
+    let mut text = format!("holders of the device files unknown: failed to {fault}");
+    // The list of a container is empty whatever runs outside, and so is that of Windows.
+    if case.now.origin == Origin::Pasted && device.processes.as_ref().is_ok_and(Vec::is_empty) {
+        let share = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
+        text.push_str(&match share.filter(|share| share.get() >= AT_WORK) {
+            Some(share) => format!(
+                "; {share} busy: a process computes that the list lacks, so this is no leftover; \
+                 inside a container or WSL, nvidia-smi lists no process"
+            ),
+            None => "; inside a container or WSL, nvidia-smi lists no process".to_owned(),
+        });
+    }
     Cause {
         kind: FindingKind::Ghost,
         confidence: Confidence::Possible,

@@ -109,7 +109,7 @@ fn links_have_codes_of_their_states() {
     pasted.origin = Origin::Pasted;
     assert_eq!(signs(&[pasted]), [Sign::NvLinksInactive]);
     let fabric = |state, status| {
-        let fabric = Fabric { state: Ok(state), status };
+        let fabric = Fabric { state: Ok(state), status, ..Fabric::default() };
         of_device(with_details(0, |_, details| details.fabric = Some(fabric.clone())))
     };
     let none = Err(Absent::NotSupported);

@@ -231,7 +231,7 @@ fn nvlinks_are_compared_among_equals() {
 fn fabric_that_is_not_ready_keeps_cuda_from_starting() {
     let of = |state, status| {
         alone(with_details(0, |_, details| {
-            details.fabric = Some(Fabric { state: Ok(state), status });
+            details.fabric = Some(Fabric { state: Ok(state), status, ..Fabric::default() });
         }))
     };
     let none = Err(Absent::NotSupported);

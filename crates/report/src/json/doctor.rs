@@ -22,6 +22,8 @@ pub struct Doctor<'a> {
     pub failures: Vec<PastedFailure>,
     /// Number of findings that --min-confidence and --ignore left out.
     pub left_out_count: usize,
+    /// What the diagnosis leaves out or cannot judge, and why, one sentence each.
+    pub notes: Vec<String>,
     /// Why the driver's messages in the kernel log could not be read. Null if they were read.
     pub kernel_log_error: Option<Failure>,
     /// GPUs whose processes could not be listed.
@@ -40,6 +42,8 @@ pub struct PastedFailure {
     pub meaning: &'static str,
     /// The command to run on that machine.
     pub next: &'static str,
+    /// All commands to run there, best first.
+    pub steps: Vec<Next>,
 }
 
 /// A problem.
@@ -130,6 +134,7 @@ impl<'a> Doctor<'a> {
             findings: diagnosis.findings.iter().map(|f| Finding::of(snapshot, f, sim)).collect(),
             failures: Vec::new(),
             left_out_count: diagnosis.left_out,
+            notes: wording::doctor::left_out(snapshot),
             kernel_log_error: snapshot.driver_messages.as_ref().err().map(Failure::of),
             unknown_users: devices.iter().filter_map(|device| UnknownUsers::of(device)).collect(),
             cleared: diagnosis.cleared.iter().map(|c| Cleared::of(snapshot, c)).collect(),
@@ -142,8 +147,15 @@ impl PastedFailure {
     /// reported as a fault.
     fn of(failures: &[ErrorCode]) -> Vec<Self> {
         let told = |code: &ErrorCode| {
-            let (meaning, next) = wording::pasted_failure(*code)?;
-            Some(PastedFailure { code: *code, meaning, next })
+            let wording::paste::PastedFailure { meaning, steps } =
+                wording::paste::pasted_failure(*code)?;
+            let (next, _) = *steps.first()?;
+            let step = |&(command, what): &(&'static str, &'static str)| Next {
+                command: command.to_owned(),
+                what,
+            };
+            let steps = steps.iter().map(step).collect();
+            Some(PastedFailure { code: *code, meaning, next, steps })
         };
         failures.iter().filter_map(told).collect()
     }

@@ -147,6 +147,8 @@ names! {
         DrainPeers,
         /// A reset once no work runs on the GPU.
         DrainAndReset,
+        /// The recovery of the IMEX domain, in which GPUs of several machines share memory.
+        RecoverImex,
         /// Another one, which this version does not know.
         Other,
     }

@@ -73,6 +73,8 @@ pub enum ReasonCode {
     FollowsConsumers,
     /// The first device with a kernel.
     FirstWithKernel,
+    /// The first device; which ones have a kernel is not known.
+    FirstDevice,
     /// The only device with a kernel.
     OnlyWithKernel,
     /// No device is as requested and supports it.
@@ -142,6 +144,7 @@ impl ReasonCode {
             Reason::FollowsInput(_) => ReasonCode::FollowsInput,
             Reason::FollowsConsumers(_) => ReasonCode::FollowsConsumers,
             Reason::FirstWithKernel => ReasonCode::FirstWithKernel,
+            Reason::FirstDevice => ReasonCode::FirstDevice,
             Reason::OnlyWithKernel => ReasonCode::OnlyWithKernel,
             Reason::SoftFallback { .. } => ReasonCode::SoftFallback,
             _ => ReasonCode::Other,

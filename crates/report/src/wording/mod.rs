@@ -6,6 +6,7 @@ pub mod fit;
 pub mod leases;
 pub mod limit;
 pub mod oom;
+pub mod paste;
 pub mod place;
 pub mod reap;
 pub mod reset;
@@ -17,7 +18,6 @@ use gpu_core::{
     OperationMode, Pid, ProcessInfo, Reading, Snapshot, Timestamp,
 };
 use gpu_reaper::{Advice, Confidence, Finding, FindingKind, Role};
-use gpu_text::ErrorCode;
 use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
@@ -154,9 +154,10 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
         Advice::LookAsRoot => {
             (format!("sudo gpuws {sim}doctor"), "can inspect the files of every process")
         }
-        Advice::PasteHolders => {
-            (format!("{FUSER} 2>&1"), "shows the device holders; paste its output too")
-        }
+        Advice::PasteHolders => (
+            format!("{FUSER} 2>&1"),
+            "on the host, outside any container: shows the device holders; paste its output too",
+        ),
         Advice::LookOnHost => ("gpuws doctor".to_owned(), "on the host, outside this container"),
         Advice::LookLonger => (format!("gpuws {sim}doctor --samples 3"), "shows whether it lasts"),
         Advice::WatchIdle => (
@@ -272,6 +273,19 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
             "systemctl status nvidia-fabricmanager".to_owned(),
             "must run, in the version of the driver",
         ),
+        Advice::ResetFabric => (
+            "sudo nvidia-smi -r".to_owned(),
+            "resets all GPUs and NVSwitches together, once no process uses them; else reboot; if \
+             it returns, have the switch and its links examined",
+        ),
+        Advice::ReadLinkErrors => (
+            "nvidia-smi nvlink -e".to_owned(),
+            "counts the errors of each link: watch whether they grow",
+        ),
+        Advice::RestartImex => (
+            "sudo systemctl restart nvidia-imex".to_owned(),
+            "on each machine of the domain, once no job uses memory of the others",
+        ),
         Advice::EnablePersistence => {
             ("sudo nvidia-smi -pm 1".to_owned(), "keeps the driver initialised")
         }
@@ -364,35 +378,6 @@ fn by_reason<'a>(
 fn numbered(indexes: &[u32]) -> String {
     let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
     format!("{word} {}", ranges(indexes))
-}
-
-/// Returns the meaning of a failure text and the command to run on that machine; `None` for a
-/// failure of the whole driver, which is reported as a fault.
-pub fn pasted_failure(code: ErrorCode) -> Option<(&'static str, &'static str)> {
-    Some(match code {
-        ErrorCode::DriverNotRunning
-        | ErrorCode::NvmlMismatch
-        | ErrorCode::NoDevices
-        | ErrorCode::NoLibrary
-        | ErrorCode::Blocked
-        | ErrorCode::NotPermitted => return None,
-        ErrorCode::DeviceHandle => (
-            "the driver cannot reach a GPU: it has fallen off the bus or requires a reset",
-            KERNEL_LOG,
-        ),
-        ErrorCode::ResetRefused => {
-            ("a reset was refused because a process, perhaps a monitor, has the device open", FUSER)
-        }
-        ErrorCode::MigPending => {
-            ("a change of the MIG mode is pending: it takes effect after a reset", FUSER)
-        }
-        ErrorCode::NvlinksInactive => {
-            ("all NVLinks of a GPU are inactive", "nvidia-smi nvlink --status")
-        }
-        ErrorCode::Other => {
-            ("a program failed for the reason it printed; to see the device holders:", FUSER)
-        }
-    })
 }
 
 /// Formats sorted numbers: `0`, `1–7`, `0, 2, 4–6`.

@@ -322,6 +322,11 @@ pub fn report(report: &Report) -> Vec<Paragraph> {
             told.push(Paragraph::new(Line::new().plain("  ").accent("note: "), what));
         }
     }
+    for action in &report.actions {
+        if matches!(action.outcome, Outcome::Survived { .. }) {
+            told.extend(after_kill(action.pid));
+        }
+    }
     let note = || Line::new().accent("note: ");
     let newcomers = match &report.newcomers {
         Ok(newcomers) => newcomers,
@@ -343,6 +348,36 @@ pub fn report(report: &Report) -> Vec<Paragraph> {
         told.push(Paragraph::new(note().plain(who).plain(" "), what));
     }
     told
+}
+
+/// Returns what to do about a process that SIGKILL does not end: a thread of it waits in the kernel,
+/// and only the end of the wait ends it.
+fn after_kill(pid: Pid) -> Vec<Paragraph> {
+    let steps = [
+        (
+            format!("ps -L -o tid,stat,wchan:32,comm -p {pid}"),
+            "shows its threads: those in state D wait in the kernel, also below a zombie, and \
+             wchan names the function",
+        ),
+        (
+            "sudo dmesg | tail -40".to_owned(),
+            "shows hung tasks with their stacks, and errors of the driver",
+        ),
+        (
+            "echo 1 | sudo tee /sys/fs/fuse/connections/N/abort".to_owned(),
+            "ends a wait in fuse_ functions, for a mount whose server is gone; N is the minor \
+             device number of the mount in /proc/self/mountinfo. For nfs_ or rpc_, umount -f -l",
+        ),
+        (
+            "sudo reboot".to_owned(),
+            "if it waits in functions of nvidia: no signal and no reset frees the memory",
+        ),
+    ];
+    let paragraph = |(at, (command, what)): (usize, (String, &str))| {
+        let head = Line::new().dim(if at == 0 { "next     " } else { "or       " });
+        Paragraph::new(head.accent(command).plain("   "), what)
+    };
+    steps.into_iter().enumerate().map(paragraph).collect()
 }
 
 fn proof(freed: &Freed, is_stopped: bool) -> Line {

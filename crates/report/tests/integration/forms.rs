@@ -80,7 +80,7 @@ fn fabric_status_has_the_name_of_its_code() {
     let mut snapshot = snapshot();
     let told = |snapshot: &mut Snapshot, state, code| {
         let details = snapshot.devices[0].details.as_mut().unwrap();
-        details.fabric = Some(Fabric { state: Ok(state), status: Ok(code) });
+        details.fabric = Some(Fabric { state: Ok(state), status: Ok(code), ..Fabric::default() });
         first_row(snapshot, "fabric.status")
     };
     let names: Vec<String> =
@@ -103,7 +103,8 @@ fn values_follow_the_release_of_the_driver() {
         reserved: Ok(Bytes(644_939_776)),
     };
     let details = snapshot.devices[0].details.as_mut().unwrap();
-    details.fabric = Some(Fabric { state: Ok(FabricState::None), status: Ok(0) });
+    details.fabric =
+        Some(Fabric { state: Ok(FabricState::None), status: Ok(0), ..Fabric::default() });
     details.modes.as_mut().unwrap().display_attached = Ok(true);
     let fields = "memory.total,memory.reserved,memory.used,memory.free,fabric.state,\
                   fabric.status,display_mode,display_attached";

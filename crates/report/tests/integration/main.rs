@@ -6,6 +6,7 @@ mod fixture;
 mod forms;
 mod messages;
 mod monitor;
+mod pasted;
 #[cfg(feature = "schema")]
 mod schema;
 mod usage;

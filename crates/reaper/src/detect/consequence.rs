@@ -1,0 +1,238 @@
+//! Errors that follow from others: which message of the log is the cause of which.
+//!
+//! A device that fails takes the channels of its programs with it, on the other devices of these
+//! programs too. The driver logs each channel (Xid 43, 45), and the switch each link that went down
+//! (SXid 20034), so the messages that name the programs are the most numerous and the least to blame
+//! (NVIDIA, "Analyzing Xid Errors with the Xid Catalog"). Drivers from 570.123 on name the cause of
+//! a 45 themselves: `caused by previous Xid 31`.
+
+use crate::xid::{XidClass, meaning_of};
+use gpu_core::{DriverMessage, DriverMessageKind, PciBusId, Pid, Timestamp};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Messages of one fault follow each other within this time.
+const BURST: Duration = Duration::from_secs(60);
+
+/// Why a message was logged, if the reason is another error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The message at this position of the log.
+    Logged(usize),
+    /// The error with this number, which the text names and the log lacks.
+    Named(u32),
+}
+
+/// Returns the cause of each message, in the order of the log; `None` for one that has none.
+pub(super) fn causes(messages: &[&DriverMessage]) -> Vec<Option<Cause>> {
+    let mut known = Known::default();
+    let mut causes = Vec::with_capacity(messages.len());
+    for (at, message) in messages.iter().enumerate() {
+        let cause = known.cause(message);
+        if cause.is_none() {
+            known.add(at, message);
+        }
+        known.extend(message);
+        causes.push(cause);
+    }
+    causes
+}
+
+/// The error that began a burst, and the time of the last message in the burst.
+#[derive(Clone, Copy)]
+struct First {
+    position: usize,
+    last: Moment,
+}
+
+/// The time of a message, and that on the clock of its log if it has no date.
+type Moment = (Timestamp, Option<Duration>);
+
+impl First {
+    /// Returns whether a message is of this burst. Messages without any time are in the order of the
+    /// log, which is all that is known.
+    fn reaches(&self, message: &DriverMessage) -> bool {
+        let (last, elapsed) = self.last;
+        match [last, message.at].map(|at| at == DriverMessage::UNDATED) {
+            [false, false] => message.at.since(last) <= BURST,
+            [true, true] => match (elapsed, message.elapsed) {
+                // A clock that goes back was started anew.
+                (Some(last), Some(at)) => at.checked_sub(last).is_some_and(|span| span <= BURST),
+                (None, None) => true,
+                _ => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+fn moment(message: &DriverMessage) -> Moment {
+    (message.at, message.elapsed)
+}
+
+/// The errors so far that others may follow from.
+#[derive(Default)]
+struct Known {
+    of_device: BTreeMap<PciBusId, First>,
+    of_process: BTreeMap<Pid, First>,
+    of_machine: Option<First>,
+    by_code: BTreeMap<(PciBusId, u32), First>,
+    anywhere: BTreeMap<u32, First>,
+}
+
+impl Known {
+    fn cause(&self, message: &DriverMessage) -> Option<Cause> {
+        let near = |first: Option<&First>| {
+            let first = first.filter(|first| first.reaches(message))?;
+            Some(Cause::Logged(first.position))
+        };
+        if let Some(code) = named_cause(&message.text) {
+            let logged = near(self.by_code.get(&(message.bus, code)));
+            let logged = logged.or_else(|| near(self.anywhere.get(&code)));
+            return Some(logged.unwrap_or(Cause::Named(code)));
+        }
+        match message.kind {
+            DriverMessageKind::Xid(43 | 45) => near(self.of_device.get(&message.bus))
+                .or_else(|| near(self.of_process.get(&message.pid?))),
+            DriverMessageKind::SXid(20_034) => near(self.of_machine.as_ref()),
+            _ => None,
+        }
+    }
+
+    /// Records an error that has no cause in the log. The first of a burst stays.
+    fn add(&mut self, position: usize, message: &DriverMessage) {
+        let first = First { position, last: moment(message) };
+        let code = match message.kind {
+            DriverMessageKind::Xid(code) => code,
+            DriverMessageKind::FallenOffBus => 79,
+            DriverMessageKind::SXid(_) => return,
+        };
+        let class = meaning_of(message).map(|known| known.class);
+        // A notice and the clean-up of a channel are the cause of nothing.
+        if class == Some(XidClass::Informational) || code == 45 {
+            return;
+        }
+        self.by_code.insert((message.bus, code), first);
+        self.anywhere.insert(code, first);
+        if self.of_device.get(&message.bus).is_none_or(|known| !known.reaches(message)) {
+            self.of_device.insert(message.bus, first);
+        }
+        if let Some(pid) = message.pid
+            && self.of_process.get(&pid).is_none_or(|known| !known.reaches(message))
+        {
+            self.of_process.insert(pid, first);
+        }
+        let is_program = class == Some(XidClass::Application);
+        if !is_program && self.of_machine.is_none_or(|known| !known.reaches(message)) {
+            self.of_machine = Some(first);
+        }
+    }
+
+    /// Extends the burst that a message is of.
+    fn extend(&mut self, message: &DriverMessage) {
+        let bursts = [
+            self.of_device.get_mut(&message.bus),
+            message.pid.and_then(|pid| self.of_process.get_mut(&pid)),
+        ];
+        for first in bursts.into_iter().flatten().filter(|first| first.reaches(message)) {
+            first.last = moment(message);
+        }
+    }
+}
+
+/// Returns the number in `… caused by previous Xid 31`.
+fn named_cause(text: &str) -> Option<u32> {
+    let (_, rest) = text.rsplit_once("caused by previous Xid ")?;
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The causes of messages, each with its time in seconds.
+    fn of(log: &[(u64, &str)]) -> Vec<Option<Cause>> {
+        let parse = |(seconds, line): &(u64, &str)| {
+            let prefix = if line.starts_with('n') { "" } else { "NVRM: " };
+            DriverMessage::parse(&format!("{prefix}{line}"), Timestamp(seconds * 1000)).unwrap()
+        };
+        let log: Vec<DriverMessage> = log.iter().map(parse).collect();
+        causes(&log.iter().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn clock_of_log_separates_bursts() {
+        let parse = |elapsed: Option<u64>, code: u32| {
+            let line = format!("NVRM: Xid (PCI:0000:3b:00): {code}, pid=7, name=a, Ch 1");
+            let message = DriverMessage::parse(&line, DriverMessage::UNDATED).unwrap();
+            DriverMessage { elapsed: elapsed.map(Duration::from_secs), ..message }
+        };
+        for (first, second, follows) in [
+            (Some(100), Some(160), true),
+            (Some(100), Some(161), false),
+            (Some(100), Some(99), false),
+            (Some(100), None, false),
+            (None, None, true),
+        ] {
+            let log = [parse(first, 31), parse(second, 45)];
+            let causes = causes(&log.iter().collect::<Vec<_>>());
+            assert_eq!(causes[1].is_some(), follows, "{first:?} {second:?}");
+        }
+    }
+
+    const LOGGED: Option<Cause> = Some(Cause::Logged(0));
+
+    #[test]
+    fn removed_channels_follow_from_first_error_of_burst() {
+        let removed = "Xid (PCI:0000:3b:00): 45, pid=7, name=a, Ch 1";
+        let elsewhere = "Xid (PCI:0000:5e:00): 45, pid=7, name=a, Ch 1";
+        let other = "Xid (PCI:0000:5e:00): 45, pid=8, name=b, Ch 1";
+        let lost = "Xid (PCI:0000:3b:00): 79, pid=7, name=a, GPU has fallen off the bus.";
+        let fault = "Xid (PCI:0000:3b:00): 31, pid=7, name=a, Ch 1";
+        let stopped = "Xid (PCI:0000:3b:00): 43, pid=7, name=a, Ch 1";
+        for (log, want) in [
+            (&[(1, removed)][..], &[None][..]),
+            (&[(1, lost), (2, removed), (3, elsewhere), (3, other)], &[None, LOGGED, LOGGED, None]),
+            (&[(1, lost), (2, fault), (3, removed)], &[None, None, LOGGED]),
+            (&[(1, fault), (2, stopped), (3, removed)], &[None, LOGGED, LOGGED]),
+            (&[(1, stopped), (2, removed)], &[None, LOGGED]),
+            (&[(1, removed), (2, lost)], &[None, None]),
+            // The burst goes on as long as its messages do.
+            (&[(1, lost), (60, removed), (119, removed)], &[None, LOGGED, LOGGED]),
+            (&[(1, lost), (62, removed)], &[None, None]),
+            // Without times, the order of the log is all that is known.
+            (&[(0, fault), (0, removed)], &[None, LOGGED]),
+            (&[(0, fault), (9, removed)], &[None, None]),
+        ] {
+            assert_eq!(of(log), want, "{log:?}");
+        }
+        let notice =
+            "Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 to 0x0 (None)";
+        assert_eq!(of(&[(1, notice), (2, removed)]), [None, None]);
+    }
+
+    #[test]
+    fn named_cause_comes_before_order() {
+        let removed = "Xid (PCI:0000:3b:00): 45, pid=7, name=a, Ch 1 caused by previous Xid 149";
+        let link = "Xid (PCI:0000:5e:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x1)";
+        let fault = "Xid (PCI:0000:3b:00): 31, pid=7, name=a, Ch 1";
+        let named = Some(Cause::Named(149));
+        assert_eq!(of(&[(1, removed)]), [named]);
+        assert_eq!(of(&[(1, fault), (1, removed)]), [None, named]);
+        assert_eq!(of(&[(1, link), (1, fault), (2, removed)]), [None, None, LOGGED]);
+        assert_eq!(of(&[(1, link), (900, removed)]), [None, named]);
+        assert_eq!(named_cause("caused by previous Xid x"), None);
+    }
+
+    #[test]
+    fn link_of_switch_follows_from_lost_device() {
+        let lost = "Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.";
+        let down =
+            "nvidia-nvswitch1: SXid (PCI:0000:84:00.0): 20034, Fatal, Link 34 LTSSM Fault Up";
+        let fault = "Xid (PCI:0000:3b:00): 31, pid=7, name=a, Ch 1";
+        assert_eq!(of(&[(1, lost), (2, down)]), [None, LOGGED]);
+        assert_eq!(of(&[(1, fault), (2, down)]), [None, None]);
+        assert_eq!(of(&[(1, down)]), [None]);
+    }
+}

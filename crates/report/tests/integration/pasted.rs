@@ -1,0 +1,412 @@
+//! Pasted texts: each with what is concluded from it, the figures and the advice.
+
+use gpu_core::Timestamp;
+use gpu_report::wording;
+use gpu_text::{moment, sections, shows_health, snapshot, unattributed};
+
+/// Everything that is told of a pasted text, one line each.
+fn told(text: &str) -> String {
+    let documents = sections(text.as_bytes());
+    let at = moment(&documents).unwrap_or(Timestamp(1_900_000_000_000));
+    let now = snapshot(&documents, at);
+    let codes = unattributed(&documents);
+    let mut told = Vec::new();
+    for paragraph in wording::paste::failures(&now, &codes) {
+        told.push(format!("{}{}", paragraph.head.text(), paragraph.text));
+    }
+    if !shows_health(&documents, &now) {
+        told.push(gpu_text::lacking(&documents).to_owned());
+        return told.join("\n");
+    }
+    let mut diagnosis = gpu_reaper::diagnose(&[now.clone()]);
+    diagnosis.join_ghosts();
+    for finding in &diagnosis.findings {
+        let kind = wording::kind(finding.kind).to_uppercase();
+        let subject = wording::doctor::subject(&now, finding);
+        told.push(format!("{kind} {subject}: {}", wording::confidence(finding.confidence)));
+        told.extend(finding.evidence.iter().map(|evidence| evidence.text.clone()));
+        for advice in &finding.advice {
+            let (command, what) = wording::advice(advice, "");
+            told.push(format!("{command}   {what}"));
+        }
+    }
+    told.extend(wording::doctor::left_out(&now));
+    told.push(format!("{} findings", diagnosis.findings.len()));
+    told.join("\n")
+}
+
+/// Asserts that these parts are told of a text, and those after `!` are not.
+fn assert_told(cases: &[(&str, &[&str])]) {
+    for (text, parts) in cases {
+        let told = told(text);
+        for part in *parts {
+            match part.strip_prefix('!') {
+                Some(part) => assert!(!told.contains(part), "{part:?} of {text}\n--\n{told}"),
+                None => assert!(told.contains(part), "{part:?} of {text}\n--\n{told}"),
+            }
+        }
+    }
+}
+
+const RULE: &str =
+    "+-----------------------------------------------------------------------------+\n";
+
+/// A table with these rows of devices and of MIG devices, and an empty list of processes.
+fn table(devices: &str, migs: &str) -> String {
+    let migs = match migs {
+        "" => String::new(),
+        migs => format!(
+            "{RULE}| MIG devices:                                                                |\n\
+             |==================+======================+===========+=======================|\n\
+             {migs}{RULE}\n"
+        ),
+    };
+    format!(
+        "{RULE}| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4     |\n\
+         |===============================+======================+======================|\n\
+         {devices}{RULE}\n{migs}\
+         {RULE}| Processes:                                                                  |\n\
+         |  GPU   GI   CI        PID   Type   Process name                  GPU Memory |\n\
+         |=============================================================================|\n\
+         |  No running processes found                                                 |\n{RULE}"
+    )
+}
+
+fn device(memory: &str, load: &str, mig: &str) -> String {
+    format!(
+        "|   0  NVIDIA A30           On   | 00000000:3B:00.0 Off |                    0 |\n\
+         | N/A   31C    P0    44W / 165W | {memory:>20} | {load:>7}      Default |\n\
+         |                               |                      | {mig:>20} |\n"
+    )
+}
+
+#[test]
+fn logs_are_judged_by_their_own_time() {
+    let lost = "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, name=serve, GPU has fallen off the bus.\n";
+    let heading = "Wed Feb  5 18:00:00 2020\n";
+    assert_told(&[
+        (
+            &format!("2020-02-05T17:30:00+0100 node4 kernel: {lost}"),
+            &["DRIVER ERROR a GPU that is not listed: likely", "Xid 79", "on 2020-02-05 16:30 UTC"],
+        ),
+        (&format!("[Wed Feb  5 17:30:00 2020] {lost}"), &["likely", "on 2020-02-05 17:30 UTC"]),
+        (&format!("{heading}Feb  5 17:30:00 node4 kernel: {lost}"), &["on 2020-02-05 17:30 UTC"]),
+        (&format!("Feb  5 17:30:00 node4 kernel: {lost}"), &["likely", "at an unknown time"]),
+        (&format!("[  812.5] {lost}"), &["likely", "at an unknown time"]),
+        // What is old in the text itself is told, and weak.
+        (
+            &format!(
+                "2020-01-05T10:00:00Z n kernel: {lost}\
+                 2020-02-05T10:00:00Z n kernel: NVRM: Xid (PCI:0000:5e:00): 119, Timeout\n"
+            ),
+            &[
+                "Xid 79: the GPU has fallen off the bus, on 2020-01-05 10:00 UTC, by serve; 31 days \
+                 before the last time in the text",
+                "Xid 119",
+                "2 findings",
+            ],
+        ),
+    ]);
+}
+
+#[test]
+fn consequences_accuse_their_cause() {
+    let xid = |bus: &str, text: &str| format!("[9.5] NVRM: Xid (PCI:0000:{bus}:00): {text}\n");
+    let removed = "45, pid=9, name=serve, Ch 00000003";
+    assert_told(&[
+        (
+            &xid("3b", "45, pid=9, name=serve, Ch 00000003 caused by previous Xid 147"),
+            &[
+                "a GPU that is not listed: likely",
+                "Xid 147: NVLink error, named as the cause by what it caused",
+                "Xid 45: channels removed after another error or a kill: a consequence of Xid 147",
+                "!fault of the program",
+                "!look for the error in its program",
+            ],
+        ),
+        (
+            &format!(
+                "{}{}{}",
+                xid("3b", "95, pid=9, name=serve, Uncontained: LTC TAG"),
+                xid("3b", removed),
+                xid("5e", removed)
+            ),
+            &["1 findings", "Xid 95", "2 times: a consequence of Xid 95", "!fault of the program"],
+        ),
+        (
+            &format!("{}{}", xid("3b", "31, pid=9, name=serve, Ch 3"), xid("3b", removed)),
+            &["1 findings", "Xid 31", "most often a fault of the program", "consequence of Xid 31"],
+        ),
+        (&xid("3b", removed), &["Xid 45", "most often the program was ended", "!fault of the"]),
+    ]);
+}
+
+#[test]
+fn errors_of_switches_are_told_with_their_severity() {
+    let sxid = |code: u32, text: &str| {
+        format!("[7.25] nvidia-nvswitch2: SXid (PCI:0000:c3:00.0): {code}, {text}\n")
+    };
+    assert_told(&[
+        (
+            &format!("{}{}", sxid(11_004, "Fatal, Link 5 ingress"), sxid(11_004, "Data {0x1, 0x2}")),
+            &[
+                "DRIVER ERROR an NVSwitch: likely",
+                "NVSwitch 00000000:C3:00.0: SXid 11004, fatal: Link 5 ingress, at",
+                "sudo nvidia-smi -r",
+                "!2 times",
+            ],
+        ),
+        (
+            &sxid(12_028, "Non-fatal, Link 32 egress"),
+            &["an NVSwitch: possible", "12028, not fatal", "nvidia-smi nvlink -e"],
+        ),
+        (&sxid(20_034, "Data {0x1}"), &["of a severity that the log lacks"]),
+        (
+            &format!(
+                "[7.1] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n{}",
+                sxid(20_034, "Fatal, Link 9 LTSSM Fault Up")
+            ),
+            &["an NVSwitch: possible", "a GPU failed before it", "Xid 79"],
+        ),
+    ]);
+}
+
+#[test]
+fn memory_of_mig_instances_counts_where_their_gpu_has_none() {
+    let instance = |id: u32, used: u32| {
+        format!(
+            "|  0   {id:>2}   0   {}  | {used:>8}MiB /  5952MiB | 14      0 |  1   0    0    0    0 |\n",
+            id - 3
+        )
+    };
+    let log = "\
+==============NVSMI LOG==============
+GPU 00000000:3B:00.0
+    Product Name                 : Example
+    MIG Mode
+        Current                  : Enabled
+    MIG Device
+        Index                    : 0
+        GPU Instance ID          : 3
+        Compute Instance ID      : 0
+        FB Memory Usage
+            Total                : 5952 MiB
+            Used                 : 5500 MiB
+    FB Memory Usage
+        Total                    : [Insufficient Permissions]
+        Used                     : [Insufficient Permissions]
+    Processes                    : None
+";
+    let xml = "<nvidia_smi_log><gpu id=\"00000000:3B:00.0\"><product_name>Example</product_name>\
+        <mig_mode><current_mig>Enabled</current_mig></mig_mode><mig_devices><mig_device>\
+        <index>0</index><gpu_instance_id>3</gpu_instance_id>\
+        <compute_instance_id>0</compute_instance_id><fb_memory_usage><total>5952 MiB</total>\
+        <used>5500 MiB</used></fb_memory_usage></mig_device></mig_devices>\
+        <fb_memory_usage><total>N/A</total><used>N/A</used></fb_memory_usage>\
+        <processes></processes></gpu></nvidia_smi_log>\n";
+    let csv = "index, memory.used [MiB], memory.total [MiB], mig.mode.current\n\
+               0, [N/A], [N/A], Enabled\n\n";
+    let migs = format!("{}{}", instance(3, 5500), instance(4, 12));
+    let whole = table(&device("N/A", "N/A", "Enabled"), &migs);
+    let ghost = &["GHOST GPU 0", "5,500 of 5,952 MiB used there, none by listed processes"][..];
+    let only_migs = &whole[whole.find("| MIG devices").unwrap()..];
+    assert_told(&[
+        (&whole, ghost),
+        (only_migs, ghost),
+        (&format!("{csv}{only_migs}"), ghost),
+        (log, ghost),
+        (xml, ghost),
+        (&table(&device("N/A", "N/A", "Enabled"), &instance(3, 12)), &["0 findings"]),
+        // The figure of the GPU has precedence.
+        (&table(&device("24MiB / 24576MiB", "N/A", "Enabled"), &instance(3, 12)), &["0 findings"]),
+    ]);
+}
+
+#[test]
+fn empty_list_of_container_is_no_proof() {
+    let busy = table(&device("900MiB / 24576MiB", "64%", "Disabled"), "");
+    let idle = table(&device("900MiB / 24576MiB", "0%", "Disabled"), "");
+    assert_told(&[
+        (
+            &busy,
+            &[
+                "GHOST GPU 0",
+                "possible",
+                "64 % busy: a process computes that the list lacks, so this is no leftover",
+                "on the host, outside any container",
+            ],
+        ),
+        (&idle, &["GHOST GPU 0", "inside a container or WSL, nvidia-smi lists no process", "!busy"]),
+        (
+            &table(&device("17592186000000MiB / 24576MiB", "0%", "Disabled"), ""),
+            &["GPU 0: the figure of the used memory is impossible", "0 findings"],
+        ),
+    ]);
+}
+
+#[test]
+fn health_of_fabric_and_recovery_are_judged() {
+    let log = |recovery: &str, health: &str| {
+        format!(
+            "==============NVSMI LOG==============\nGPU 00000000:3B:00.0\n    \
+             Product Name : Example\n    GPU Recovery Action : {recovery}\n    \
+             Fabric\n        State : Completed\n        Status : Success\n        \
+             Health\n            {health}\n    \
+             FB Memory Usage\n        Total : 81000 MiB\n        Used : 0 MiB\n    \
+             Processes : None\n"
+        )
+    };
+    assert_told(&[
+        (
+            &log("None", "Route Unhealthy : True"),
+            &["NVLINK DOWN GPU 0", "high", "a route in its NVLink fabric is unhealthy"],
+        ),
+        (&log("None", "Bandwidth : Degraded"), &["likely", "bandwidth of its NVLink fabric is degraded"]),
+        (&log("None", "Route Recovery in progress : True"), &["possible", "being recovered"]),
+        (&log("None", "Access Timeout Recovery : True"), &["possible", "an access that timed out"]),
+        (
+            &log("None", "Incorrect Configuration : Insufficient Nvlinks"),
+            &["high", "its fabric configuration is wrong: Insufficient Nvlinks"],
+        ),
+        (&log("None", "Incorrect Configuration : None"), &["0 findings"]),
+        (&log("Node Reboot", "Bandwidth : Full"), &["DEVICE FAULT", "requires a reboot", "sudo reboot"]),
+        (&log("GPU Reset", "Bandwidth : Full"), &["requires a reset", "gpuws reset 0"]),
+        (&log("Recover IMEX Domain", "Bandwidth : N/A"), &["IMEX domain", "nvidia-imex"]),
+        (
+            "index, memory.used [MiB], memory.total [MiB], remapped_rows.pending, fabric.state\n\
+             0, 5 MiB, 81000 MiB, Yes, In Progress\n",
+            &["a memory repair takes effect at the next reset", "error 802"],
+        ),
+    ]);
+}
+
+#[test]
+fn failures_have_cause_and_remedy_or_say_that_the_text_lacks_it() {
+    let no_fuser = "!fuser";
+    assert_told(&[
+        (
+            "root@9f3c21aa07de:/work# nvidia-smi\nFailed to initialize NVML: Unknown Error\n",
+            &["daemon-reload", "nvidia-ctk system create-dev-char-symlinks", "CDI", no_fuser],
+        ),
+        (
+            "pynvml.NVMLError_Unknown: Unknown Error\n",
+            &["lost the right to open its devices", no_fuser],
+        ),
+        (
+            "docker: Error response from daemon: could not select device driver \"\" with \
+             capabilities: [[gpu]].\n",
+            &["NVIDIA Container Toolkit", "nvidia-ctk runtime configure", no_fuser],
+        ),
+        (
+            "Failed to initialize NVML: GPU access blocked by the operating system\n",
+            &["Under WSL 2", "The text does not say which", "wsl.exe --update", "!(--gpus)"],
+        ),
+        (
+            "[ 77.1] usb 1-1: new device\n\
+             [ 78.2] NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] \
+             (0x00000051) returned from x @ mem.c:7\n",
+            &["the driver got no memory from the kernel", "free -h", "GB10", no_fuser],
+        ),
+        (
+            "epoch 3 loss 0.2\nslurmstepd: error: Detected 2 oom_kill events in StepId=77.0. Some \
+             of the step tasks have been OOM Killed.\n",
+            &["system memory ran out", "--mem", "not what was missing", no_fuser],
+        ),
+        (
+            "kernel: Memory cgroup out of memory: Killed process 812 (python) total-vm:9kB\n",
+            &["system memory ran out", no_fuser],
+        ),
+        (
+            "    Last State:     Terminated\n      Reason:       OOMKilled\n      Exit Code:    137\n",
+            &["system memory ran out", "kubectl describe pod"],
+        ),
+        (
+            "time=2025-07-01T10:00:00Z level=WARN source=sched.go:7 msg=\"gpu VRAM usage didn't \
+             recover within timeout\" seconds=5.1\n",
+            &["was not given back in time", "sudo fuser"],
+        ),
+        (
+            "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n",
+            &["Exclusive_Process", "compute_mode", "The text does not say which"],
+        ),
+        ("RuntimeError: No CUDA GPUs are available\n", &["CUDA_VISIBLE_DEVICES", no_fuser]),
+        ("CUDA error: invalid device ordinal\n", &["by a number that it does not have"]),
+        (
+            "CUDA driver version is insufficient for CUDA runtime version\n",
+            &["the driver is older than the program's CUDA version"],
+        ),
+        (
+            "CUDA error: no kernel image is available for execution on the device\n",
+            &["not built for the architecture", "compute_cap"],
+        ),
+        (
+            "CUDA error: an illegal memory access was encountered\n",
+            &["no lack of memory", "compute-sanitizer", "CUDA_LAUNCH_BLOCKING=1", no_fuser],
+        ),
+        ("CUDA error: uncorrectable ECC error encountered\n", &["-d ECC,ROW_REMAPPER"]),
+        ("CUDA error 802: system not yet initialized\n", &["nvidia-fabricmanager"]),
+        (
+            "RuntimeError: Cannot re-initialize CUDA in forked subprocess.\n",
+            &["spawn", "no fault of the GPU"],
+        ),
+        (
+            "torch.distributed.DistBackendError: NCCL error: unhandled cuda error (run with \
+             NCCL_DEBUG=INFO for details)\n",
+            &["the text does not say why", "NCCL_DEBUG=WARN", no_fuser],
+        ),
+        ("CUDA error: unknown error\n", &["no lack of memory", "an Xid names the reason"]),
+        ("NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x26:0xffff:1290)\n", &["initialise a GPU"]),
+        ("bash: nvidia-smi: command not found\n", &["there is no nvidia-smi", no_fuser]),
+        ("Field \"memory.usd\" is not a valid field to query.\n", &["--help-query-gpu", no_fuser]),
+        (
+            "nvidia-settings: error: the display cannot be opened\n",
+            &["the text does not say its cause", "paste what says more", "nvidia-smi; sudo fuser"],
+        ),
+        // A program that goes on has not failed.
+        (
+            "W07 memory.cc:1] Failed to allocate CUDA memory on GPU 0, falling back to pinned \
+             system memory\n",
+            &["!FAILURE"],
+        ),
+        (
+            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n",
+            &["no GPU could be queried there", "sudo modprobe nvidia", "!FAILURE"],
+        ),
+    ]);
+}
+
+#[test]
+fn listings_of_other_tools_and_of_mails_are_read() {
+    let gpustat = "\
+box9                 Sun Mar  9 20:15:01 2025  550.54.15
+[0] NVIDIA A30 | 41°C,  30 % |  9100 / 24576 MB | ann(5000M) bob(4M)
+[1] NVIDIA A30 | 33°C,   0 % |     4 / 24576 MB |
+";
+    let wrapped = table(&device("900MiB / 24576MiB", "0%", "Disabled"), "");
+    let wrapped: String = wrapped
+        .lines()
+        .map(|line| match line.rfind("  ").filter(|at| *at > 40 && line.contains("   ")) {
+            Some(at) if !line.starts_with('+') => {
+                format!("> {}\n> {}\n", line[..at].trim_end(), line[at..].trim_start())
+            }
+            _ => format!("> {line}\n"),
+        })
+        .collect();
+    let escaped = table(&device("900MiB / 24576MiB", "0%", "Disabled"), "").replace('\n', "\\n");
+    let profiles = format!(
+        "{RULE}| GPU instance profiles:                                                      |\n\
+         |=============================================================================|\n\
+         |   0  MIG 1g.6gb          14     4/4        5.75       No     14     1     0   |\n{RULE}"
+    );
+    let memory = &["GHOST GPU 0", "900 of 24,576 MiB used"][..];
+    assert_told(&[
+        (
+            gpustat,
+            &["GHOST GPU 0", "9,100 of 24,576 MiB used; the 2 processes", "5,004 MiB", "1 findings"],
+        ),
+        (&wrapped, memory),
+        (&format!("{{\"log\": \"{escaped}\"}}\n"), memory),
+        (&format!("{{\"message\":\"\\u001b[0m{escaped}\\u001b[m\",\"stream\":\"stdout\"}}\n"), memory),
+        (&profiles, &["profiles or instances of MIG", "!FAILURE"]),
+    ]);
+}
