@@ -3,6 +3,7 @@
 //! Such a break leaves no mark and is recognised by its pieces. Two pieces are joined if they form
 //! a word of the messages that neither piece is, or the number before a unit.
 
+use super::engines;
 use super::figure::Figure;
 
 /// No terminal is narrower: a shorter line ends normally.
@@ -21,15 +22,16 @@ pub(super) fn is_within_word(before: &str, line: &str) -> bool {
     let head = &before[before.trim_end_matches(is_letter).len()..];
     let tail = &line[..line.len() - line.trim_start_matches(is_letter).len()];
     if !head.is_empty() && !tail.is_empty() {
-        let is_word = |word: &str| WORDS.split(' ').any(|known| known == word);
+        let is_word =
+            |word: &str| engines::is_word(word) || WORDS.split(' ').any(|known| known == word);
         let whole = [head, tail].concat();
         return whole.len() <= 16 && is_word(&whole) && !(is_word(head) && is_word(tail));
     }
     is_within_number(before, line)
 }
 
-/// A number continues if a unit follows it and only both pieces together have its point, or if it
-/// is a PID.
+/// A number continues if a unit follows it and only both pieces together have its point, if it is a
+/// PID, or if the words before it are those before a number of a message.
 fn is_within_number(before: &str, line: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_digit() || c == '.';
     let head = &before[before.trim_end_matches(is_digit).len()..];
@@ -42,9 +44,15 @@ fn is_within_number(before: &str, line: &str) -> bool {
     let rest = &line[tail.len()..];
     let words_before = before[..before.len() - head.len()].trim_end();
     let is_process = words_before.ends_with("Process") && rest.starts_with(" has ");
+    let is_count = || {
+        rest.starts_with([')', '.', ',', ' '])
+            && engines::expects_number(&before[..before.len() - head.len()])
+    };
     let has_unit =
         || Figure::at_start(line).is_some() || Figure::at_start(&format!("0{line}")).is_some();
-    is_process || (is_number && has_unit())
+    is_process
+        || (is_number && has_unit())
+        || (number.bytes().all(|b| b.is_ascii_digit()) && is_count())
 }
 
 #[cfg(test)]

@@ -203,8 +203,8 @@ fn smaller_workload_is_named_in_terms_of_the_program() {
         (CuPy, None, chunks),
         (Rmm, None, chunks),
         (MessageSource::Other, None, chunks),
-        (LlamaCpp, Some("-ngl N"), "fewer layers on the GPU; -c N a shorter context"),
-        (Vllm, Some("--max-model-len N"), "a shorter context needs a smaller cache"),
+        (LlamaCpp, Some("-ngl"), "lower: fewer layers on the GPU"),
+        (Vllm, Some("--max-model-len"), "lower: a shorter context needs a smaller cache"),
     ] {
         let shown = OomFigures { process: gib(19), ..message(speaker, [6, 24, 5, 18, 0]) };
         let diagnosis = explain(&shown, None);
@@ -272,7 +272,7 @@ fn remedies_for_a_limit_raise_it_where_it_was_set() {
     };
     assert_eq!(limited(TorchMetal, 20), "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0");
     assert_eq!(limited(CuPy, 20), format!("CUPY_GPU_MEMORY_LIMIT={}", 6 * GIB));
-    assert_eq!(limited(Vllm, 20), "--gpu-memory-utilization N");
+    assert_eq!(limited(Vllm, 20), "--gpu-memory-utilization");
     assert_eq!(limited(Torch, 20), "torch.cuda.set_per_process_memory_fraction(0.30)");
     assert_eq!(limited(Torch, 6), "torch.cuda.set_per_process_memory_fraction(1.00)");
     assert_eq!(limited(Torch, 5), "a higher limit, where it was set");
