@@ -45,14 +45,14 @@ fn is_within_number(before: &str, line: &str) -> bool {
     let words_before = before[..before.len() - head.len()].trim_end();
     let is_process = words_before.ends_with("Process") && rest.starts_with(" has ");
     let is_count = || {
-        rest.starts_with([')', '.', ',', ' '])
+        let digits = number.trim_end_matches('.');
+        let ends = digits.len() < number.len() || rest.starts_with([')', ',', ' ']);
+        ends && digits.bytes().all(|byte| byte.is_ascii_digit())
             && engines::expects_number(&before[..before.len() - head.len()])
     };
     let has_unit =
         || Figure::at_start(line).is_some() || Figure::at_start(&format!("0{line}")).is_some();
-    is_process
-        || (is_number && has_unit())
-        || (number.bytes().all(|b| b.is_ascii_digit()) && is_count())
+    is_process || (is_number && has_unit()) || is_count()
 }
 
 #[cfg(test)]
@@ -71,6 +71,9 @@ mod tests {
             ("of which 1.25 G", "iB is free"),
             ("by PyTorch but unallocate", "d."),
             ("Process 47", "11 has 2.00 GiB"),
+            ("estimated maximum model length is 34", "736. Try"),
+            ("be stored in KV cache (73", "44). Try"),
+            ("larg", "er than the"),
         ] {
             assert!(is_within_word(before, line), "{before}|{line}");
         }
@@ -82,6 +85,8 @@ mod tests {
             ("of size 1879048960", "2024-01-01 10:00:00.1: I x"),
             ("PeakReserved: 0", "12 Chunks of size 256"),
             ("is", "free"),
+            ("model length is 34736", "2025-01-01 10:00:00"),
+            ("a length of 34", "736. Try"),
             ("", "x"),
             ("x", ""),
         ] {

@@ -159,6 +159,11 @@ fn reason(short: Short, case: Case<'_>) -> Option<String> {
             (Some(weights), ..) => format!("The weights take {}.", size(weights)),
             _ => "Weights and the peak of a forward pass use up what it may take.".to_owned(),
         },
+        Short::Cache if fact(Fact::BlockBytes).is_some() => format!(
+            "One block of it needs {}; {} were free.",
+            size(fact(Fact::BlockBytes)?),
+            size(case.free()?)
+        ),
         Short::Cache => {
             let length = fact(Fact::ContextLength).or_else(|| fact(Fact::FittingLength))?;
             match (fact(Fact::ContextLength), fact(Fact::FittingLength)) {

@@ -428,7 +428,10 @@ fn process_that_holds_most_of_the_device_is_named_before_fragmentation() {
         ]
     );
     assert!(sets(&diagnosis)[1].starts_with("gpuws run --mem"), "{diagnosis:?}");
-    assert_eq!(explain(&shown(10_000), None).cause, Cause::Fragmented);
+    // A full device is not fragmented; a cache that matters is.
+    assert_eq!(explain(&shown(10_000), None).cause, Cause::OtherProcesses);
+    let cached = OomFigures { in_use: mib(1_300), unused: mib(2_000), ..shown(10_000) };
+    assert_eq!(explain(&cached, None).cause, Cause::Fragmented);
     let small = explain(&OomFigures { unused: mib(0), ..shown(10_000) }, None);
     assert_eq!(small.verdict, "Process 2006998 holds the missing memory.");
 }

@@ -17,14 +17,14 @@ const GAP: usize = 200;
 const MAX_PART: usize = 160;
 
 /// How far behind a message an optional part of it begins, in bytes.
-const REACH: usize = 250;
+const REACH: usize = 150;
 
 /// Matches a pattern and notes the values of its holes; returns the rest of the text.
 pub(super) fn matched<'t>(pattern: &str, mut text: &'t str, event: &mut Event) -> Option<&'t str> {
     let mut pattern = pattern;
     loop {
         let (literal, special) = split(pattern);
-        text = text.strip_prefix(literal)?;
+        text = without(literal, text)?;
         let Some(first) = special.chars().next() else { return Some(text) };
         if first == '{' {
             let (name, after) = special[1..].split_once('}')?;
@@ -35,6 +35,24 @@ pub(super) fn matched<'t>(pattern: &str, mut text: &'t str, event: &mut Event) -
             text = skip(text, split(pattern).0, GAP)?.1;
         }
     }
+}
+
+/// Removes a literal from the start of a text. Where a terminal broke a line beside a punctuation
+/// mark, the text has a blank more.
+fn without<'t>(literal: &str, text: &'t str) -> Option<&'t str> {
+    if let Some(rest) = text.strip_prefix(literal) {
+        return Some(rest);
+    }
+    let is_mark = |c: char| !c.is_alphanumeric() && c != ' ';
+    let (mut rest, mut before) = (text, ' ');
+    for c in literal.chars() {
+        if !rest.starts_with(c) && (is_mark(c) || is_mark(before)) {
+            rest = rest.strip_prefix(' ')?;
+        }
+        rest = rest.strip_prefix(c)?;
+        before = c;
+    }
+    Some(rest)
 }
 
 /// Matches each of the optional patterns in turn, near the one before; returns the rest.
