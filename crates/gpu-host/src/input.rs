@@ -14,7 +14,7 @@ use std::time::Duration;
 const MAX_PIPE: u64 = 16 << 30;
 
 /// The most bytes that are read of a character device.
-const MAX_DEVICE: u64 = 64 << 20;
+const MAX_DEVICE: u64 = 8 << 20;
 
 /// How long a pipe may have no writer, as a number of tries and the time between two.
 const TRIES: usize = 100;
@@ -33,7 +33,7 @@ pub struct Input<R> {
 /// # Errors
 /// When it cannot be opened. Reading fails with [`io::ErrorKind::TimedOut`] if a named pipe has no
 /// writer for ten seconds, and with [`io::ErrorKind::FileTooLarge`] for a device or pipe with more
-/// than 64 MiB or 16 GiB.
+/// than 8 MiB or 16 GiB.
 pub fn open(path: &Path) -> io::Result<Input<Box<dyn Read>>> {
     // Opening a pipe would wait for its writer. A file ignores the flag.
     let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;

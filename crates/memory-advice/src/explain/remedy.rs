@@ -122,18 +122,13 @@ fn by_figures(
             }
         }),
         Cause::TooBig => {
+            outside(list, account);
             smaller(list, shown);
             pool_limit(list, shown, account, now);
             elsewhere(list, shown, account, now);
         }
         Cause::Full => {
-            if account.context.is_some_and(|context| context > MOST_CONTEXT) {
-                list.work(
-                    "a smaller share for what takes memory beside this allocator: the engine's own \
-                    fraction (TensorRT-LLM: free_gpu_memory_fraction), or the preallocation of a \
-                    second framework",
-                );
-            } else {
+            if !outside(list, account) {
                 smaller(list, shown);
                 if shown.own_remedies.is_empty() && shown.speaker.is_torch() {
                     list.work(
@@ -203,6 +198,19 @@ fn by_figures(
             elsewhere(list, shown, account, now);
         }
     }
+}
+
+/// A smaller share for what takes memory in this process beside its allocator; returns whether that
+/// is much.
+fn outside(list: &mut List, account: &Account) -> bool {
+    let is_much = account.context.is_some_and(|context| context > MOST_CONTEXT);
+    if is_much {
+        list.work(
+            "a smaller share for what takes memory beside this allocator: the engine's own fraction \
+            (TensorRT-LLM: free_gpu_memory_fraction), or the preallocation of a second framework",
+        );
+    }
+    is_much
 }
 
 fn doctor(list: &mut List, why: &str) {

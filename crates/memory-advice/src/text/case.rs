@@ -82,11 +82,19 @@ impl Case<'_> {
         u64::try_from(hundredths).ok().filter(|_| hundredths <= most)
     }
 
+    /// The KV cache that is missing for the configured length, in proportion to the one that fits.
+    fn missing_by_length(self) -> Option<u64> {
+        let (wanted, fits) = (self.fact(Fact::ContextLength)?, self.fact(Fact::FittingLength)?);
+        let more = u128::from(wanted.checked_sub(fits)?);
+        let missing = u128::from(self.fact(Fact::CacheBytes)?) * more;
+        u64::try_from(missing.checked_div(u128::from(fits))?).ok()
+    }
+
     /// The memory fraction of vLLM with which its KV cache would do.
     pub(super) fn fraction_for_cache(self) -> Option<String> {
         let missing = match (self.asked(), self.left()) {
             (Some(asked), Some(left)) => asked.saturating_sub(left),
-            _ => self.deficit()?,
+            _ => self.deficit().or_else(|| self.missing_by_length())?,
         };
         self.raised(missing).map(hundredths)
     }

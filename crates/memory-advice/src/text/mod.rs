@@ -2,6 +2,7 @@
 
 mod case;
 mod options;
+mod rules;
 mod stated;
 
 use crate::explain::{MessageSource, OomFigures, Other};

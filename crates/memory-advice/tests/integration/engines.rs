@@ -91,6 +91,17 @@ fn vllm_start_gives_option_with_its_number() {
             &[Cause::Limit],
             &["--max-model-len 32768", "--gpu-memory-utilization 0.85"],
         ),
+        // Before 2025, in proportion: 10,240 more tokens need 1 GiB more of 40.
+        row(
+            "INFO the current vLLM instance can use total_gpu_memory (40.00GiB) x \
+             gpu_memory_utilization (0.80) = 32.00GiB model weights take 20.00GiB; \
+             non_torch_memory takes 0.10GiB; PyTorch activation peak memory takes 1.00GiB; the \
+             rest of the memory reserved for KV Cache is 3.00GiB.\nValueError: The model's max seq \
+             len (40960) is larger than the maximum number of tokens that can be stored in KV \
+             cache (30720).",
+            &[Cause::Limit],
+            &["--max-model-len 30720", "--gpu-memory-utilization 0.83"],
+        ),
         // The message that follows each good start is none.
         row(
             "INFO 01-02 03:04:05 [gpu_worker.py:9] Free memory on device (78.5/80.0 GiB) on \

@@ -71,7 +71,7 @@ pub enum Short {
 /// The meaning of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
-    /// A failure of which this ran short.
+    /// A failure: this ran short.
     Fails(Short),
     /// A failure that only its figures explain.
     Figures,

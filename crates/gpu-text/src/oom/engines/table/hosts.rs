@@ -43,6 +43,7 @@ pub(super) const ROWS: &[Shape] = &[
     ),
     fails(SystemdOomd, Short::HostLimit, "Marked {part} for killing due to memory pressure for")
         .more(&["being {share_in_use} >"]),
+    fails(Slurm, Short::HostLimit, "Detected {killed} oom-kill event{_}in step {part}"),
     fails(Slurm, Short::HostLimit, "Detected {killed} oom_kill event{_}in {part}"),
     fails(Slurm, Short::HostLimit, "Detected {killed} oom-kill event{_}in {part}"),
     fails(Slurm, Short::HostLimit, "task {_}: Out Of Memory"),

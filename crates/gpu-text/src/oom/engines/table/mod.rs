@@ -25,7 +25,7 @@ const fn row(program: Framework, role: Role, text: &'static str) -> Shape {
     Shape { program, backend: None, role, text, more: &[] }
 }
 
-/// A failure of which something ran short.
+/// A failure, with what ran short.
 const fn fails(program: Framework, short: Short, text: &'static str) -> Shape {
     row(program, Role::Fails(short), text)
 }
