@@ -65,7 +65,8 @@ impl Account {
             .filter(|other| Some(**other) != itself)
             .map(|other| other.memory)
             .sum();
-        let others = named.filter(|_| !shown.others.is_empty());
+        let is_other = |other: &Other| Some(*other) != itself;
+        let others = named.filter(|_| shown.others.iter().any(is_other));
         let ours = process.or(held);
         let unnamed = match (shown.total, shown.free, ours, named) {
             (Some(total), Some(free), Some(ours), Some(named)) => {

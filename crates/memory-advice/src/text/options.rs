@@ -4,6 +4,7 @@
 
 use super::case::{Case, engine};
 use super::rules::{COMPONENTS, Choice, RULES, Rule};
+use super::stated::WRAPPED;
 use crate::explain::{Remedy, RemedyKind};
 use gpu_text::oom::{Event, Framework, Short};
 
@@ -24,6 +25,10 @@ pub(super) fn remedies(event: &Event) -> Vec<Remedy> {
             .map(|Rule(.., choices)| *choices),
     };
     let case = Case(event);
+    if engine == Framework::Hami && case.needed().is_some_and(|needed| needed >= WRAPPED) {
+        let why = "restart the container, whose counter is wrong, or update HAMi".to_owned();
+        return vec![Remedy { kind: RemedyKind::Work, set: None, why }];
+    }
     let mut remedies: Vec<Remedy> =
         choices.unwrap_or_default().iter().filter_map(|choice| remedy(choice, case)).collect();
     if event.backend.as_deref() == Some("vulkan") && short != Short::OneBuffer {

@@ -385,7 +385,7 @@ pub(super) const RULES: &[Rule] = &[
             just("OLLAMA_NUM_PARALLEL=1", "one request at a time"),
             choice(
                 "OLLAMA_GPU_OVERHEAD=",
-                |case| case.asked().map(|bytes| bytes.to_string()),
+                |case| Some(case.asked()?.checked_sub(case.fact(Fact::FreeBefore)?)?.to_string()),
                 "larger",
                 "bytes of each GPU that ollama leaves free",
             ),

@@ -6,7 +6,7 @@ use gpu_core::{Bytes, amount};
 use gpu_text::oom::{Event, Fact, Framework, Short, Wording};
 
 /// From here on a number of bytes is a negative one that lost its sign: no memory is as large.
-const WRAPPED: u64 = 1 << 62;
+pub(super) const WRAPPED: u64 = 1 << 62;
 
 /// Returns what an engine's own message states; `None` if the figures alone explain it.
 pub(super) fn of(event: &Event) -> Option<Stated> {
@@ -190,6 +190,9 @@ fn reason(short: Short, case: Case<'_>) -> Option<String> {
             "The limit is for one buffer: more free memory does not help.".to_owned()
         }
         Short::Quota => quota(case)?,
+        Short::Program if case.needed().is_none() => {
+            "Each GPU that it may use was tried.".to_owned()
+        }
         Short::Program => program(case)?,
         Short::Compute => match (fact(Fact::PrefillTokens), fact(Fact::Sequences)) {
             (Some(tokens), _) => format!("A prefill of {tokens} tokens did not fit."),

@@ -149,6 +149,16 @@ fn vllm_start_gives_option_with_its_number() {
             &[Cause::TooBig],
             &["512 requests", "--max-num-seqs 256"],
         ),
+        // One failure, with PyTorch's figures.
+        row(
+            "RuntimeError: Failed to load model - not enough GPU memory. Try lowering \
+             --gpu-memory-utilization, increasing --tensor-parallel-size, or using --quantization. \
+             (original error: CUDA out of memory. Tried to allocate 896.00 MiB. GPU 0 has a total \
+             capacity of 31.50 GiB of which 100.00 MiB is free. Including non-PyTorch memory, this \
+             process has 31.30 GiB memory in use.)",
+            &[Cause::TooBig],
+            &["896 MiB; 100 MiB were free", "--tensor-parallel-size higher"],
+        ),
         row(
             "RuntimeError: CUDA Error: out of memory at /x/csrc/cumem_allocator.cpp:77",
             &[Cause::Unnamed],
@@ -177,6 +187,16 @@ fn torch_inside_an_engine_gets_its_options() {
             &["100 % of it", "--mem-fraction-static lower"],
         )
         .without(&["expandable_segments", "Fragmented", "gradient"]),
+        // Its own PID outside the container is no other process.
+        row(
+            "[2025-01-02 03:04:05 TP0] Exception: Capture CUDA graph failed: CUDA out of memory. \
+             Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 31.50 GiB of which 200.00 \
+             MiB is free. Process 99 has 31.25 GiB memory in use. Of the allocated memory 30.40 GiB \
+             is allocated by PyTorch, and 80.00 MiB is reserved by PyTorch but unallocated.",
+            &[Cause::TooBig],
+            &["--cuda-graph-max-bs lower", "Process 99 is this process"],
+        )
+        .without(&["Other processes hold"]),
         // With the fraction and the total: a number.
         row(
             "INFO non-default args: {'model': 'm', 'gpu_memory_utilization': 0.95}\n  File \
@@ -242,9 +262,9 @@ fn impossible_figures_are_named_and_not_used() {
             "[HAMI-core ERROR (pid:7 thread=1 allocator.c:53)]: Device 1 OOM 18446744073705454321 / \
              8589934592",
             &[Cause::ImpossibleFigure],
-            &["below zero", "3.91 MiB", "8 GiB"],
+            &["below zero", "3.91 MiB", "8 GiB", "update HAMi"],
         )
-        .without(&["17179869184"]),
+        .without(&["17179869184", "MEMORY_LIMIT"]),
         row(
             "torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of \
              memory)\nCurrently allocated     : 9.50 GiB\nRequested               : 3.25 GiB\n\

@@ -35,6 +35,10 @@ const PLACES: &[(&str, Place)] = &[
     ("text_generation_server", Place::Engine(Framework::Tgi)),
     ("text_generation_launcher", Place::Engine(Framework::Tgi)),
     ("ollama", Place::Engine(Framework::Ollama)),
+    ("sched.go:", Place::Engine(Framework::Ollama)),
+    ("server.go:", Place::Engine(Framework::Ollama)),
+    ("Failed to load model - not enough GPU memory", Place::Engine(Framework::Vllm)),
+    ("Failed to load model - not enough GPU memory", Place::Phase(Short::Weights)),
     ("lmdeploy", Place::Engine(Framework::LmDeploy)),
     ("ComfyUI", Place::Engine(Framework::ComfyUi)),
     ("exllamav2", Place::Engine(Framework::ExLlama)),
@@ -71,7 +75,8 @@ impl Places {
         static BY_WORD: LazyLock<HashMap<&str, Vec<(&str, Place)>>> = LazyLock::new(|| {
             let mut places: HashMap<_, Vec<_>> = HashMap::new();
             for (phrase, place) in PLACES {
-                let word = phrase.split(' ').next().unwrap_or_default();
+                let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+                let word = phrase.split(is_end).next().unwrap_or_default();
                 places.entry(word).or_default().push((*phrase, *place));
             }
             places

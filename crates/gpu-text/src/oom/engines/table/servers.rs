@@ -4,12 +4,6 @@ use super::super::super::event::Framework::{LmDeploy, SgLang, TensorRtLlm, Tgi, 
 use super::super::{Shape, Short};
 use super::{before, fails, goes_on};
 
-/// PyTorch's message that an engine quotes in its own.
-const QUOTED: &[&str] = &[
-    "Tried to allocate {asked}",
-    "GPU {gpu} has a total capacity of {total} of which {free} is free",
-];
-
 const LENGTH: &[&str] = &["the estimated maximum model length is {fitting_length}"];
 
 pub(super) const ROWS: &[Shape] = &[
@@ -87,7 +81,13 @@ pub(super) const ROWS: &[Shape] = &[
         Short::Sequences,
         "max_num_seqs ({sequences}) exceeds available Mamba cache blocks ({fitting_sequences})",
     ),
-    fails(Vllm, Short::Weights, "Failed to load model - not enough GPU memory").more(QUOTED),
+    fails(
+        Vllm,
+        Short::Weights,
+        "Failed to load model - not enough GPU memory…Tried to allocate {asked}. GPU {gpu} has a \
+         total capacity of {total} of which {free} is free",
+    ),
+    fails(Vllm, Short::Weights, "Failed to load model - not enough GPU memory."),
     fails(
         Vllm,
         Short::Compute,
