@@ -54,6 +54,7 @@ mod hidepid;
 mod hook;
 mod host;
 mod inherited;
+pub mod input;
 mod journal;
 mod kept_stats;
 mod kernel_log;

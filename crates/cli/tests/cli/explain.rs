@@ -88,6 +88,32 @@ fn log_without_oom_message_exits_1() {
 }
 
 #[test]
+fn device_without_end_is_refused() {
+    let output = gpuws(&["mem", "explain", "--no-live", "/dev/zero"], b"");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("'/dev/zero'") && error.contains("more bytes than any log"), "{error}");
+    let empty = gpuws(&["mem", "explain", "--no-live", "/dev/null"], b"");
+    assert_eq!(empty.status.code(), Some(1));
+}
+
+#[test]
+fn message_of_an_engine_gives_its_option_as_text_and_json() {
+    let log = "ValueError: The model's max seq len (40960) is larger than the maximum number of \
+        tokens that can be stored in KV cache (17328). Try increasing `gpu_memory_utilization`.\n";
+    let text = explained(&["--no-live", "-"], log.as_bytes());
+    for words in ["vLLM", "context length 40960 tokens", "--max-model-len 17328"] {
+        assert!(text.contains(words), "{text}");
+    }
+    let json = explained(&["--no-live", "-", "--json"], log.as_bytes());
+    let object: serde_json::Value = serde_json::from_str(&json).expect("valid JSON");
+    let event = &object["events"][0];
+    assert_eq!(event["facts"]["fitting_length"].as_f64(), Some(17_328.0), "{event}");
+    assert_eq!(event["diagnosis"]["cause"], "limit");
+    assert_eq!(event["remedies"][0]["set"], "--max-model-len 17328");
+}
+
+#[test]
 fn hostile_text_is_escaped() {
     let log = "Process 7 \x1b[2Jhas\nAllocator (GPU_0\x1b]0;x\x07_bfc) ran out of memory trying to allocate \
         1.00GiB (rounded to 1073741824)\nOOM when allocating tensor with shape[99999999999,9,9] and type \

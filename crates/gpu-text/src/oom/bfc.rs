@@ -3,7 +3,7 @@
 use super::event::{Bin, Block, ChunkSum, Event, Framework, Pool, Region, Tensor, Wording};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader, framework_of_path};
-use super::{MAX_ALL_ROWS, MAX_ROWS};
+use super::{MAX_ALL_ROWS, MAX_EVENTS, MAX_ROWS};
 use crate::work_meter;
 use gpu_core::Bytes;
 
@@ -112,9 +112,41 @@ fn request(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     if rest.contains("is not a failure") {
         event.wording = Some(Wording::NoFailure);
     }
+    if framework_of_path(passage.before).is_none() && reader.assumed.len() < MAX_EVENTS {
+        // Only XLA's allocator has two ends; it prints no path any more.
+        match rest.contains("from the lower end") || rest.contains("from the upper end") {
+            true => event.framework = Framework::Xla,
+            false => reader.assumed.push(passage.line),
+        }
+    }
     reader.open_dump = Some(reader.add(event));
     Some(())
 }
+
+/// Attributes events without another sign of TensorFlow to XLA if an error of its runtime is near.
+pub(super) fn attribute(events: &mut [Event], assumed: &[usize]) {
+    let mut assumed = assumed.to_vec();
+    assumed.sort_unstable();
+    let errors: Vec<usize> = events
+        .iter()
+        .filter(|event| event.framework == Framework::Jax)
+        .map(|event| event.line)
+        .collect();
+    for event in events {
+        let is_assumed = event.framework == Framework::TensorFlow
+            && event.tensor.is_none()
+            && assumed.binary_search(&event.line).is_ok();
+        let next = errors.partition_point(|line| *line < event.line);
+        let around = errors[next.saturating_sub(1)..].iter().take(2);
+        if is_assumed && around.into_iter().any(|line| line.abs_diff(event.line) <= MAX_LINES_APART)
+        {
+            event.framework = Framework::Xla;
+        }
+    }
+}
+
+/// An error of XLA's runtime within this many lines shows that an allocator is XLA's.
+const MAX_LINES_APART: usize = 2000;
 
 fn new_event(passage: Passage<'_>) -> Event {
     let framework = framework_of_path(passage.before).unwrap_or(Framework::TensorFlow);

@@ -59,13 +59,35 @@ impl Events {
         message: &Event,
         repeats: impl Fn(&Event) -> bool,
     ) -> Option<usize> {
+        self.find_before(self.list.len(), message, repeats)
+    }
+
+    /// The same among the events before a position.
+    fn find_before(
+        &mut self,
+        end: usize,
+        message: &Event,
+        repeats: impl Fn(&Event) -> bool,
+    ) -> Option<usize> {
         for index in self.changed.drain(..) {
             self.marks[index] = mark(&self.list[index]);
         }
         let wanted = mark(message);
         work_meter::add(1 + self.marks.len() / 64);
-        let alike = self.marks.iter().enumerate().rev().filter(|(_, mark)| **mark == wanted);
+        let alike = self.marks[..end].iter().enumerate().rev().filter(|(_, mark)| **mark == wanted);
         alike.map(|(index, _)| index).find(|index| repeats(&self.list[*index]))
+    }
+
+    /// Drops the last event if it repeats an earlier one, and counts it there.
+    pub(super) fn merge_last(&mut self) {
+        let Some(last) = self.list.last().filter(|last| last.short.is_some()) else { return };
+        let last = last.clone();
+        let earlier = self.find_before(self.list.len() - 1, &last, |known| last.repeats(known));
+        if let Some(index) = earlier {
+            self.list[index].times += last.times;
+            self.list.pop();
+            self.marks.pop();
+        }
     }
 
     /// Returns the events in the order of the log, merging those that turned out to be the same
@@ -84,8 +106,63 @@ impl Events {
                 }
             }
         }
-        kept
+        let mut merged: Vec<Event> = Vec::with_capacity(kept.len());
+        for event in kept {
+            let near = merged.iter_mut().rev().take(MAX_RANKS);
+            match near.inspect(|_| work_meter::add(1)).find(|known| event.is_of_other_rank(known)) {
+                Some(known) => {
+                    let (times, line) = (known.times + event.times, known.line);
+                    if event.left_bytes() < known.left_bytes() {
+                        *known = event;
+                    }
+                    (known.times, known.line) = (times, line);
+                }
+                None => merged.push(event),
+            }
+        }
+        merged
     }
+}
+
+/// Ranks of one job print their messages within this many events.
+const MAX_RANKS: usize = 16;
+
+impl Event {
+    /// Returns whether two own messages of an engine are those of two ranks: their figures differ
+    /// slightly.
+    fn is_of_other_rank(&self, known: &Event) -> bool {
+        let is_own = self.short.is_some() && self.engine.is_none();
+        is_own
+            && (self.framework, self.short, self.wording, self.gpu)
+                == (known.framework, known.short, known.wording, known.gpu)
+            && (&self.part, &self.backend) == (&known.part, &known.backend)
+            && self.facts.iter().all(|(fact, value)| {
+                known.facts.get(fact).is_none_or(|other| is_close(*value as f64, *other as f64))
+            })
+            && self.sizes().into_iter().zip(known.sizes()).all(|sizes| match sizes {
+                (Some(one), Some(other)) => is_close(one as f64, other as f64),
+                _ => true,
+            })
+    }
+
+    fn sizes(&self) -> [Option<u64>; 7] {
+        let figures =
+            [&self.tried, &self.free, &self.total, &self.limit, &self.needed, &self.allocated];
+        let left = self.dump.pool.and_then(|pool| pool.available).map(|bytes| bytes.0);
+        let [a, b, c, d, e, f] = figures.map(|figure| figure.as_ref()?.bytes.map(|bytes| bytes.0));
+        [a, b, c, d, e, f, left]
+    }
+
+    /// What was left for the request, which decides if ranks differ.
+    fn left_bytes(&self) -> Option<u64> {
+        let [_, free, .., left] = self.sizes();
+        left.or(free)
+    }
+}
+
+/// Whether two figures differ by at most one twentieth.
+fn is_close(one: f64, other: f64) -> bool {
+    (one - other).abs() <= one.abs().max(other.abs()) / 20.0
 }
 
 /// Returns the hash key of events that repeat each other, without the parts that may be long.
@@ -100,6 +177,7 @@ fn mark(event: &Event) -> u64 {
     let Event { dump, ladder, rematerialization, .. } = event;
     let rows = [dump.bins.len(), dump.sums.len(), dump.regions.len(), dump.blocks.len()];
     (rows, ladder.len(), &dump.sum_in_use, &dump.stats, &dump.pool).hash(&mut hasher);
+    (&event.engine, &event.short, &event.part, &event.facts).hash(&mut hasher);
     // An error of XLA's repeats one that got a complaint of its compiler; an event without a
     // request is the compiler's message alone.
     rematerialization.as_ref().filter(|_| tried.is_none()).hash(&mut hasher);

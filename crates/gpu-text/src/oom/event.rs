@@ -1,7 +1,9 @@
 //! The data of an event.
 
+use super::engines::{Fact, Short};
 use super::figure::Figure;
 use gpu_core::Bytes;
+use std::collections::BTreeMap;
 
 /// All out-of-memory messages of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,48 @@ pub enum Framework {
     TensorRt,
     /// CUDA.jl, for Julia.
     CudaJl,
+    /// SGLang.
+    SgLang,
+    /// TensorRT-LLM.
+    TensorRtLlm,
+    /// Triton Inference Server.
+    Triton,
+    /// Text Generation Inference.
+    Tgi,
+    /// LMDeploy and its TurboMind.
+    LmDeploy,
+    /// ollama.
+    Ollama,
+    /// ExLlama.
+    ExLlama,
+    /// DeepSpeed.
+    DeepSpeed,
+    /// Hugging Face Accelerate.
+    Accelerate,
+    /// bitsandbytes.
+    BitsAndBytes,
+    /// Unsloth.
+    Unsloth,
+    /// ComfyUI.
+    ComfyUi,
+    /// HAMi, which limits the memory of containers.
+    Hami,
+    /// NCCL.
+    Nccl,
+    /// The runtime of Ascend's NPUs.
+    Ascend,
+    /// The kernel's out-of-memory killer.
+    Kernel,
+    /// systemd-oomd.
+    SystemdOomd,
+    /// Slurm.
+    Slurm,
+    /// Ray's memory monitor.
+    Ray,
+    /// The kubelet, or a container runtime.
+    Kubelet,
+    /// NVIDIA's kernel module.
+    NvidiaDriver,
     /// The runtime of the GPU (CUDA, HIP, Level Zero) or one of its libraries; the text does not
     /// name the program.
     Cuda,
@@ -61,7 +105,7 @@ pub enum Wording {
     Torch29,
     /// XLA's host client: the memory that ran out is the host's.
     XlaHost,
-    /// TensorFlow or XLA tried, continued without, and says that it is no failure.
+    /// The program tried, and its text shows that it continued without.
     NoFailure,
 }
 
@@ -114,6 +158,14 @@ pub struct Event {
     pub ladder: Vec<Figure>,
     /// The compiler's message about the least memory that the program needs.
     pub rematerialization: Option<Rematerialization>,
+    /// The engine in which the framework failed, if the text around the message shows it.
+    pub engine: Option<Framework>,
+    /// What ran short, in the words of the program or by the text around the message.
+    pub short: Option<Short>,
+    /// What the text names beside: a component, a control group, a program.
+    pub part: Option<String>,
+    /// Further figures, of the message and of lines around it, in order of [`Fact`].
+    pub facts: BTreeMap<Fact, i64>,
     /// How often the message was printed.
     pub times: usize,
 }
@@ -145,6 +197,10 @@ impl Event {
             dump: Dump::default(),
             ladder: Vec::new(),
             rematerialization: None,
+            engine: None,
+            short: None,
+            part: None,
+            facts: BTreeMap::new(),
             times: 1,
         }
     }
@@ -157,6 +213,7 @@ impl Event {
         let Event { reserved_total, cached, this_process, other, limit, needed, .. } = self;
         let Event { processes, .. } = self;
         let Event { allocator, tensor, dump, ladder, rematerialization, .. } = self;
+        let Event { engine, short, part, facts, .. } = self;
         (framework, wording, backend, gpu)
             == (&earlier.framework, &earlier.wording, &earlier.backend, &earlier.gpu)
             && (tried, total, free) == (&earlier.tried, &earlier.total, &earlier.free)
@@ -169,6 +226,8 @@ impl Event {
             && (processes, allocator) == (&earlier.processes, &earlier.allocator)
             && (tensor, ladder, rematerialization)
                 == (&earlier.tensor, &earlier.ladder, &earlier.rematerialization)
+            && (engine, short) == (&earlier.engine, &earlier.short)
+            && (part, facts) == (&earlier.part, &earlier.facts)
             && dump == &earlier.dump
     }
 }

@@ -53,6 +53,28 @@ impl Figure {
         })
     }
 
+    /// Parses a number that the text around it gives a unit: `19.77` of `19.77/22.05 GiB`.
+    pub(super) fn in_unit<'a>(text: &'a str, unit: &str) -> Option<(Figure, &'a str)> {
+        let bare = text.trim_start();
+        let (number, rest) = bare.split_at(number_length(bare)?);
+        let (bytes, slack) = value(number, scale(unit)?);
+        Some((Figure { text: format!("{number} {unit}"), bytes, slack }, rest))
+    }
+
+    /// Parses an amount of a program that counts in powers of ten: its MB are 1,000,000 bytes.
+    pub(super) fn in_powers_of_ten(text: &str) -> Option<(Figure, &str)> {
+        let (figure, rest) = Figure::at_start(text)?;
+        let (number, unit) = figure.text.split_once(' ')?;
+        let scale = match unit {
+            "KB" | "kB" => 1_000,
+            "MB" => 1_000_000,
+            "GB" => 1_000_000_000,
+            _ => return Some((figure, rest)),
+        };
+        let (bytes, slack) = value(number, scale);
+        Some((Figure { bytes, slack, ..figure }, rest))
+    }
+
     /// Parses the amount at the end of a text.
     pub(super) fn at_end(text: &str) -> Option<Figure> {
         let text = text.trim_end();
@@ -90,9 +112,9 @@ fn number_length(text: &str) -> Option<usize> {
 fn scale(unit: &str) -> Option<u64> {
     Some(match unit {
         "B" | "b" | "byte" | "bytes" | "Bytes" => 1,
-        "KiB" | "KB" | "kB" | "K" | "k" => 1 << 10,
-        "MiB" | "MB" | "M" | "Mb" => 1 << 20,
-        "GiB" | "GB" | "G" | "Gb" => 1 << 30,
+        "KiB" | "Ki" | "KB" | "kB" | "K" | "k" => 1 << 10,
+        "MiB" | "Mi" | "MB" | "M" | "Mb" => 1 << 20,
+        "GiB" | "Gi" | "GB" | "G" | "Gb" => 1 << 30,
         "TiB" | "TB" | "T" => 1 << 40,
         "PiB" | "PB" | "P" => 1 << 50,
         "EiB" | "EB" | "E" => 1 << 60,

@@ -1,21 +1,29 @@
 //! A log as one sequence of words.
 
-use super::wrap;
+use super::event::Framework;
+use super::{prefix, wrap};
 use crate::text::Text;
 use crate::work_meter;
 
 /// A text without line breaks, each run of blanks one blank.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Flat {
     text: String,
     /// The starts of the lines in the text, with their numbers in the original.
     lines: Vec<(usize, usize)>,
+    /// The positions of lines whose prefix names an engine.
+    engines: Vec<(usize, Framework)>,
 }
 
 impl Flat {
     /// Returns the text.
     pub(super) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Returns the positions of lines whose prefix names an engine.
+    pub(super) fn engines(&self) -> &[(usize, Framework)] {
+        &self.engines
     }
 
     /// Returns the line number of a position in the text.
@@ -37,19 +45,21 @@ impl Flat {
 /// Flattens a cleaned text: removes line prefixes of logs, emphasis marks, and escaped line breaks
 /// in quoted text.
 pub(super) fn flatten(text: &Text) -> Flat {
-    let mut flat = Flat { text: String::with_capacity(text.as_str().len()), lines: Vec::new() };
+    let mut flat = Flat { text: String::with_capacity(text.as_str().len()), ..Flat::default() };
     let mut lines: Vec<Line<'_>> = text.lines().filter_map(Line::of).collect();
     // Processes that write at the same time alternate by line.
     for together in lines.chunk_by_mut(|a, b| a.label.is_some() && b.label.is_some()) {
         together.sort_by_key(|line| line.label);
     }
     let mut width = 0;
-    for Line { number, width: own, line, .. } in lines {
+    for Line { number, width: own, line, label } in lines {
         let goes_on = width >= wrap::LEAST_WIDTH && wrap::is_within_word(&flat.text, line);
         if !flat.text.is_empty() && !goes_on {
             blank(&mut flat.text);
         }
         flat.lines.push((flat.text.len(), number));
+        let engine = label.and_then(prefix::engine);
+        flat.engines.extend(engine.map(|engine| (flat.text.len(), engine)));
         push(&mut flat, line, number);
         width = own;
     }
@@ -87,13 +97,14 @@ fn without_prefix(line: &str) -> (Option<&str>, &str) {
     }
     loop {
         let bare = line.trim_start_matches(['>', '#', '|', '\u{2502}', '\u{2503}', ' ', '\t']);
-        let labelled = without_rank(bare).or_else(|| without_task(bare));
+        let labelled =
+            without_rank(bare).or_else(|| without_task(bare)).or_else(|| prefix::of_engine(bare));
         let bare = match labelled {
             Some((of, rest)) => {
                 label = Some(of);
                 rest
             }
-            None => without_stamp(bare).unwrap_or(bare),
+            None => without_stamp(bare).or_else(|| prefix::of_logger(bare)).unwrap_or(bare),
         };
         if bare.len() == line.len() {
             return (label, line);
@@ -136,7 +147,7 @@ fn blank(out: &mut String) {
 }
 
 fn push(flat: &mut Flat, line: &str, number: usize) {
-    let Flat { text: out, lines } = flat;
+    let Flat { text: out, lines, .. } = flat;
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
         rest = &rest[c.len_utf8()..];

@@ -1,5 +1,5 @@
-//! Messages of libraries and programs that print little: CuPy, RMM, llama.cpp, vLLM, PaddlePaddle,
-//! and the bare errors of the CUDA runtime.
+//! Messages of libraries that print little: CuPy, RMM, llama.cpp, and the bare errors of the CUDA
+//! runtime.
 
 use super::event::{Event, Framework};
 use super::figure::{Figure, integer};
@@ -13,9 +13,6 @@ pub(super) enum Mark {
     Rmm,
     RmmPool,
     Llama,
-    Vllm,
-    Paddle,
-    XgBoost,
 }
 
 /// The position of a message without figures.
@@ -46,10 +43,6 @@ pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
         "bad_alloc" => (Mark::Rmm, begins("bad_alloc: out_of_memory: ")),
         "Maximum" => (Mark::RmmPool, begins("Maximum pool size exceeded")),
         "allocating" => (Mark::Llama, is_llama(rest)),
-        "Free" if begins("Free memory: ") => (Mark::XgBoost, true),
-        "Free" => (Mark::Vllm, begins("Free memory on device")),
-        "No" => (Mark::Vllm, begins("No available memory for the cache blocks")),
-        "Cannot" => (Mark::Paddle, begins("Cannot allocate ")),
         _ => return None,
     };
     is_one.then_some(mark)
@@ -70,6 +63,7 @@ pub(super) fn bare_mark(word: &str, rest: &str) -> Option<Bare> {
         | "CUDA_ERROR_OUT_OF_MEMORY"
         | "CUBLAS_STATUS_ALLOC_FAILED"
         | "CUDNN_STATUS_ALLOC_FAILED"
+        | "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"
         | "CUSOLVER_STATUS_ALLOC_FAILED"
         | "CUSPARSE_STATUS_ALLOC_FAILED"
         | "CUFFT_ALLOC_FAILED" => Some(CUDA),
@@ -130,9 +124,6 @@ pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> boo
         Mark::Rmm => Some(rmm(passage)),
         Mark::RmmPool => return rmm_pool(reader, passage).is_some(),
         Mark::Llama => llama(passage),
-        Mark::Vllm => vllm(passage),
-        Mark::Paddle => paddle(passage),
-        Mark::XgBoost => xgboost(passage),
     };
     event.map(|event| reader.add(event)).is_some()
 }
@@ -145,9 +136,14 @@ fn figure_after(text: &str, phrase: &str) -> Option<Figure> {
 /// before version 7 `out of memory to allocate 7 bytes (total 7 bytes, limit set to 7 bytes)`.
 pub(super) fn cupy(passage: Passage<'_>, phrase: &str) -> Option<Event> {
     let (tried, rest) = Figure::at_start(passage.after(phrase)?)?;
-    let inside = rest.trim_start().strip_prefix('(')?.split_once(')')?.0;
     let mut event = on_cuda(Framework::CuPy, passage);
     event.tried = Some(tried);
+    let Some(inside) = rest.trim_start().strip_prefix('(') else {
+        // The driver's pool without statistics prints no figures; prose is not of CuPy.
+        let is_cupy = ["cupy", "OutOfMemoryError"].iter().any(|word| passage.before.contains(word));
+        return is_cupy.then_some(event);
+    };
+    let inside = inside.split_once(')')?.0;
     let held = figure_after(inside, "allocated so far: ");
     if held.is_some() {
         event.allocated = held;
@@ -210,50 +206,6 @@ fn llama(passage: Passage<'_>) -> Option<Event> {
     event.tried = Some(tried);
     event.gpu = u32::try_from(gpu).ok();
     event.backend = Some(if rest.contains("ROCm") { "hip" } else { "cuda" }.to_owned());
-    Some(event)
-}
-
-/// `Free memory on device cuda:0 (12.18/23.56 GiB) on startup is less than desired GPU memory
-/// utilization (0.92, 21.67 GiB).`
-fn vllm(passage: Passage<'_>) -> Option<Event> {
-    let mut event = Event::new(Framework::Vllm, passage.line);
-    if passage.text.starts_with("No available memory") {
-        return Some(event);
-    }
-    let (device, rest) = passage.text.split_once('(')?;
-    let (free, rest) = rest.split_once('/')?;
-    let (total, rest) = Figure::at_start(rest)?;
-    let unit = total.text.rsplit(' ').next()?;
-    event.free = Figure::at_start(&format!("{free} {unit}")).map(|(figure, _)| figure);
-    event.tried = figure_after(rest.split_once('(')?.1, ", ");
-    event.gpu = device.rsplit(':').next().and_then(|index| index.trim().parse().ok());
-    event.backend = device.contains("cuda:").then(|| "cuda".to_owned());
-    event.total = Some(total);
-    Some(event)
-}
-
-/// `Out of memory error on GPU 0. Cannot allocate 1.000000GB memory on GPU 0, 7.084717GB memory has
-/// been allocated and available memory is only 716.750000MB.`
-fn paddle(passage: Passage<'_>) -> Option<Event> {
-    let (tried, rest) = Figure::at_start(passage.after("Cannot allocate ")?)?;
-    let (gpu, rest) = integer(rest.strip_prefix(" memory on GPU ")?)?;
-    let mut event = on_cuda(Framework::Paddle, passage);
-    event.tried = Some(tried);
-    event.gpu = u32::try_from(gpu).ok();
-    event.allocated = rest
-        .split_once(" memory has been allocated")
-        .and_then(|(before, _)| Figure::at_end(before));
-    event.free = figure_after(rest, "available memory is only ");
-    Some(event)
-}
-
-/// `bad_alloc: cudaErrorMemoryAllocation: out of memory - Free memory: 2.1GB - Requested memory:
-/// 3.2GB`, as XGBoost adds it to the error of the runtime.
-fn xgboost(passage: Passage<'_>) -> Option<Event> {
-    let mut event = on_cuda(Framework::Cuda, passage);
-    let after = |phrase| Figure::or_count(passage.after(phrase)?).map(|(figure, _)| figure);
-    event.free = after("Free memory: ");
-    event.tried = Some(after("Requested memory: ")?);
     Some(event)
 }
 

@@ -7,17 +7,20 @@
 
 mod bfc;
 mod dedup;
+mod engines;
 mod event;
 mod figure;
 mod flatten;
 mod libraries;
 mod pieces;
+mod prefix;
 mod reader;
 mod short_messages;
 mod torch;
 mod wrap;
 mod xla;
 
+pub use engines::{Fact, Short, Unit};
 pub use event::{
     Bin, Block, ChunkSum, Dump, Event, Framework, Pool, Region, Rematerialization, Report, Tensor,
     Wording,

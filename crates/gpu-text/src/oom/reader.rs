@@ -1,7 +1,8 @@
 //! The scan of a log: its marks, and the open events between them.
 
 use super::dedup::Events;
-use super::event::{Event, Framework, Report};
+use super::engines::{self, Found, Notes, Place, Places, Short};
+use super::event::{Event, Framework, Report, Wording};
 use super::flatten::Flat;
 use super::libraries::Bare;
 use super::{bfc, libraries, short_messages, torch, xla};
@@ -17,9 +18,16 @@ const MAX_BEFORE: usize = 300;
 /// Within this many bytes of a message with figures, one without them is part of it.
 const NEAR: usize = 600;
 
+/// Within this many lines, two messages of one program of which only one has sizes are one failure.
+const SAME_FAILURE: usize = 40;
+
+/// How many events back further words on one are about.
+const MAX_EVENTS_BACK: usize = 8;
+
 /// A typical position of messages of one kind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Mark {
+    Table(Box<Found>),
     Torch,
     HostTorch,
     DriverPoolTorch,
@@ -72,13 +80,25 @@ pub(super) struct Reader {
     pub(super) is_full: bool,
     /// The number of rows of all dumps.
     pub(super) rows: usize,
+    /// Figures that programs printed before any failure.
+    pub(super) notes: Notes,
+    /// The lines of events that are TensorFlow's only for lack of another sign.
+    pub(super) assumed: Vec<usize>,
+    /// The engine around the current position, and its phase.
+    place: (Option<Framework>, Option<Short>),
     /// The messages without figures.
     bare: Events,
 }
 
 impl Reader {
     /// Adds an event and returns its position; the last one absorbs the rest.
-    pub(super) fn add(&mut self, event: Event) -> usize {
+    pub(super) fn add(&mut self, mut event: Event) -> usize {
+        self.complete(&mut event);
+        self.settle();
+        self.add_complete(event)
+    }
+
+    fn add_complete(&mut self, event: Event) -> usize {
         if let Some(index) = self.events.find(&event, |known| event.repeats(known)) {
             self.count(index);
             return index;
@@ -96,21 +116,84 @@ impl Reader {
             known.times += 1;
         }
     }
+
+    /// Adds what the text around a message shows.
+    pub(super) fn complete(&self, event: &mut Event) {
+        let (engine, phase) = self.place;
+        let fits = |engine: &Framework| match event.framework {
+            Framework::LlamaCpp => *engine == Framework::Ollama,
+            Framework::PyTorch | Framework::Cuda => *engine != Framework::Ollama,
+            _ => false,
+        };
+        if event.engine.is_none()
+            && let Some(engine) = engine.filter(fits)
+        {
+            event.engine = Some(engine);
+            event.short = event.short.or(phase);
+        }
+        self.notes.fill(event);
+    }
+
+    /// Drops the last event if, with all words on it, it turned out to repeat an earlier one.
+    fn settle(&mut self) {
+        let last = self.events.list().len().checked_sub(1);
+        if self.open_dump != last && self.open_ladder != last {
+            self.events.merge_last();
+        }
+    }
+
+    /// Changes the last event of the program of a line near it; returns whether there is one.
+    pub(super) fn amend(&mut self, line: &Event, change: impl FnOnce(&mut Event)) -> bool {
+        let list = self.events.list().iter().enumerate().rev().take(MAX_EVENTS_BACK);
+        let is_failure = |known: &Event| known.wording != Some(Wording::NoFailure);
+        let fits = |known: &Event| {
+            known.is_of(line.framework) && known.is_near(line.line) && is_failure(known)
+        };
+        let index = list.filter(|(_, known)| fits(known)).map(|(index, _)| index).next();
+        index.and_then(|index| self.events.get_mut(index)).map(change).is_some()
+    }
+
+    /// Adds the figures of a message to the last event if both are parts of one failure: one of
+    /// them has no sizes, and no figure differs.
+    pub(super) fn amend_same_failure(&mut self, event: &Event) -> bool {
+        let Some(known) = self.events.last_mut() else { return false };
+        let is_one = known.is_of(event.framework)
+            && known.line.abs_diff(event.line) <= SAME_FAILURE
+            && known.wording == event.wording
+            && known.short.zip(event.short).is_some_and(|(own, further)| own.is_part_of(further))
+            && !(known.has_sizes() && event.has_sizes())
+            && known.agrees_with(event);
+        if is_one {
+            let (own, further) = (known.short, event.short);
+            known.short = match own {
+                Some(Short::Unclear) => further,
+                Some(Short::Compute) if further != Some(Short::Unclear) => further,
+                _ => own,
+            };
+            known.fill_from(event);
+        }
+        is_one
+    }
 }
 
 impl Reader {
     /// Parses the messages that begin on these lines of a flattened piece.
     pub(super) fn read(&mut self, flat: &Flat, lines: Range<usize>) {
-        let (marks, bare_marks) = marks(flat.text());
-        let with_figures = self.read_marks(flat, &marks, &lines);
-        self.read_bare_marks(flat, bare_marks, &with_figures, &lines);
+        let Marks { marks, bare, mut places } = Marks::of(flat.text());
+        for (at, engine) in flat.engines() {
+            places.note(*at, Place::Engine(*engine));
+        }
+        places.sort();
+        let with_figures = self.read_marks(flat, &marks, &places, &lines);
+        self.read_bare_marks(flat, bare, &places, &with_figures, &lines);
     }
 
     /// Returns all messages.
     pub(super) fn finish(mut self) -> Report {
         for event in std::mem::take(&mut self.bare).finish() {
             let more = event.times - 1;
-            let index = self.add(Event { times: 1, ..event });
+            self.settle();
+            let index = self.add_complete(Event { times: 1, ..event });
             if let Some(known) = self.events.get_mut(index).filter(|_| !self.is_full) {
                 known.times += more;
             }
@@ -118,11 +201,20 @@ impl Reader {
         if let Some(complaint) = self.complaint.take().filter(|_| self.events.list().is_empty()) {
             self.add(complaint);
         }
-        Report { events: self.events.finish(), is_cut: self.is_cut }
+        self.settle();
+        let mut events = self.events.finish();
+        bfc::attribute(&mut events, &self.assumed);
+        Report { events, is_cut: self.is_cut }
     }
 
     /// Parses the messages with figures, and returns the positions of those in the whole piece.
-    fn read_marks(&mut self, flat: &Flat, marks: &Marks<Mark>, lines: &Range<usize>) -> Vec<usize> {
+    fn read_marks(
+        &mut self,
+        flat: &Flat,
+        marks: &[(usize, Mark)],
+        places: &Places,
+        lines: &Range<usize>,
+    ) -> Vec<usize> {
         let mut with_figures = Vec::new();
         // Another piece parses what is outside of these lines.
         let mut outside = Reader::default();
@@ -135,7 +227,9 @@ impl Reader {
             let before = index.checked_sub(1).map_or(0, |before| marks[before].0);
             let end = marks.get(index + 1).map_or(flat.text().len(), |(next, _)| *next);
             let passage = Passage::of(flat, before, *at, end);
+            reader.place = places.before(*at);
             let found = match mark {
+                Mark::Table(found) => engines::read(reader, found, flat, *at),
                 Mark::Torch => torch::read(reader, passage),
                 Mark::HostTorch => torch::read_host(reader, passage),
                 Mark::DriverPoolTorch => torch::read_driver_pool(reader, passage),
@@ -155,7 +249,8 @@ impl Reader {
     fn read_bare_marks(
         &mut self,
         flat: &Flat,
-        marks: Marks<Bare>,
+        marks: Vec<(usize, Bare)>,
+        places: &Places,
         with_figures: &[usize],
         lines: &Range<usize>,
     ) {
@@ -177,8 +272,10 @@ impl Reader {
                 continue;
             }
             if !is_part(at)
-                && let Some(event) = libraries::bare(what, Passage::of(flat, 0, at, text.len()))
+                && let Some(mut event) = libraries::bare(what, Passage::of(flat, 0, at, text.len()))
             {
+                self.place = places.before(at);
+                self.complete(&mut event);
                 if lines.contains(&event.line) {
                     self.add_bare(event);
                 }
@@ -237,22 +334,37 @@ fn bounded(text: &str, range: Range<usize>) -> Range<usize> {
     text.floor_char_boundary(range.start)..text.floor_char_boundary(range.end)
 }
 
-/// Marks with their positions, in order.
-type Marks<M> = Vec<(usize, M)>;
+/// The marks of a text with their positions, in order.
+#[derive(Default)]
+struct Marks {
+    marks: Vec<(usize, Mark)>,
+    /// Those of messages without figures, which do not end the passage of another.
+    bare: Vec<(usize, Bare)>,
+    places: Places,
+}
 
-/// Returns the marks of a text, and those of messages without figures, which do not end the passage
-/// of another.
-fn marks(text: &str) -> (Marks<Mark>, Marks<Bare>) {
-    let (mut marks, mut bare) = (Vec::new(), Vec::new());
-    for at in runs(text) {
-        let (word, rest) = (&text[at.clone()], &text[at.start..]);
-        if let Some(mark) = mark(word, rest) {
-            marks.push((at.start, mark));
-        } else if let Some(mark) = libraries::bare_mark(word, rest) {
-            bare.push((at.start, mark));
+impl Marks {
+    fn of(text: &str) -> Self {
+        let mut found = Marks::default();
+        // The end of the last message of the table, which is read as a whole.
+        let mut end = 0;
+        for at in runs(text) {
+            let (word, rest) = (&text[at.clone()], &text[at.start..]);
+            found.places.note_word(at.start, word, rest);
+            if at.start < end {
+                continue;
+            }
+            if let Some(known) = engines::find(word, rest) {
+                end = known.end(at.start);
+                found.marks.push((at.start, Mark::Table(Box::new(known))));
+            } else if let Some(mark) = mark(word, rest) {
+                found.marks.push((at.start, mark));
+            } else if let Some(mark) = libraries::bare_mark(word, rest) {
+                found.bare.push((at.start, mark));
+            }
         }
+        found
     }
-    (marks, bare)
 }
 
 /// Returns the mark of a word and its following text.

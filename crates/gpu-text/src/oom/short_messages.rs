@@ -1,8 +1,8 @@
-//! Messages with one or two sizes in a sentence: ONNX Runtime, TensorFlow on the driver's pool,
-//! vLLM's cache, TensorRT, CUDA.jl, the buffers of llama.cpp, XLA's constants and on TPUs, HAMi,
-//! Habana.
+//! Messages with one or two sizes in a sentence that the table cannot express: TensorFlow on the
+//! driver's pool, CUDA.jl, the buffers of llama.cpp, XLA on TPUs.
 
-use super::event::{Event, Framework, Pool, Rematerialization};
+use super::engines::Short;
+use super::event::{Event, Framework, Rematerialization};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader};
 use gpu_core::Bytes;
@@ -10,49 +10,26 @@ use gpu_core::Bytes;
 /// The position of one of these messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    Onnx,
-    OnnxLimit,
     DriverPool,
-    Cache,
-    TensorRt,
     Julia,
     Buffer,
     Tpu,
-    Hami,
-    Habana,
-    Constant,
 }
 
-const ONNX: &str = "Failed to allocate memory for requested buffer of size ";
-const ONNX_LEFT: &str = "Available memory of ";
-const ONNX_ASKED: &str = " is smaller than requested bytes of ";
 const DRIVER_POOL: &str = "cuMemAllocAsync failed to allocate ";
 const DRIVER_FREE: &str = "Free memory/Total memory: ";
-const CACHE: &str = "larger than the available KV cache memory (";
-const CACHE_ASKED: &str = " KV cache is needed";
-const TENSOR_RT: &str = "Requested amount of GPU memory (";
 const JULIA: &str = "Out of GPU memory trying to allocate ";
 const BUFFER: &str = "failed to allocate ";
-const HABANA: &str = "Allocation failed for size::";
-const CONSTANT: &str = "Failed to allocate ";
-const CONSTANT_END: &str = " for new constant";
 const TPU: &str = "Ran out of memory in memory space ";
 
 /// Returns the mark of a word.
 pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
     let begins = |start: &str| rest.starts_with(start);
     let (mark, is_one) = match word {
-        "Failed" if begins(ONNX) => (Mark::Onnx, true),
-        "Failed" => (Mark::Constant, new_constant(rest).is_some()),
-        "Allocation" => (Mark::Habana, begins(HABANA)),
-        "Available" => (Mark::OnnxLimit, left(rest).is_some()),
         "cuMemAllocAsync" => (Mark::DriverPool, begins(DRIVER_POOL)),
-        "larger" => (Mark::Cache, begins(CACHE)),
-        "Requested" => (Mark::TensorRt, begins(TENSOR_RT)),
         "Out" => (Mark::Julia, begins(JULIA)),
         "failed" => (Mark::Buffer, sized_buffer(rest).is_some()),
         "Ran" => (Mark::Tpu, begins(TPU)),
-        "Device" => (Mark::Hami, hami(rest).is_some()),
         _ => return None,
     };
     is_one.then_some(mark)
@@ -61,17 +38,10 @@ pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
 /// Parses the text at a mark; returns whether it belongs to an event.
 pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> bool {
     let event = match mark {
-        Mark::Onnx => onnx(passage),
-        Mark::OnnxLimit => onnx_limit(passage),
         Mark::DriverPool => return driver_pool(reader, passage).is_some(),
-        Mark::Cache => cache(passage),
-        Mark::TensorRt => tensor_rt(passage),
         Mark::Julia => julia(passage),
         Mark::Buffer => return buffer_of_size(reader, passage).is_some(),
         Mark::Tpu => tpu(passage),
-        Mark::Hami => of_limit(passage),
-        Mark::Habana => habana(passage),
-        Mark::Constant => constant(passage),
     };
     event.map(|event| reader.add(event)).is_some()
 }
@@ -79,27 +49,6 @@ pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> boo
 /// Returns an event of CUDA without any data.
 pub(super) fn on_cuda(framework: Framework, passage: Passage<'_>) -> Event {
     Event { backend: Some("cuda".to_owned()), ..Event::new(framework, passage.line) }
-}
-
-/// `Failed to allocate memory for requested buffer of size 134217728`.
-fn onnx(passage: Passage<'_>) -> Option<Event> {
-    let (tried, _) = Figure::or_count(passage.after(ONNX)?)?;
-    Some(Event { tried: Some(tried), ..on_cuda(Framework::OnnxRuntime, passage) })
-}
-
-/// `Available memory of 7 is smaller than requested bytes of 8`: what its limit leaves.
-fn onnx_limit(passage: Passage<'_>) -> Option<Event> {
-    let (left, tried) = left(passage.text)?;
-    let mut event = on_cuda(Framework::OnnxRuntime, passage);
-    event.tried = Some(tried);
-    event.dump.pool = Some(Pool { available: left.bytes, ..Pool::default() });
-    Some(event)
-}
-
-fn left(text: &str) -> Option<(Figure, Figure)> {
-    let (left, rest) = Figure::or_count(text.strip_prefix(ONNX_LEFT)?)?;
-    let (tried, _) = Figure::or_count(rest.strip_prefix(ONNX_ASKED)?)?;
-    Some((left, tried))
 }
 
 /// `gpu_async_0 cuMemAllocAsync failed to allocate 7 bytes: … Free memory/Total memory: 7/8`; the
@@ -120,23 +69,6 @@ fn driver_pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     }
     reader.open_dump = Some(reader.add(event));
     Some(())
-}
-
-/// `(4.00 GiB KV cache is needed, which is larger than the available KV cache memory (1.18 GiB)`.
-fn cache(passage: Passage<'_>) -> Option<Event> {
-    let (left, _) = Figure::at_start(passage.after(CACHE)?)?;
-    let (before, _) = passage.before.rsplit_once(CACHE_ASKED)?;
-    let mut event = on_cuda(Framework::Vllm, passage);
-    event.tried = Some(Figure::at_end(before)?);
-    event.dump.pool = Some(Pool { available: left.bytes, ..Pool::default() });
-    Some(event)
-}
-
-/// `Requested amount of GPU memory (7 bytes) could not be allocated.`
-fn tensor_rt(passage: Passage<'_>) -> Option<Event> {
-    let (tried, rest) = Figure::at_start(passage.after(TENSOR_RT)?)?;
-    rest.starts_with(") could not be allocated")
-        .then(|| Event { tried: Some(tried), ..on_cuda(Framework::TensorRt, passage) })
 }
 
 /// `Out of GPU memory trying to allocate 7.451 GiB Effective GPU memory usage: 98.93%
@@ -177,22 +109,34 @@ fn free(used: &Figure, total: &Figure) -> Option<Figure> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Buffer {
     pub(super) backend: Option<&'static str>,
-    gpu: u32,
+    /// `None` for a backend without numbers.
+    gpu: Option<u32>,
 }
 
 /// Parses the `CUDA0 buffer` at the start of a text.
 pub(super) fn buffer(text: &str) -> Option<Buffer> {
-    const BACKENDS: [(&str, Option<&str>); 4] = [
-        ("CUDA", Some("cuda")),
-        ("ROCm", Some("hip")),
-        ("SYCL", Some("xpu")),
-        ("Vulkan", Some("vulkan")),
+    // The name, the backend, and whether a number follows.
+    const BACKENDS: [(&str, &str, bool); 9] = [
+        ("CUDA", "cuda", true),
+        ("ROCm", "hip", true),
+        ("MUSA", "musa", true),
+        ("SYCL", "xpu", true),
+        ("Vulkan", "vulkan", true),
+        ("CANN", "npu", true),
+        ("MTL", "mps", true),
+        ("Metal", "mps", false),
+        ("OpenCL", "opencl", false),
     ];
-    let (backend, rest) =
-        BACKENDS.iter().find_map(|(name, backend)| Some((*backend, text.strip_prefix(name)?)))?;
-    let (gpu, rest) = integer(rest)?;
-    rest.starts_with(" buffer").then_some(())?;
-    Some(Buffer { backend, gpu: u32::try_from(gpu).ok()? })
+    let (backend, has_number, rest) = BACKENDS.iter().find_map(|(name, backend, has_number)| {
+        Some((*backend, *has_number, text.strip_prefix(name)?))
+    })?;
+    let (gpu, rest) = match has_number {
+        true => integer(rest).map(|(gpu, rest)| (u32::try_from(gpu).ok(), rest))?,
+        false => (None, rest),
+    };
+    let kinds = ["_Private", "_Mapped", "_Split", ""];
+    let rest = kinds.iter().find_map(|kind| rest.strip_prefix(kind))?;
+    rest.starts_with(" buffer").then_some(Buffer { backend: Some(backend), gpu })
 }
 
 fn sized_buffer(text: &str) -> Option<(Buffer, u64)> {
@@ -202,25 +146,45 @@ fn sized_buffer(text: &str) -> Option<(Buffer, u64)> {
     Some((buffer, size))
 }
 
+/// What the function before `failed to allocate` allocates.
+fn purpose(before: &str) -> Option<Short> {
+    let function = before.trim_end().rsplit(' ').next()?.trim_end_matches(':');
+    let kinds = [
+        ("alloc_tensor_range", Short::Weights),
+        ("ggml_gallocr_reserve", Short::Compute),
+        ("llama_kv_cache", Short::Cache),
+    ];
+    kinds.iter().find(|(name, _)| function.starts_with(name)).map(|(_, short)| *short)
+}
+
 /// `failed to allocate CUDA0 buffer of size 8589934592`: alone, or after the device's own message
-/// with the rounded size.
+/// with the rounded size. Builds for AMD print `cudaMalloc` there, and their own name here.
 fn buffer_of_size(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let (buffer, size) = sized_buffer(passage.text)?;
     let is_it = |tried: &Figure| {
         tried.bytes.is_some_and(|known| known.0.abs_diff(size) <= tried.slack.0.saturating_add(1))
     };
+    let short = purpose(passage.before);
     if let Some(known) = reader.events.last_mut()
-        && known.framework == Framework::LlamaCpp
-        && known.gpu == Some(buffer.gpu)
-        && let Some(tried) = known.tried.as_mut().filter(|tried| is_it(tried))
+        && known.is_of(Framework::LlamaCpp)
+        && known.is_near(passage.line)
+        && known.wording.is_none()
+        && (known.gpu.is_none() || known.gpu == buffer.gpu)
+        && known.tried.as_ref().is_none_or(is_it)
     {
+        let figure = || Figure::of_bytes(format!("{size} bytes"), size);
+        let tried = known.tried.get_or_insert_with(figure);
         (tried.bytes, tried.slack) = (Some(Bytes(size)), Bytes(0));
+        known.gpu = buffer.gpu;
+        known.backend = buffer.backend.map(str::to_owned);
+        known.short = known.short.or(short);
         return Some(());
     }
     let mut event = Event::new(Framework::LlamaCpp, passage.line);
     event.tried = Some(Figure::of_bytes(format!("{size} bytes"), size));
-    event.gpu = Some(buffer.gpu);
+    event.gpu = buffer.gpu;
     event.backend = buffer.backend.map(str::to_owned);
+    event.short = short;
     reader.add(event);
     Some(())
 }
@@ -235,45 +199,6 @@ fn tpu(passage: Passage<'_>) -> Option<Event> {
     event.total = Some(limit.clone());
     event.rematerialization = Some(Rematerialization { limit, reduced: Some(used) });
     Some(event)
-}
-
-/// `Device 0 OOM 8643411968 / 8589934592`: the total with the request, and the limit.
-fn of_limit(passage: Passage<'_>) -> Option<Event> {
-    let (gpu, needed, limit) = hami(passage.text)?;
-    let mut event = on_cuda(Framework::Cuda, passage);
-    event.gpu = Some(gpu);
-    event.allocator = Some("HAMi".to_owned());
-    event.needed = Some(Figure::of_bytes(format!("{needed} bytes"), needed));
-    event.limit = Some(Figure::of_bytes(format!("{limit} bytes"), limit));
-    Some(event)
-}
-
-fn hami(text: &str) -> Option<(u32, u64, u64)> {
-    let (gpu, rest) = integer(text.strip_prefix("Device ")?)?;
-    let (needed, rest) = integer(rest.strip_prefix(" OOM ")?)?;
-    let (limit, _) = integer(rest.strip_prefix(" / ")?)?;
-    Some((u32::try_from(gpu).ok()?, needed, limit))
-}
-
-/// `FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed for size::268435456 (256)MB`.
-fn habana(passage: Passage<'_>) -> Option<Event> {
-    let (size, _) = integer(passage.after(HABANA)?)?;
-    let mut event = Event::new(Framework::PyTorch, passage.line);
-    event.tried = Some(Figure::of_bytes(format!("{size} bytes"), size));
-    event.backend = Some("hpu".to_owned());
-    Some(event)
-}
-
-/// `INTERNAL: Failed to allocate 1073741824 bytes for new constant`: one that was compiled into the
-/// program.
-fn constant(passage: Passage<'_>) -> Option<Event> {
-    let tried = new_constant(passage.text)?;
-    Some(Event { tried: Some(tried), ..Event::new(Framework::Jax, passage.line) })
-}
-
-fn new_constant(text: &str) -> Option<Figure> {
-    let (tried, rest) = Figure::at_start(text.strip_prefix(CONSTANT)?)?;
-    rest.starts_with(CONSTANT_END).then_some(tried)
 }
 
 #[cfg(test)]

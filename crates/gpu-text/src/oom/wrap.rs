@@ -3,6 +3,7 @@
 //! Such a break leaves no mark and is recognised by its pieces. Two pieces are joined if they form
 //! a word of the messages that neither piece is, or the number before a unit.
 
+use super::engines;
 use super::figure::Figure;
 
 /// No terminal is narrower: a shorter line ends normally.
@@ -21,15 +22,16 @@ pub(super) fn is_within_word(before: &str, line: &str) -> bool {
     let head = &before[before.trim_end_matches(is_letter).len()..];
     let tail = &line[..line.len() - line.trim_start_matches(is_letter).len()];
     if !head.is_empty() && !tail.is_empty() {
-        let is_word = |word: &str| WORDS.split(' ').any(|known| known == word);
+        let is_word =
+            |word: &str| engines::is_word(word) || WORDS.split(' ').any(|known| known == word);
         let whole = [head, tail].concat();
         return whole.len() <= 16 && is_word(&whole) && !(is_word(head) && is_word(tail));
     }
     is_within_number(before, line)
 }
 
-/// A number continues if a unit follows it and only both pieces together have its point, or if it
-/// is a PID.
+/// A number continues if a unit follows it and only both pieces together have its point, if it is a
+/// PID, or if the words before it are those before a number of a message.
 fn is_within_number(before: &str, line: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_digit() || c == '.';
     let head = &before[before.trim_end_matches(is_digit).len()..];
@@ -42,9 +44,15 @@ fn is_within_number(before: &str, line: &str) -> bool {
     let rest = &line[tail.len()..];
     let words_before = before[..before.len() - head.len()].trim_end();
     let is_process = words_before.ends_with("Process") && rest.starts_with(" has ");
+    let is_count = || {
+        let digits = number.trim_end_matches('.');
+        let ends = digits.len() < number.len() || rest.starts_with([')', ',', ' ']);
+        ends && digits.bytes().all(|byte| byte.is_ascii_digit())
+            && engines::expects_number(&before[..before.len() - head.len()])
+    };
     let has_unit =
         || Figure::at_start(line).is_some() || Figure::at_start(&format!("0{line}")).is_some();
-    is_process || (is_number && has_unit())
+    is_process || (is_number && has_unit()) || is_count()
 }
 
 #[cfg(test)]
@@ -63,6 +71,9 @@ mod tests {
             ("of which 1.25 G", "iB is free"),
             ("by PyTorch but unallocate", "d."),
             ("Process 47", "11 has 2.00 GiB"),
+            ("estimated maximum model length is 34", "736. Try"),
+            ("be stored in KV cache (73", "44). Try"),
+            ("larg", "er than the"),
         ] {
             assert!(is_within_word(before, line), "{before}|{line}");
         }
@@ -74,6 +85,8 @@ mod tests {
             ("of size 1879048960", "2024-01-01 10:00:00.1: I x"),
             ("PeakReserved: 0", "12 Chunks of size 256"),
             ("is", "free"),
+            ("model length is 34736", "2025-01-01 10:00:00"),
+            ("a length of 34", "736. Try"),
             ("", "x"),
             ("x", ""),
         ] {

@@ -90,6 +90,7 @@ fn exhausted(
 
 fn finish(reader: &mut Reader, mut event: Event) {
     // The same error is printed again as it propagates; the complaint was about its first.
+    reader.complete(&mut event);
     let is_known = |known: &Event| {
         let rematerialization = known.rematerialization.clone();
         Event { rematerialization, ..event.clone() }.repeats(known)

@@ -161,6 +161,21 @@ const MESSAGES: &[&str] = &[
     "OOM when allocating tensor with shape[1]\n",
     "Process 1 has 1 GiB memory in use. ",
     "PU ",
+    "(a pid=7) ",
+    "[2025-01-02 03:04:05 TP0] ",
+    "vllm ",
+    "vllm Tried to allocate 1.00 GiB. ",
+    "gpu_memory_utilization=0.9 ",
+    "No available memory for the cache blocks\n",
+    "To serve at least one request with the model ",
+    "Executor creation failed due to insufficient GPU memory ",
+    "Memory cgroup out of memory: Killed process 7 (a) ",
+    "using device CUDA0 - 7 MiB free\n",
+    "allocating 7 MiB on device 0: cudaMalloc failed: out of memory\n",
+    "failed to allocate CUDA0 buffer of size 7\n",
+    "retrying with projector CPU offload\n",
+    "unhandled cuda error ",
+    "Process 1 has ",
 ];
 
 /// Texts with a head that each later line refers to.

@@ -13,6 +13,8 @@ pub enum Cause {
     LargerThanDevice,
     /// The memory in use and the request together exceed the device.
     TooBig,
+    /// The program itself fills the device.
+    Full,
     /// The sum of the free memory suffices, but it is not contiguous.
     Fragmented,
     /// Other processes hold the missing memory.
@@ -23,6 +25,12 @@ pub enum Cause {
     Unnamed,
     /// The allocator reached its limit, not the device's.
     Limit,
+    /// One buffer is larger than the device or its driver allows, however much is free.
+    BufferLimit,
+    /// Nothing ran short: other programs changed the free memory while the engine measured it.
+    Disturbed,
+    /// The figure that failed the request is impossible: nothing ran short.
+    ImpossibleFigure,
     /// The memory was taken before the program began.
     TakenBefore,
     /// Host memory ran out.
@@ -34,6 +42,15 @@ pub enum Cause {
     /// The figures do not suffice.
     NotTold,
 }
+
+/// A process that the message does not name holds at least this much: less is the driver's own.
+const LEAST_STRANGER: Bytes = Bytes::from_mib(64);
+
+/// No device has as much memory.
+const ANY_DEVICE: Bytes = Bytes(1 << 40);
+
+/// Less than one in this many parts of a device is too little to call it free.
+const FULL: u64 = 20;
 
 /// At least this many processes with at most this much each count as contexts.
 const MANY: usize = 3;
@@ -58,7 +75,7 @@ impl Cause {
             return Cause::Limit;
         }
         let Some(asked) = shown.asked else { return Cause::NotTold };
-        if shown.total.is_some_and(|total| shown.surely_more(asked, total)) {
+        if shown.total.map_or(asked >= ANY_DEVICE, |total| shown.surely_more(asked, total)) {
             return Cause::LargerThanDevice;
         }
         if shown.left.is_some_and(|left| asked > left) {
@@ -79,10 +96,28 @@ impl Cause {
             && asked <= free + unused + shown.room_slack
             && !others_hold_most(shown, account)
         {
-            return Cause::Fragmented;
+            return match () {
+                () if shown.estimates_free(account) => Cause::NotTold,
+                () if is_full(shown, account) => Cause::Full,
+                () if has_little_left(shown) => of_device(shown, account),
+                () => Cause::Fragmented,
+            };
         }
         of_device(shown, account)
     }
+}
+
+/// Whether what is free or cached is too little of the device to matter.
+fn has_little_left(shown: &OomFigures) -> bool {
+    let rest = shown.free.unwrap_or_default() + shown.unused.unwrap_or_default();
+    shown.total.is_some_and(|total| rest < Bytes(total.0 / FULL))
+}
+
+/// Whether the program itself fills the device.
+fn is_full(shown: &OomFigures, account: &Account) -> bool {
+    let own = account.held.unwrap_or_default() + account.context.unwrap_or_default();
+    let most = shown.total.map(|total| Bytes(total.0 / 5 * 4));
+    shown.free.is_some() && has_little_left(shown) && most.is_some_and(|most| own > most)
 }
 
 /// The cause within an allocator with a limit.
@@ -131,7 +166,10 @@ fn of_device(shown: &OomFigures, account: &Account) -> Cause {
         let small = |memory: Option<Bytes>| memory.is_some_and(|memory| memory <= CONTEXT);
         shown.others.len() >= MANY && shown.others.iter().all(|other| small(other.memory))
     };
-    let unnamed = account.unnamed.unwrap_or_default();
+    // Without the memory of this process, a context explains that much of the rest.
+    let explained = if account.context.is_some() { Bytes(0) } else { CONTEXT };
+    let unnamed = account.unnamed.unwrap_or_default().saturating_sub(explained);
+    let unnamed = if unnamed < LEAST_STRANGER { Bytes(0) } else { unnamed };
     if others > Bytes(0) && suffices(others) {
         if are_small(shown) { Cause::ManyContexts } else { Cause::OtherProcesses }
     } else if (unnamed > Bytes(0) && suffices(others + unnamed))
@@ -139,7 +177,9 @@ fn of_device(shown: &OomFigures, account: &Account) -> Cause {
     {
         // vLLM checks before it takes memory: all held memory belongs to other processes.
         Cause::Unnamed
-    } else if account.needed.is_some() {
+    } else if is_full(shown, account) {
+        Cause::Full
+    } else if account.needed.is_some() && account.context.is_some() {
         Cause::TooBig
     } else {
         Cause::NotTold
@@ -155,14 +195,28 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
         Some(short) if short > Bytes(0) => approximate(short, account.lacking_slack),
         _ => lacking.clone(),
     };
-    let total = shown.total.unwrap_or_default();
     match cause {
-        Cause::LargerThanDevice => said.push(format!(
-            "It requested {} in one allocation, more than the {} of the device; no setting helps.",
-            amount(asked),
-            amount(total)
-        )),
+        Cause::LargerThanDevice => said.push(match (shown.total, shown.limit) {
+            (None, Some(limit)) => format!(
+                "It requested {} in one allocation, more than any GPU has and than its own limit of \
+                    {}; no setting helps.",
+                amount(asked),
+                amount(limit)
+            ),
+            (None, None) => format!(
+                "It requested {} in one allocation, more than any GPU has; no setting helps.",
+                amount(asked)
+            ),
+            (Some(total), _) => format!(
+                "It requested {} in one allocation, more than the {} of the device; no setting \
+                    helps.",
+                amount(asked),
+                amount(total)
+            ),
+        }),
         Cause::TooBig => too_big(&mut said, shown, account, asked),
+        Cause::Full => full(&mut said, shown, account),
+        Cause::BufferLimit | Cause::Disturbed | Cause::ImpossibleFigure => {}
         Cause::Fragmented => fragmented(&mut said, shown, account, asked),
         Cause::OtherProcesses => said.push(format!(
             "Short by {after_cache}, which other processes hold: {}.",
@@ -228,10 +282,62 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
             itself.pid
         ));
     }
+    if shown.estimates_free(account) {
+        said.push(
+            "The free memory is an estimate, the total minus the memory of this process: memory of \
+                others is not in it."
+                .to_owned(),
+        );
+    }
+    foreign(&mut said, shown);
+    said
+}
+
+/// Returns the explanation of a cause that the program states.
+pub(super) fn stated(reason: &str, shown: &OomFigures) -> Vec<String> {
+    let mut said = vec![reason.to_owned()];
+    foreign(&mut said, shown);
+    said
+}
+
+fn foreign(said: &mut Vec<String>, shown: &OomFigures) {
     if !shown.may_be_nvidia() {
         said.push("Not an NVIDIA device: gpuws knows nothing beyond this message.".to_owned());
     }
-    said
+}
+
+/// Describes the memory of a process outside its allocator: `300 MiB context`, or more than a
+/// context takes.
+fn outside(account: &Account) -> Option<String> {
+    let context = account.context.filter(|context| *context > Bytes(0))?;
+    let size = approximate(context, account.slack);
+    Some(match context <= MOST_CONTEXT {
+        true => format!("{size} context"),
+        false => format!("{size} of this process outside its allocator"),
+    })
+}
+
+/// No context is larger: the rest belongs to libraries or another engine in the process.
+pub(super) const MOST_CONTEXT: Bytes = Bytes::from_mib(2048);
+
+fn full(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
+    let unused = shown.unused.unwrap_or_default();
+    let (free, total) = (shown.free.unwrap_or_default(), shown.total.unwrap_or_default());
+    said.push(format!(
+        "{} free and {} cached are {:.1} % of the device: neither an empty cache nor less \
+            fragmentation would give much.",
+        amount(free),
+        amount(unused),
+        (free + unused).0 as f64 * 100.0 / (total.0 as f64).max(1.0)
+    ));
+    if account.context.is_some_and(|context| context > MOST_CONTEXT) {
+        said.extend(outside(account).map(|outside| {
+            format!(
+                "{outside}: its context, and an engine, library or second framework that takes \
+                    memory by itself."
+            )
+        }));
+    }
 }
 
 /// `2006998 (256 MiB)`.
@@ -265,12 +371,8 @@ fn too_big(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked:
             amount(limit)
         )),
         (Some(in_use), None, Some(total), Some(needed)) if shown.surely_more(needed, total) => {
-            let context = match account.context {
-                Some(context) if context > Bytes(0) => {
-                    format!(" plus {} context", approximate(context, account.slack))
-                }
-                _ => String::new(),
-            };
+            let context =
+                outside(account).map_or(String::new(), |outside| format!(" plus {outside}"));
             said.push(format!(
                 "Too big: {} in use plus {} requested{context} is {}; the device has {}.",
                 amount(in_use),
@@ -331,7 +433,8 @@ fn unnamed(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
     ));
     said.push(match account.context {
         Some(_) => "That is a process it could not see, or a ghost.".to_owned(),
-        None => "The context of this process is in it; the rest is other processes, or a ghost."
+        None => "The context of this process and its memory outside this allocator are in it; the \
+            rest is other processes, or a ghost."
             .to_owned(),
     });
 }

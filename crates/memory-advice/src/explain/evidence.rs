@@ -1,6 +1,8 @@
 //! The figures of a message, and the current state of a machine.
 
 use super::account::Account;
+use super::cause::Cause;
+use super::remedy::Remedy;
 use gpu_core::{Bytes, Pid, amount};
 
 /// The program that printed a message, as far as the advice depends on it.
@@ -94,6 +96,23 @@ pub struct OomFigures {
     pub room_slack: Bytes,
     /// The maximum rounding error of asked − free.
     pub lacking_slack: Bytes,
+    /// The cause, if the program states it in its own words.
+    pub stated: Option<Stated>,
+    /// Remedies in the terms of the engine, best first.
+    pub own_remedies: Vec<Remedy>,
+    /// Figures that no memory can have, one sentence each; they are in no other field.
+    pub impossible: Vec<String>,
+}
+
+/// A cause that a program states in its own words.
+#[derive(Clone, Debug)]
+pub struct Stated {
+    /// The cause.
+    pub cause: Cause,
+    /// The cause in one line.
+    pub verdict: String,
+    /// The explanation, with the figures.
+    pub reason: String,
 }
 
 impl OomFigures {
@@ -128,7 +147,20 @@ impl OomFigures {
             slack: Bytes(0),
             room_slack: Bytes(0),
             lacking_slack: Bytes(0),
+            stated: None,
+            own_remedies: Vec::new(),
+            impossible: Vec::new(),
         }
+    }
+
+    /// Returns whether free memory is an estimate: total minus what this process reserved, because
+    /// the driver does not show the memory of others.
+    pub(super) fn estimates_free(&self, account: &Account) -> bool {
+        let sum = self.free.zip(account.held).map(|(free, held)| free + held);
+        self.backend.as_deref() == Some("xpu")
+            && sum.zip(self.total).is_some_and(|(sum, total)| {
+                !self.surely_more(sum, total) && !self.surely_more(total, sum)
+            })
     }
 
     /// Returns whether `more` exceeds `less`, beyond rounding errors.

@@ -14,7 +14,7 @@ mod verdict;
 
 pub use account::{Account, approximate};
 pub use cause::Cause;
-pub use evidence::{Device, MessageSource, Now, OomFigures, Other, Resident};
+pub use evidence::{Device, MessageSource, Now, OomFigures, Other, Resident, Stated};
 pub use remedy::{Remedy, RemedyKind};
 
 use serde::Serialize;
@@ -57,11 +57,19 @@ pub fn explain(shown: &OomFigures, now: Option<&Now>) -> Diagnosis {
     // A snapshot contains NVIDIA's devices, whose indexes devices of other vendors also have.
     let now = now.filter(|_| shown.may_be_nvidia());
     let account = Account::of(shown);
-    let cause = Cause::of(shown, &account);
+    let (cause, verdict, reasons) = match &shown.stated {
+        Some(Stated { cause, verdict, reason }) => {
+            (*cause, verdict.clone(), cause::stated(reason, shown))
+        }
+        None => {
+            let cause = Cause::of(shown, &account);
+            (cause, verdict::of(cause, shown, &account), cause::reasons(cause, shown, &account))
+        }
+    };
     Diagnosis {
         cause,
-        verdict: verdict::of(cause, shown, &account),
-        reasons: cause::reasons(cause, shown, &account),
+        verdict,
+        reasons,
         contradictions: account::contradictions(shown),
         now: now.map(|now| now.reported(shown, &account)).unwrap_or_default(),
         remedies: remedy::remedies(cause, shown, &account, now),

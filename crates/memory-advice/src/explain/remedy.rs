@@ -1,7 +1,7 @@
 //! Remedies for a cause, with values computed from the figures.
 
 use super::account::Account;
-use super::cause::Cause;
+use super::cause::{Cause, MOST_CONTEXT};
 use super::evidence::{MessageSource, Now, OomFigures};
 use crate::CONTEXT;
 use gpu_core::{Bytes, amount};
@@ -74,9 +74,46 @@ pub(super) fn remedies(
     account: &Account,
     now: Option<&Now>,
 ) -> Vec<Remedy> {
-    let mut list = List(Vec::new());
+    let mut list = List(shown.own_remedies.clone());
+    if shown.stated.is_some() {
+        stated(&mut list, cause, shown, account, now);
+    } else {
+        by_figures(&mut list, cause, shown, account, now);
+    }
+    if !shown.may_be_nvidia() {
+        let is_own =
+            |remedy: &Remedy| remedy.set.as_deref().is_some_and(|set| set.starts_with("gpuws "));
+        list.0.retain(|remedy| !is_own(remedy));
+    }
+    list.0
+}
+
+/// Remedies beside those of the engine, for a cause that it states itself.
+fn stated(list: &mut List, cause: Cause, shown: &OomFigures, account: &Account, now: Option<&Now>) {
     match cause {
-        Cause::NoFailure | Cause::HostMemory => {}
+        Cause::OtherProcesses | Cause::Unnamed | Cause::TakenBefore => {
+            doctor(list, "shows the holder, even a ghost");
+        }
+        Cause::NotTold => doctor(list, "shows what holds the device's memory"),
+        Cause::TooBig => elsewhere(list, shown, account, now),
+        _ => {}
+    }
+}
+
+/// Remedies for a cause that the figures show.
+fn by_figures(
+    list: &mut List,
+    cause: Cause,
+    shown: &OomFigures,
+    account: &Account,
+    now: Option<&Now>,
+) {
+    match cause {
+        Cause::NoFailure
+        | Cause::HostMemory
+        | Cause::BufferLimit
+        | Cause::Disturbed
+        | Cause::ImpossibleFigure => {}
         Cause::LargerThanDevice => list.work(match shown.speaker {
             MessageSource::LlamaCpp => "a smaller model or context, or its layers on several GPUs",
             _ => {
@@ -85,46 +122,59 @@ pub(super) fn remedies(
             }
         }),
         Cause::TooBig => {
-            smaller(&mut list, shown);
-            pool_limit(&mut list, shown, account, now);
-            elsewhere(&mut list, shown, account, now);
+            outside(list, account);
+            smaller(list, shown);
+            pool_limit(list, shown, account, now);
+            elsewhere(list, shown, account, now);
+        }
+        Cause::Full => {
+            if !outside(list, account) {
+                smaller(list, shown);
+                if shown.own_remedies.is_empty() && shown.speaker.is_torch() {
+                    list.work(
+                        "in an inference engine, which fills the GPU on purpose: a smaller share or \
+                        fewer requests (vLLM: --gpu-memory-utilization, --max-num-seqs, \
+                        --enforce-eager; SGLang: --mem-fraction-static)",
+                    );
+                }
+            }
         }
         Cause::Fragmented => {
-            fragmented(&mut list, shown);
-            smaller(&mut list, shown);
+            fragmented(list, shown);
+            smaller(list, shown);
         }
         Cause::OtherProcesses | Cause::ManyContexts => {
             if cause == Cause::ManyContexts {
                 list.work("run fewer processes on this GPU: one CUDA context less suffices");
             }
             list.add(RemedyKind::Command, "gpuws status", "shows them; wait or ask their owners");
-            elsewhere(&mut list, shown, account, now);
+            elsewhere(list, shown, account, now);
         }
         Cause::Unnamed => {
-            doctor(&mut list, "shows the holder, even a ghost");
+            doctor(list, "shows the holder, even a ghost");
             match shown.speaker {
                 MessageSource::Vllm => {
                     list.add(RemedyKind::Command, "gpuws status", "shows what each process holds");
-                    utilization(&mut list, shown);
+                    utilization(list, shown);
                 }
-                MessageSource::TensorFlow => smaller(&mut list, shown),
+                MessageSource::TensorFlow => smaller(list, shown),
                 _ => {}
             }
-            elsewhere(&mut list, shown, account, now);
+            elsewhere(list, shown, account, now);
         }
-        Cause::Limit => limit(&mut list, shown, account),
+        Cause::Limit => limit(list, shown, account),
         Cause::TakenBefore => {
-            doctor(&mut list, "shows the holder, even a ghost");
+            doctor(list, "shows the holder, even a ghost");
             if matches!(shown.speaker, MessageSource::TensorFlow) {
-                growth(&mut list);
-                smaller(&mut list, shown);
+                growth(list);
+                smaller(list, shown);
             } else {
-                preallocate(&mut list);
+                preallocate(list);
             }
-            elsewhere(&mut list, shown, account, now);
+            elsewhere(list, shown, account, now);
         }
         Cause::FreeEnough => {
-            doctor(&mut list, "shows processes as they come and go");
+            doctor(list, "shows processes as they come and go");
             if shown.backend.as_deref() == Some("xpu") {
                 list.add(
                     RemedyKind::Environment,
@@ -138,45 +188,50 @@ pub(super) fn remedies(
                 list.add(
                     RemedyKind::Command,
                     "nvidia-smi --query-gpu=encoder.stats.sessionCount --format=csv",
-                    "tells how many are open",
+                    "shows how many are open",
                 );
             }
-            doctor(&mut list, "tells who holds the device's memory");
+            doctor(list, "shows what holds the device's memory");
             if shown.speaker == MessageSource::TensorFlow {
-                smaller(&mut list, shown);
+                smaller(list, shown);
             }
-            elsewhere(&mut list, shown, account, now);
+            elsewhere(list, shown, account, now);
         }
     }
-    if !shown.may_be_nvidia() {
-        let is_own =
-            |remedy: &Remedy| remedy.set.as_deref().is_some_and(|set| set.starts_with("gpuws "));
-        list.0.retain(|remedy| !is_own(remedy));
+}
+
+/// A smaller share for what takes memory in this process beside its allocator; returns whether that
+/// is much.
+fn outside(list: &mut List, account: &Account) -> bool {
+    let is_much = account.context.is_some_and(|context| context > MOST_CONTEXT);
+    if is_much {
+        list.work(
+            "a smaller share for what takes memory beside this allocator: the engine's own fraction \
+            (TensorRT-LLM: free_gpu_memory_fraction), or the preallocation of a second framework",
+        );
     }
-    list.0
+    is_much
 }
 
 fn doctor(list: &mut List, why: &str) {
     list.add(RemedyKind::Command, "gpuws doctor", why);
 }
 
-/// A smaller workload, in the terms of the program.
+/// A smaller workload, in the terms of the program; an engine has its own remedies for that.
 fn smaller(list: &mut List, shown: &OomFigures) {
+    if !shown.own_remedies.is_empty() {
+        return;
+    }
     match shown.speaker {
         MessageSource::LlamaCpp => {
-            list.add(
-                RemedyKind::Option,
-                "-ngl N",
-                "fewer layers on the GPU; -c N a shorter context",
-            );
+            list.add(RemedyKind::Option, "-ngl", "lower: fewer layers on the GPU");
+            list.add(RemedyKind::Option, "-c", "lower: a shorter context");
         }
-        MessageSource::Vllm => {
-            list.add(
-                RemedyKind::Option,
-                "--max-model-len N",
-                "a shorter context needs a smaller cache",
-            );
-        }
+        MessageSource::Vllm => list.add(
+            RemedyKind::Option,
+            "--max-model-len",
+            "lower: a shorter context needs a smaller cache",
+        ),
         MessageSource::CuPy | MessageSource::Rmm | MessageSource::Other => {
             list.work("process less data at once, in smaller chunks");
         }
@@ -243,7 +298,7 @@ fn pool_limit(list: &mut List, shown: &OomFigures, account: &Account, now: Optio
             format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{JAX_MOST_PERCENT}"),
             format!(
                 "if {} are the usual three quarters of the device: {} would then do \
-                 (XLA_CLIENT_MEM_FRACTION in newer JAX)",
+                 (XLA_CLIENT_MEM_FRACTION in newer JAX; both at once are an error)",
                 amount(limit),
                 amount(of_limit(JAX_MOST_PERCENT))
             ),
@@ -258,8 +313,8 @@ fn limit(list: &mut List, shown: &OomFigures, account: &Account) {
     match shown.speaker {
         MessageSource::Vllm => list.add(
             RemedyKind::Option,
-            "--gpu-memory-utilization N",
-            "a larger memory fraction leaves more for the KV cache",
+            "--gpu-memory-utilization",
+            "higher: a larger memory fraction leaves more for the KV cache",
         ),
         MessageSource::TorchMetal => list.add(
             RemedyKind::Environment,

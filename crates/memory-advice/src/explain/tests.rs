@@ -176,9 +176,9 @@ fn advice_uses_variable_named_in_message() {
 fn rounding_slack_applies_only_to_summed_figures() {
     let mib = |value: f64| gib(value / 1024.0);
     let others = [other(1, 1.0), other(2, 1.0), other(3, 1.0)];
-    // The total is printed to 5 MiB, the summands to 5 KiB each.
+    // The total is printed to 5 MiB, the summands to 5 KiB each. Enough is left to be in pieces.
     let shown = |free: f64, unused: f64| OomFigures {
-        asked: mib(20.0),
+        asked: mib(800.0),
         free: mib(free),
         unused: mib(unused),
         others: others.to_vec(),
@@ -186,13 +186,13 @@ fn rounding_slack_applies_only_to_summed_figures() {
         room_slack: Bytes(3 * 5_243),
         ..torch(0.0, 10.0, 0.0, 6.5, 0.0)
     };
-    assert_eq!(explain(&shown(10.5, 5.0), None).cause, Cause::ManyContexts);
-    assert_eq!(explain(&shown(10.5, 9.5), None).cause, Cause::Fragmented);
-    assert_eq!(explain(&shown(10.5, 9.49), None).cause, Cause::Fragmented);
-    assert_eq!(explain(&shown(10.5, 9.4), None).cause, Cause::ManyContexts);
-    let enough = explain(&shown(24.06, 5.0), None);
+    assert_eq!(explain(&shown(410.5, 5.0), None).cause, Cause::ManyContexts);
+    assert_eq!(explain(&shown(410.5, 389.5), None).cause, Cause::Fragmented);
+    assert_eq!(explain(&shown(410.5, 389.49), None).cause, Cause::Fragmented);
+    assert_eq!(explain(&shown(410.5, 389.4), None).cause, Cause::ManyContexts);
+    let enough = explain(&shown(804.06, 5.0), None);
     assert_eq!(enough.cause, Cause::FreeEnough);
-    assert!(enough.reasons[0].contains("24.06 MiB were free"), "{enough:?}");
+    assert!(enough.reasons[0].contains("804.06 MiB were free"), "{enough:?}");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn limit_is_diagnosed_from_remaining_or_total_need() {
     let diagnosis = explain(&left, None);
     assert_eq!(diagnosis.cause, Cause::Limit);
     assert!(diagnosis.reasons[0].contains("leaves 1.25 GiB"), "{diagnosis:?}");
-    assert!(sets(&diagnosis).contains(&"--gpu-memory-utilization N"));
+    assert!(sets(&diagnosis).contains(&"--gpu-memory-utilization"));
     let all =
         OomFigures { needs: gib(10.0), limit: gib(9.5), ..OomFigures::by(MessageSource::Other) };
     let diagnosis = explain(&all, None);

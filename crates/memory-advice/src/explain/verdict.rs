@@ -12,7 +12,24 @@ pub(super) fn of(cause: Cause, shown: &OomFigures, account: &Account) -> String 
         format!(": short by {}", approximate(lacking, account.lacking_slack))
     });
     match cause {
+        Cause::LargerThanDevice if shown.total.is_none() => {
+            "One request is larger than any GPU.".to_owned()
+        }
         Cause::LargerThanDevice => "One request is larger than the GPU.".to_owned(),
+        Cause::Full => match shown.total {
+            Some(total) => {
+                let own = account.held.unwrap_or_default() + account.context.unwrap_or_default();
+                format!("The GPU is full: this program itself holds {} of it.", share(own, total))
+            }
+            None => "The GPU is full: this program itself holds it.".to_owned(),
+        },
+        Cause::BufferLimit => {
+            "One buffer is larger than the device allows; its memory is not full.".to_owned()
+        }
+        Cause::Disturbed => "Nothing ran short: other programs changed the free memory.".to_owned(),
+        Cause::ImpossibleFigure => {
+            "Nothing ran short: the figure in the message is impossible.".to_owned()
+        }
         Cause::TooBig if shown.needs_at_least.is_some() => {
             "The compiled program is too big for its limit.".to_owned()
         }
@@ -31,6 +48,10 @@ pub(super) fn of(cause: Cause, shown: &OomFigures, account: &Account) -> String 
                 "{} of this GPU is held by others, whom the message does not name.",
                 share(held, total)
             ),
+            _ if account.unnamed.is_some() => {
+                "Memory outside the allocator is missing; the message does not say whose."
+                    .to_owned()
+            }
             _ => "Others, whom the message does not name, hold the missing memory.".to_owned(),
         },
         Cause::Limit => {

@@ -1,5 +1,7 @@
 //! One test program for the whole crate, so that it is linked once.
 
+mod engines;
 mod environment;
 mod messages;
 mod remedies;
+mod reports;

@@ -203,8 +203,8 @@ fn smaller_workload_is_named_in_terms_of_the_program() {
         (CuPy, None, chunks),
         (Rmm, None, chunks),
         (MessageSource::Other, None, chunks),
-        (LlamaCpp, Some("-ngl N"), "fewer layers on the GPU; -c N a shorter context"),
-        (Vllm, Some("--max-model-len N"), "a shorter context needs a smaller cache"),
+        (LlamaCpp, Some("-ngl"), "lower: fewer layers on the GPU"),
+        (Vllm, Some("--max-model-len"), "lower: a shorter context needs a smaller cache"),
     ] {
         let shown = OomFigures { process: gib(19), ..message(speaker, [6, 24, 5, 18, 0]) };
         let diagnosis = explain(&shown, None);
@@ -272,7 +272,7 @@ fn remedies_for_a_limit_raise_it_where_it_was_set() {
     };
     assert_eq!(limited(TorchMetal, 20), "PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0");
     assert_eq!(limited(CuPy, 20), format!("CUPY_GPU_MEMORY_LIMIT={}", 6 * GIB));
-    assert_eq!(limited(Vllm, 20), "--gpu-memory-utilization N");
+    assert_eq!(limited(Vllm, 20), "--gpu-memory-utilization");
     assert_eq!(limited(Torch, 20), "torch.cuda.set_per_process_memory_fraction(0.30)");
     assert_eq!(limited(Torch, 6), "torch.cuda.set_per_process_memory_fraction(1.00)");
     assert_eq!(limited(Torch, 5), "a higher limit, where it was set");
@@ -428,7 +428,10 @@ fn process_that_holds_most_of_the_device_is_named_before_fragmentation() {
         ]
     );
     assert!(sets(&diagnosis)[1].starts_with("gpuws run --mem"), "{diagnosis:?}");
-    assert_eq!(explain(&shown(10_000), None).cause, Cause::Fragmented);
+    // A full device is not fragmented; a cache that matters is.
+    assert_eq!(explain(&shown(10_000), None).cause, Cause::OtherProcesses);
+    let cached = OomFigures { in_use: mib(1_300), unused: mib(2_000), ..shown(10_000) };
+    assert_eq!(explain(&cached, None).cause, Cause::Fragmented);
     let small = explain(&OomFigures { unused: mib(0), ..shown(10_000) }, None);
     assert_eq!(small.verdict, "Process 2006998 holds the missing memory.");
 }

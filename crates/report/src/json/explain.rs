@@ -4,9 +4,10 @@ use super::names::{Cause, MessageSource, RemedyKind};
 use super::{Head, Version};
 use gpu_core::{Bytes, Snapshot};
 use gpu_memory_advice::explain::{self, Diagnosis};
-use gpu_text::oom::{self, Figure, Report};
+use gpu_text::oom::{self, Fact, Figure, Report, Unit};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use std::collections::BTreeMap;
 
 /// The out-of-memory messages of a log, with their causes and remedies.
 #[derive(Serialize)]
@@ -182,6 +183,13 @@ pub struct Event<'a> {
     pub ladder_bytes: Option<Vec<Option<u64>>>,
     /// Rematerialization by the compiler. Null if the message does not contain it.
     pub rematerialization: Option<Rematerialization<'a>>,
+    /// Engine in which the framework failed. Null if the text around the message does not show one.
+    pub engine: Option<MessageSource>,
+    /// Component, control group or program that the message names. Null if it names none.
+    pub part: Option<&'a str>,
+    /// Further figures of the message and of lines around it, by their names: in bytes, tokens,
+    /// things, or as fractions of a whole (`…_fraction`, `share_in_use`). Sizes can be negative.
+    pub facts: BTreeMap<&'static str, f64>,
     /// Why the request failed.
     pub diagnosis: Why<'a>,
     /// The remedies, best first.
@@ -250,6 +258,14 @@ impl Serialize for Statistics<'_> {
             map.serialize_entry(name, value)?;
         }
         map.end()
+    }
+}
+
+/// Returns a value in its plain unit.
+fn plain(fact: Fact, value: i64) -> f64 {
+    match fact.unit() {
+        Unit::Millionths => value as f64 / 1e6,
+        Unit::Bytes | Unit::Tokens | Unit::Count => value as f64,
     }
 }
 
@@ -329,6 +345,13 @@ impl<'a> Event<'a> {
             ladder: (!event.ladder.is_empty())
                 .then(|| event.ladder.iter().map(|rung| rung.text.as_str()).collect()),
             ladder_bytes: rows(&event.ladder, |rung| count(rung.bytes)),
+            engine: event.engine.map(Into::into),
+            part: event.part.as_deref(),
+            facts: event
+                .facts
+                .iter()
+                .map(|(fact, value)| (fact.name(), plain(*fact, *value)))
+                .collect(),
             diagnosis: Why::of(diagnosis),
             remedies: diagnosis.remedies.iter().map(Remedy::of).collect(),
             rematerialization: event.rematerialization.as_ref().map(|complaint| {

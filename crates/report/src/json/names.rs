@@ -302,6 +302,8 @@ names! {
         LargerThanDevice,
         /// The memory in use and the request together exceed the memory of the device.
         TooBig,
+        /// The program itself fills the device.
+        Full,
         /// Enough memory was free, but not contiguous.
         Fragmented,
         /// Other processes hold the missing memory.
@@ -312,6 +314,12 @@ names! {
         Unnamed,
         /// The allocator reached its limit.
         Limit,
+        /// One buffer is larger than the device or its driver allows.
+        BufferLimit,
+        /// Nothing ran short: other programs changed the free memory while the engine measured it.
+        Disturbed,
+        /// Nothing ran short: the figure in the message is impossible.
+        ImpossibleFigure,
         /// The memory was in use before the program started.
         TakenBefore,
         /// Host memory ran out.
@@ -359,7 +367,7 @@ names! {
         /// llama.cpp and programs based on ggml.
         #[serde(rename = "llama.cpp")]
         LlamaCpp,
-        /// vLLM's check at startup.
+        /// vLLM.
         Vllm,
         /// PaddlePaddle.
         Paddle,
@@ -372,6 +380,55 @@ names! {
         /// CUDA.jl.
         #[serde(rename = "cuda.jl")]
         CudaJl,
+        /// SGLang.
+        #[serde(rename = "sglang")]
+        SgLang,
+        /// TensorRT-LLM.
+        #[serde(rename = "tensorrt-llm")]
+        TensorRtLlm,
+        /// Triton Inference Server.
+        Triton,
+        /// Text Generation Inference.
+        Tgi,
+        /// LMDeploy and its TurboMind.
+        #[serde(rename = "lmdeploy")]
+        LmDeploy,
+        /// ollama.
+        Ollama,
+        /// ExLlama.
+        #[serde(rename = "exllama")]
+        ExLlama,
+        /// DeepSpeed.
+        #[serde(rename = "deepspeed")]
+        DeepSpeed,
+        /// Hugging Face Accelerate.
+        Accelerate,
+        /// bitsandbytes.
+        #[serde(rename = "bitsandbytes")]
+        BitsAndBytes,
+        /// Unsloth.
+        Unsloth,
+        /// ComfyUI.
+        #[serde(rename = "comfyui")]
+        ComfyUi,
+        /// HAMi, which limits the memory of containers.
+        Hami,
+        /// NCCL.
+        Nccl,
+        /// The runtime of Ascend's NPUs.
+        Ascend,
+        /// The kernel's out-of-memory killer.
+        Kernel,
+        /// systemd-oomd.
+        SystemdOomd,
+        /// Slurm.
+        Slurm,
+        /// Ray's memory monitor.
+        Ray,
+        /// The kubelet or a container runtime.
+        Kubelet,
+        /// NVIDIA's kernel module.
+        NvidiaDriver,
         /// The runtime of the GPU or one of its libraries; the program is unknown.
         Cuda,
     }

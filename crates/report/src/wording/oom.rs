@@ -1,8 +1,11 @@
 //! Text about an out-of-memory message.
 
 use gpu_core::{Bytes, amount};
-use gpu_memory_advice::explain::{Account, Diagnosis, approximate};
-use gpu_text::oom::{Event, Figure, Framework, Wording};
+use gpu_memory_advice::explain::{Account, Cause, Diagnosis, approximate};
+use gpu_text::oom::{Event, Fact, Figure, Framework, Unit, Wording};
+
+/// No CUDA context is larger.
+const MOST_CONTEXT: Bytes = Bytes(2 << 30);
 
 /// The maximum number of other processes in the text.
 const MAX_PROCESSES: usize = 8;
@@ -33,6 +36,7 @@ impl<'a> Group<'a> {
         known.cause == diagnosis.cause
             && event.gpu.is_some()
             && is_alike(first) == is_alike(event)
+            && (first.engine, first.short) == (event.engine, event.short)
             && self.messages.iter().all(is_rank)
     }
 
@@ -134,9 +138,41 @@ pub fn name(event: &Event) -> String {
         (Framework::OnnxRuntime, _) => "ONNX Runtime",
         (Framework::TensorRt, _) => "TensorRT",
         (Framework::CudaJl, _) => "CUDA.jl",
-        (Framework::Cuda, _) => return of_interface(event.backend.as_deref()),
+        (Framework::SgLang, _) => "SGLang",
+        (Framework::TensorRtLlm, _) => "TensorRT-LLM",
+        (Framework::Triton, _) => "Triton Inference Server",
+        (Framework::Tgi, _) => "Text Generation Inference",
+        (Framework::LmDeploy, _) => "LMDeploy",
+        (Framework::Ollama, _) => "ollama",
+        (Framework::ExLlama, _) => "ExLlama",
+        (Framework::DeepSpeed, _) => "DeepSpeed",
+        (Framework::Accelerate, _) => "Accelerate",
+        (Framework::BitsAndBytes, _) => "bitsandbytes",
+        (Framework::Unsloth, _) => "Unsloth",
+        (Framework::ComfyUi, _) => "ComfyUI",
+        (Framework::Hami, _) => "HAMi",
+        (Framework::Nccl, _) => "NCCL",
+        (Framework::Ascend, _) => "Ascend",
+        (Framework::Kernel, _) => "the kernel",
+        (Framework::SystemdOomd, _) => "systemd-oomd",
+        (Framework::Slurm, _) => "Slurm",
+        (Framework::Ray, _) => "Ray",
+        (Framework::Kubelet, _) => "Kubernetes",
+        (Framework::NvidiaDriver, _) => "NVIDIA's kernel module",
+        (Framework::Cuda, _) => {
+            let interface = of_interface(event.backend.as_deref());
+            return format!("{interface}{}", inside(event));
+        }
     };
-    format!("{name}{backend}")
+    format!("{name}{backend}{}", inside(event))
+}
+
+/// Formats ` in vLLM`, for a framework that failed inside an engine.
+fn inside(event: &Event) -> String {
+    event.engine.map_or(String::new(), |engine| {
+        let engine = Event { framework: engine, backend: None, engine: None, ..event.clone() };
+        format!(" in {}", name(&engine))
+    })
 }
 
 /// Returns the name of the API that the program used.
@@ -165,7 +201,11 @@ pub fn figures(event: &Event, diagnosis: &Diagnosis) -> Vec<String> {
         let bytes = tensor.bytes().map_or(String::new(), |bytes| format!(", {}", amount(bytes)));
         request.push(format!("for a tensor [{}]{kind}{bytes}", shape.join(",")));
     }
-    named(&mut request, "free on the device", &event.free);
+    let free = match diagnosis.cause {
+        Cause::HostMemory => "free on the host",
+        _ => "free on the device",
+    };
+    named(&mut request, free, &event.free);
     named(&mut request, "all memory", &event.needed);
     named(&mut request, "may have", &event.limit);
     let left = event.dump.pool.filter(|pool| pool.held.is_none()).and_then(|pool| pool.available);
@@ -174,6 +214,9 @@ pub fn figures(event: &Event, diagnosis: &Diagnosis) -> Vec<String> {
         request.push(format!("limit of the program: {}", complaint.limit.text));
     }
     lines.extend((!request.is_empty()).then(|| request.join(" · ")));
+    let facts: Vec<String> =
+        event.facts.iter().map(|(fact, value)| named_fact(*fact, *value)).collect();
+    lines.extend((!facts.is_empty()).then(|| facts.join(" · ")));
     lines.extend(own(event, account));
     lines.extend(pool(event));
     let others = event.processes.iter();
@@ -199,6 +242,18 @@ pub fn figures(event: &Event, diagnosis: &Diagnosis) -> Vec<String> {
     lines
 }
 
+/// Formats `context length 32768 tokens`.
+fn named_fact(fact: Fact, value: i64) -> String {
+    let name = fact.name().replace('_', " ");
+    match fact.unit() {
+        Unit::Bytes if value < 0 => format!("{name} −{}", amount(Bytes(value.unsigned_abs()))),
+        Unit::Bytes => format!("{name} {}", amount(Bytes(value.unsigned_abs()))),
+        Unit::Tokens => format!("{name} {value} tokens"),
+        Unit::Millionths => format!("{name} {}", value as f64 / 1e6),
+        Unit::Count => format!("{name} {value}"),
+    }
+}
+
 fn named(parts: &mut Vec<String>, what: &str, figure: &Option<Figure>) {
     parts.extend(figure.as_ref().map(|figure| format!("{what} {}", figure.text)));
 }
@@ -214,12 +269,10 @@ fn own(event: &Event, account: &Account) -> Option<String> {
     parts.extend(of(&event.reserved_unallocated, "cached"));
     parts.extend(of(&event.cached, "cached"));
     parts.extend(of(&event.reserved_total, "reserved in total"));
-    parts.extend(
-        account
-            .context
-            .filter(|context| *context > Bytes(0))
-            .map(|bytes| format!("{} context", approximate(bytes, account.slack))),
-    );
+    parts.extend(account.context.filter(|context| *context > Bytes(0)).map(|bytes| {
+        let what = if bytes <= MOST_CONTEXT { "context" } else { "outside its allocator" };
+        format!("{} {what}", approximate(bytes, account.slack))
+    }));
     let process =
         event.this_process.as_ref().map_or(String::new(), |process| format!(" {}", process.text));
     match parts.is_empty() {

@@ -54,7 +54,6 @@ fn bare_errors_are_events_but_prose_is_not() {
         "",
         "I keep running out of memory on this GPU.",
         "# CUDA out of memory, and what to do",
-        "kernel: Out of memory: Killed process 4711 (python) total-vm:1kB",
         "She tried to allocate more time. Free at last of size. Bin (old)",
         "Tried to allocate everything",
         "Limit: 7",

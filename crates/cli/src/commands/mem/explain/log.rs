@@ -5,8 +5,8 @@ use crate::terminal::progress;
 use flate2::bufread::MultiGzDecoder;
 use gpu_core::Clock;
 use gpu_host::SystemClock;
+use gpu_host::input::{self, Input};
 use gpu_text::oom::{LogReader, Report};
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
@@ -30,9 +30,9 @@ pub(super) struct Log {
 /// Reads a file, or standard input for `-`.
 pub(super) fn read(path: &Path) -> Result<Log, Failure> {
     let log = if path.as_os_str() == "-" {
-        decompressed(io::stdin().lock())
+        decompressed(Input::of_stream(io::stdin().lock()))
     } else {
-        File::open(path).and_then(decompressed)
+        input::open(path).and_then(decompressed)
     };
     log.map_err(|error| Failure::io(format!("read '{}'", path.display()), error))
 }
@@ -40,7 +40,7 @@ pub(super) fn read(path: &Path) -> Result<Log, Failure> {
 fn decompressed(from: impl Read) -> io::Result<Log> {
     let mut from = BufReader::with_capacity(PART, from);
     match from.fill_buf()?.starts_with(&GZIP) {
-        true => streamed(MultiGzDecoder::new(from)),
+        true => streamed(Input::of_stream(MultiGzDecoder::new(from))),
         false => streamed(from),
     }
 }

@@ -1,12 +1,20 @@
 //! Converts the figures of a message that [`gpu_text`] parsed for [`explain`](crate::explain).
 
+mod case;
+mod options;
+mod rules;
+mod stated;
+
 use crate::explain::{MessageSource, OomFigures, Other};
-use gpu_core::{Bytes, Pid};
+use gpu_core::{Bytes, Pid, amount};
 use gpu_text::oom::{Dump, Event, Figure, Framework, Wording};
 
 /// Returns the figures of an event.
 pub fn shown(event: &Event) -> OomFigures {
-    let bytes = |figure: &Option<Figure>| figure.as_ref().and_then(|figure| figure.bytes);
+    let bytes = |figure: &Option<Figure>| figure.as_ref().and_then(possible);
+    let total = bytes(&event.total);
+    // A limit of all the device is none.
+    let limit = bytes(&event.limit).filter(|limit| total.is_none_or(|total| *limit < total));
     let dump = &event.dump;
     let asked = bytes(&event.tried).or_else(|| event.tensor.as_ref()?.bytes());
     let in_use = bytes(&event.allocated).or_else(|| dump.stat("InUse"));
@@ -20,7 +28,7 @@ pub fn shown(event: &Event) -> OomFigures {
     OomFigures {
         backend: event.backend.clone(),
         asked,
-        total: bytes(&event.total),
+        total,
         free: bytes(&event.free),
         in_use,
         unused,
@@ -28,9 +36,9 @@ pub fn shown(event: &Event) -> OomFigures {
         process: bytes(&event.this_process),
         outside: bytes(&event.other),
         others: others
-            .map(|(pid, memory)| Other { pid: Pid(*pid), memory: memory.bytes })
+            .map(|(pid, memory)| Other { pid: Pid(*pid), memory: possible(memory) })
             .collect(),
-        limit: bytes(&event.limit)
+        limit: limit
             .or_else(|| dump.stat("Limit"))
             .or_else(|| dump.pool.and_then(|pool| pool.limit)),
         largest_free: largest_free(dump),
@@ -46,10 +54,54 @@ pub fn shown(event: &Event) -> OomFigures {
         variable: (event.wording == Some(Wording::Torch29)).then_some("PYTORCH_ALLOC_CONF"),
         room_slack: room_slack(event),
         lacking_slack: [&event.tried, &event.free].into_iter().flatten().map(|f| f.slack).sum(),
+        stated: stated::of(event),
+        own_remedies: options::remedies(event),
+        impossible: impossible(event),
         went_on: event.wording == Some(Wording::NoFailure),
         slack: slack(event),
         ..OomFigures::by(speaker(event))
     }
+}
+
+/// From here on a number of bytes is no amount of memory.
+const IMPOSSIBLE: u64 = 1 << 62;
+
+/// A counter below zero prints as 2^64 minus at most this.
+const WRAPPED: u64 = 1 << 50;
+
+/// Returns an amount, unless no memory is as large.
+fn possible(figure: &Figure) -> Option<Bytes> {
+    figure.bytes.filter(|bytes| bytes.0 < IMPOSSIBLE)
+}
+
+/// Describes the figures that are no amounts of memory.
+fn impossible(event: &Event) -> Vec<String> {
+    let figures = [
+        ("request", &event.tried),
+        ("total", &event.total),
+        ("free memory", &event.free),
+        ("allocated memory", &event.allocated),
+        ("cached memory", &event.reserved_unallocated),
+        ("memory of this process", &event.this_process),
+        ("limit", &event.limit),
+        ("memory with the request", &event.needed),
+    ];
+    let figures = figures.into_iter().filter_map(|(name, figure)| Some((name, figure.as_ref()?)));
+    figures
+        .filter(|(_, figure)| possible(figure).is_none())
+        .map(|(name, figure)| match figure.bytes {
+            Some(bytes) if bytes.0.wrapping_neg() <= WRAPPED => format!(
+                "the {name} of {} is a counter that fell {} below zero, and is not used",
+                figure.text,
+                amount(Bytes(bytes.0.wrapping_neg()))
+            ),
+            _ => format!(
+                "the {name} of {} is no amount of memory: it stands for an unknown value or for no \
+                 limit",
+                figure.text
+            ),
+        })
+        .collect()
 }
 
 fn speaker(event: &Event) -> MessageSource {
@@ -72,16 +124,9 @@ fn speaker(event: &Event) -> MessageSource {
         (Framework::Xla | Framework::Jax, ..) => MessageSource::Xla,
         (Framework::CuPy, ..) => MessageSource::CuPy,
         (Framework::Rmm, ..) => MessageSource::Rmm,
-        (Framework::LlamaCpp, ..) => MessageSource::LlamaCpp,
+        (Framework::LlamaCpp | Framework::Ollama, ..) => MessageSource::LlamaCpp,
         (Framework::Vllm, ..) => MessageSource::Vllm,
-        (
-            Framework::Paddle
-            | Framework::OnnxRuntime
-            | Framework::TensorRt
-            | Framework::CudaJl
-            | Framework::Cuda,
-            ..,
-        ) => MessageSource::Other,
+        _ => MessageSource::Other,
     }
 }
 

@@ -1,0 +1,204 @@
+//! What the text around a message shows: the engine, its phase, and figures printed before.
+
+use super::super::event::{Event, Framework};
+use super::{Fact, Short};
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+/// The most notes that are kept.
+const MAX_NOTES: usize = 64;
+
+/// How far before a message its engine and phase are sought, in bytes.
+const NEAR: usize = 6000;
+
+/// How many lines before a message the engine's words are about it.
+const MAX_LINES: usize = 150;
+
+/// The lines after a message on which words about it follow.
+const MAX_LINES_AFTER: usize = 400;
+
+/// A place in the engine's text that shows where a following message comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::oom) enum Place {
+    /// It belongs to an engine.
+    Engine(Framework),
+    /// The engine was in a phase that needs this memory.
+    Phase(Short),
+}
+
+/// Words of paths, functions and log lines, with what they show.
+const PLACES: &[(&str, Place)] = &[
+    ("vllm", Place::Engine(Framework::Vllm)),
+    ("aphrodite", Place::Engine(Framework::Vllm)),
+    ("sglang", Place::Engine(Framework::SgLang)),
+    ("tensorrt_llm", Place::Engine(Framework::TensorRtLlm)),
+    ("text_generation_server", Place::Engine(Framework::Tgi)),
+    ("text_generation_launcher", Place::Engine(Framework::Tgi)),
+    ("ollama", Place::Engine(Framework::Ollama)),
+    ("sched.go:", Place::Engine(Framework::Ollama)),
+    ("server.go:", Place::Engine(Framework::Ollama)),
+    ("Failed to load model - not enough GPU memory", Place::Engine(Framework::Vllm)),
+    ("Failed to load model - not enough GPU memory", Place::Phase(Short::Weights)),
+    ("lmdeploy", Place::Engine(Framework::LmDeploy)),
+    ("ComfyUI", Place::Engine(Framework::ComfyUi)),
+    ("exllamav2", Place::Engine(Framework::ExLlama)),
+    ("exllamav3", Place::Engine(Framework::ExLlama)),
+    ("Capture CUDA graph failed", Place::Engine(Framework::SgLang)),
+    ("Capture cuda graph failed", Place::Engine(Framework::SgLang)),
+    ("Capture CUDA graph failed", Place::Phase(Short::Graphs)),
+    ("Capture cuda graph failed", Place::Phase(Short::Graphs)),
+    ("load_model", Place::Phase(Short::Weights)),
+    ("load_weights", Place::Phase(Short::Weights)),
+    ("init_memory_pool", Place::Phase(Short::Cache)),
+    ("memory_pool", Place::Phase(Short::Cache)),
+    ("initialize_kv_cache", Place::Phase(Short::Cache)),
+    ("_allocate_kv_cache_tensors", Place::Phase(Short::Cache)),
+    ("_create_buffers", Place::Phase(Short::Cache)),
+    ("profile_run", Place::Phase(Short::Compute)),
+    ("execute_model", Place::Phase(Short::Compute)),
+    ("forward_batch_generation", Place::Phase(Short::Compute)),
+    ("capture_model", Place::Phase(Short::Graphs)),
+    ("capture_end", Place::Phase(Short::Graphs)),
+    ("cuda_graph_runner", Place::Phase(Short::Graphs)),
+    ("Capturing", Place::Phase(Short::Graphs)),
+    ("cumem_allocator", Place::Phase(Short::WakeUp)),
+    ("wake_up", Place::Phase(Short::WakeUp)),
+];
+
+/// The places in a piece of a log.
+#[derive(Debug, Default)]
+pub(in crate::oom) struct Places(Vec<(usize, Place)>);
+
+impl Places {
+    /// Notes what a word at a position shows, given the text from there.
+    pub(in crate::oom) fn note_word(&mut self, at: usize, word: &str, rest: &str) {
+        static BY_WORD: LazyLock<HashMap<&str, Vec<(&str, Place)>>> = LazyLock::new(|| {
+            let mut places: HashMap<_, Vec<_>> = HashMap::new();
+            for (phrase, place) in PLACES {
+                let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+                let word = phrase.split(is_end).next().unwrap_or_default();
+                places.entry(word).or_default().push((*phrase, *place));
+            }
+            places
+        });
+        let known = BY_WORD.get(word).into_iter().flatten();
+        let known = known.filter(|(phrase, _)| rest.starts_with(phrase));
+        self.0.extend(known.map(|(_, place)| (at, *place)));
+    }
+
+    /// Notes a place.
+    pub(in crate::oom) fn note(&mut self, at: usize, place: Place) {
+        self.0.push((at, place));
+    }
+
+    /// Puts the places in order; to be called before [`Places::before`].
+    pub(in crate::oom) fn sort(&mut self) {
+        self.0.sort_by_key(|(at, _)| *at);
+    }
+
+    /// Returns the engine and its phase at a position, by the nearest places before it.
+    pub(in crate::oom) fn before(&self, at: usize) -> (Option<Framework>, Option<Short>) {
+        let end = self.0.partition_point(|(known, _)| *known <= at);
+        let near = || self.0[..end].iter().rev().take(MAX_LINES);
+        let near = || near().take_while(|(known, _)| at - known <= NEAR);
+        let engine = near().find_map(|(_, place)| match place {
+            Place::Engine(engine) => Some(*engine),
+            Place::Phase(_) => None,
+        });
+        let phase = near().find_map(|(_, place)| match place {
+            Place::Phase(short) => Some(*short),
+            Place::Engine(_) => None,
+        });
+        (engine, phase.filter(|_| engine.is_some()))
+    }
+}
+
+/// Figures that programs printed before any failure.
+#[derive(Debug, Default)]
+pub(in crate::oom) struct Notes(Vec<Event>);
+
+impl Notes {
+    /// Keeps the figures of a line; a later line with the same figures replaces it.
+    pub(super) fn keep(&mut self, note: Event) {
+        let holes = |event: &Event| -> Vec<Fact> { event.facts.keys().copied().collect() };
+        let is_same = |known: &Event| {
+            (known.framework, known.gpu, known.total.is_some())
+                == (note.framework, note.gpu, note.total.is_some())
+                && holes(known) == holes(&note)
+        };
+        match self.0.iter().position(is_same) {
+            Some(index) => self.0[index] = note,
+            None if self.0.len() < MAX_NOTES => self.0.push(note),
+            None => {}
+        }
+    }
+
+    /// Adds the figures of the same program and device to a message.
+    pub(in crate::oom) fn fill(&self, event: &mut Event) {
+        let program = event.engine.unwrap_or(event.framework);
+        let fits = |note: &&Event| {
+            note.is_of(program)
+                && (note.gpu.is_none() || event.gpu.is_none() || note.gpu == event.gpu)
+        };
+        // The latest line counts.
+        let mut notes: Vec<&Event> = self.0.iter().filter(fits).collect();
+        notes.sort_by_key(|note| std::cmp::Reverse(note.line));
+        for note in notes {
+            event.fill_from(note);
+        }
+    }
+}
+
+impl Event {
+    /// Adds the figures of another line of the same program that this one lacks.
+    pub(in crate::oom) fn fill_from(&mut self, other: &Event) {
+        let pairs = [
+            (&mut self.tried, &other.tried),
+            (&mut self.total, &other.total),
+            (&mut self.limit, &other.limit),
+            (&mut self.needed, &other.needed),
+            (&mut self.allocated, &other.allocated),
+            (&mut self.free, &other.free),
+        ];
+        for (own, others) in pairs {
+            if own.is_none() {
+                own.clone_from(others);
+            }
+        }
+        for (fact, value) in &other.facts {
+            self.facts.entry(*fact).or_insert(*value);
+        }
+        self.part = self.part.take().or_else(|| other.part.clone());
+        self.gpu = self.gpu.or(other.gpu);
+        self.backend = self.backend.take().or_else(|| other.backend.clone());
+    }
+
+    /// Returns whether the event comes from a program, or from one that it is built on.
+    pub(in crate::oom) fn is_of(&self, program: Framework) -> bool {
+        let root = |framework| match framework {
+            Framework::Ollama => Framework::LlamaCpp,
+            Framework::Jax => Framework::Xla,
+            Framework::Slurm | Framework::Kubelet => Framework::Kernel,
+            other => other,
+        };
+        root(self.engine.unwrap_or(self.framework)) == root(program)
+    }
+
+    /// Returns whether words on a line are about this event, by its place.
+    pub(in crate::oom) fn is_near(&self, line: usize) -> bool {
+        line.abs_diff(self.line) <= MAX_LINES_AFTER
+    }
+
+    /// Returns whether the message has a size of the request or the device.
+    pub(in crate::oom) fn has_sizes(&self) -> bool {
+        let sizes = [&self.tried, &self.free, &self.total, &self.needed, &self.allocated];
+        sizes.into_iter().any(Option::is_some) || !self.dump.is_empty()
+    }
+
+    /// Returns whether no figure of two messages differs.
+    pub(in crate::oom) fn agrees_with(&self, other: &Event) -> bool {
+        let common = |fact: &Fact, value: &i64| other.facts.get(fact).is_none_or(|it| it == value);
+        self.facts.iter().all(|(fact, value)| common(fact, value))
+            && (self.gpu.is_none() || other.gpu.is_none() || self.gpu == other.gpu)
+    }
+}

@@ -1,0 +1,62 @@
+//! Hosts: the kernel, systemd, Slurm, Kubernetes, Ray, and NVIDIA's kernel module.
+
+use super::super::super::event::Framework::{
+    Kernel, Kubelet, NvidiaDriver, Ray, Slurm, SystemdOomd,
+};
+use super::super::{Shape, Short};
+use super::{before, fails};
+
+/// What a killed process had. Its address space means nothing: CUDA reserves far more than it uses.
+const KILLED: &[&str] = &["anon-rss:{anonymous_memory}", "shmem-rss:{shared_memory}"];
+
+/// The memory of a node of Ray.
+const NODE: &[&str] = &[
+    "Memory on the node {_} where the task {_} was running was {used} / {total} ({share_in_use})",
+    "Memory on the node {_}) was {used} / {total} ({share_in_use})",
+];
+
+pub(super) const ROWS: &[Shape] = &[
+    before(Kernel, "memory: usage {used}, limit {limit}, failcnt"),
+    fails(
+        Kernel,
+        Short::HostLimit,
+        "oom-kill:constraint=CONSTRAINT_MEMCG…task={part},pid={process_id},",
+    ),
+    fails(Kernel, Short::Host, "oom-kill:constraint=CONSTRAINT_…task={part},pid={process_id},"),
+    fails(
+        Kernel,
+        Short::HostLimit,
+        "Memory cgroup out of memory: Killed process {process_id} ({part})",
+    )
+    .more(KILLED),
+    fails(
+        Kernel,
+        Short::HostLimit,
+        "Memory cgroup out of memory: Kill process {process_id} ({part})",
+    ),
+    fails(Kernel, Short::Host, "Out of memory: Killed process {process_id} ({part})").more(KILLED),
+    fails(Kernel, Short::Host, "Out of memory: Kill process {process_id} ({part})"),
+    fails(
+        SystemdOomd,
+        Short::Host,
+        "Marked {part} for killing due to memory used ({used}) / total ({total})",
+    ),
+    fails(SystemdOomd, Short::HostLimit, "Marked {part} for killing due to memory pressure for")
+        .more(&["being {share_in_use} >"]),
+    fails(Slurm, Short::HostLimit, "Detected {killed} oom-kill event{_}in step {part}"),
+    fails(Slurm, Short::HostLimit, "Detected {killed} oom_kill event{_}in {part}"),
+    fails(Slurm, Short::HostLimit, "Detected {killed} oom-kill event{_}in {part}"),
+    fails(Slurm, Short::HostLimit, "task {_}: Out Of Memory"),
+    fails(Slurm, Short::HostLimit, "Exceeded job memory limit"),
+    fails(Kubelet, Short::Host, "The node was low on resource: memory").more(&[
+        "available: {free}",
+        "Container {part} was using {used}, request is {host_request}",
+    ]),
+    // Says that nothing happened.
+    before(Kubelet, "OOMKilled\": false"),
+    before(Kubelet, "OOMKilled\":false"),
+    before(Kubelet, "OOMKilled=false"),
+    fails(Kubelet, Short::HostLimit, "OOMKilled"),
+    fails(Ray, Short::Host, "killed due to the node running low on memory").more(NODE),
+    fails(NvidiaDriver, Short::Host, "Check failed: Out of memory [NV_ERR_NO_MEMORY]"),
+];

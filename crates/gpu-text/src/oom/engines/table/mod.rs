@@ -1,0 +1,68 @@
+//! The table of messages: one row for each shape, by the kind of program.
+//!
+//! A message that fits several rows is the first of them. Sources: the programs' own source, and
+//! public logs of the versions up to 2026. Quotation marks, emphasis and line breaks in a log are
+//! gone when a pattern is matched, so no pattern has a backquote or an asterisk.
+
+mod frameworks;
+mod ggml;
+mod hosts;
+mod libraries;
+mod servers;
+mod trainers;
+
+use super::super::event::Framework;
+use super::{Role, Shape, Short};
+
+/// Returns all rows.
+pub(super) fn all() -> impl Iterator<Item = &'static Shape> {
+    [servers::ROWS, trainers::ROWS, ggml::ROWS, frameworks::ROWS, libraries::ROWS, hosts::ROWS]
+        .into_iter()
+        .flatten()
+}
+
+const fn row(program: Framework, role: Role, text: &'static str) -> Shape {
+    Shape { program, backend: None, role, text, more: &[] }
+}
+
+/// A failure, with what ran short.
+const fn fails(program: Framework, short: Short, text: &'static str) -> Shape {
+    row(program, Role::Fails(short), text)
+}
+
+/// A failure that only its figures explain.
+const fn figures(program: Framework, text: &'static str) -> Shape {
+    row(program, Role::Figures, text)
+}
+
+/// A shortage that the program survived.
+const fn goes_on(program: Framework, short: Short, text: &'static str) -> Shape {
+    row(program, Role::GoesOn(short), text)
+}
+
+/// Figures for later messages of the program.
+const fn before(program: Framework, text: &'static str) -> Shape {
+    row(program, Role::Before, text)
+}
+
+/// Words on the last message of the program.
+const fn after(program: Framework, short: Option<Short>, text: &'static str) -> Shape {
+    row(program, Role::After(short), text)
+}
+
+/// The program tries again after its last message.
+const fn retry(program: Framework, short: Short, text: &'static str) -> Shape {
+    row(program, Role::Retry(short), text)
+}
+
+impl Shape {
+    /// Sets the backend.
+    const fn on(self, backend: &'static str) -> Self {
+        Shape { backend: Some(backend), ..self }
+    }
+
+    /// Sets the optional words.
+    const fn more(self, more: &'static [&'static str]) -> Self {
+        Shape { more, ..self }
+    }
+}

@@ -1,0 +1,159 @@
+//! The figures of an engine's message, and the values that follow from them.
+
+use gpu_core::Bytes;
+use gpu_text::oom::{Event, Fact, Figure, Framework};
+
+/// What is left beside the request when a fraction is lowered: PyTorch's segments are larger than
+/// the tensors in them.
+const MARGIN: u64 = 256 << 20;
+
+/// The highest sensible fraction of a device for an engine, in hundredths: the context needs some.
+const MOST_HUNDREDTHS: u64 = 95;
+
+/// A message of an engine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Case<'a>(pub(super) &'a Event);
+
+impl Case<'_> {
+    pub(super) fn fact(self, fact: Fact) -> Option<u64> {
+        u64::try_from(*self.0.facts.get(&fact)?).ok()
+    }
+
+    fn bytes(figure: &Option<Figure>) -> Option<u64> {
+        figure.as_ref()?.bytes.map(|bytes| bytes.0)
+    }
+
+    pub(super) fn asked(self) -> Option<u64> {
+        Case::bytes(&self.0.tried)
+    }
+
+    pub(super) fn free(self) -> Option<u64> {
+        Case::bytes(&self.0.free)
+    }
+
+    pub(super) fn total(self) -> Option<u64> {
+        Case::bytes(&self.0.total)
+    }
+
+    pub(super) fn limit(self) -> Option<u64> {
+        Case::bytes(&self.0.limit)
+    }
+
+    pub(super) fn needed(self) -> Option<u64> {
+        Case::bytes(&self.0.needed)
+    }
+
+    pub(super) fn used(self) -> Option<u64> {
+        Case::bytes(&self.0.allocated)
+    }
+
+    /// What the pool of the engine leaves.
+    pub(super) fn left(self) -> Option<u64> {
+        self.0.dump.pool?.available.map(|bytes| bytes.0)
+    }
+
+    /// The KV cache that is missing after the weights, if the engine printed a negative size.
+    pub(super) fn deficit(self) -> Option<u64> {
+        self.0.facts.get(&Fact::CacheBytes).filter(|bytes| **bytes < 0).map(|it| it.unsigned_abs())
+    }
+
+    /// The length that fits, as printed, or in proportion to the memory, which holds for full
+    /// attention only. A multiple of the usual block of 16 tokens.
+    pub(super) fn fitting_length(self) -> Option<u64> {
+        let in_proportion = || {
+            let wanted = self.fact(Fact::ContextLength)?;
+            let tokens = u128::from(wanted) * u128::from(self.left()?);
+            let tokens = tokens.checked_div(u128::from(self.asked()?))?;
+            u64::try_from(tokens).ok().map(|tokens| tokens / 16 * 16)
+        };
+        self.fact(Fact::FittingLength).or_else(in_proportion).filter(|tokens| *tokens > 0)
+    }
+
+    /// The memory fraction that adds these bytes of the device, if so much was free at startup.
+    fn raised(self, more: u64) -> Option<u64> {
+        let (now, total) =
+            (self.fact(Fact::Utilization)?, self.total().filter(|total| *total > 0)?);
+        let added = (u128::from(more) * 1_000_000).div_ceil(u128::from(total));
+        let hundredths = (u128::from(now) + added).div_ceil(10_000);
+        let free = self.fact(Fact::FreeBefore);
+        let most = free.map_or(u128::from(MOST_HUNDREDTHS), |free| {
+            (u128::from(free) * 100 / u128::from(total)).min(100)
+        });
+        u64::try_from(hundredths).ok().filter(|_| hundredths <= most)
+    }
+
+    /// The KV cache that is missing for the configured length, in proportion to the one that fits.
+    fn missing_by_length(self) -> Option<u64> {
+        let (wanted, fits) = (self.fact(Fact::ContextLength)?, self.fact(Fact::FittingLength)?);
+        let more = u128::from(wanted.checked_sub(fits)?);
+        let missing = u128::from(self.fact(Fact::CacheBytes)?) * more;
+        u64::try_from(missing.checked_div(u128::from(fits))?).ok()
+    }
+
+    /// The memory fraction of vLLM with which its KV cache would do.
+    pub(super) fn fraction_for_cache(self) -> Option<String> {
+        let missing = match (self.asked(), self.left()) {
+            (Some(asked), Some(left)) => asked.saturating_sub(left),
+            _ => self.deficit().or_else(|| self.missing_by_length())?,
+        };
+        self.raised(missing).map(hundredths)
+    }
+
+    /// The memory fraction of vLLM that leaves room for the request.
+    pub(super) fn lower_fraction(self) -> Option<String> {
+        let (now, total) =
+            (self.fact(Fact::Utilization)?, self.total().filter(|total| *total > 0)?);
+        let less = u128::from(self.asked()?.saturating_add(MARGIN)) * 1_000_000;
+        let less = u64::try_from(less.div_ceil(u128::from(total))).ok()?;
+        let left = now.checked_sub(less)? / 10_000;
+        (left >= 10).then(|| hundredths(left))
+    }
+
+    /// The static fraction of SGLang between what its weights need and the highest one.
+    pub(super) fn raised_static_fraction(self) -> Option<String> {
+        let (weights, free) = (self.fact(Fact::Weights)?, self.fact(Fact::FreeAfterWeights)?);
+        let all = u128::from(weights) + u128::from(free);
+        let least = (u128::from(weights) * 100).checked_div(all)?;
+        // Half of the rest for the KV cache.
+        let half = u64::try_from((least + 100) / 2).ok()?.min(MOST_HUNDREDTHS);
+        let now = self.fact(Fact::Utilization).unwrap_or(0) / 10_000;
+        (u128::from(half) > least && half > now).then(|| hundredths(half))
+    }
+
+    /// The static fraction of SGLang that leaves room for the request.
+    pub(super) fn lowered_static_fraction(self) -> Option<String> {
+        let now = self.fact(Fact::Utilization)?;
+        let all = match (self.fact(Fact::Weights), self.fact(Fact::FreeAfterWeights)) {
+            (Some(weights), Some(free)) => weights.saturating_add(free),
+            _ => self.total()?,
+        };
+        let less = (u128::from(self.asked()?) * 1_000_000).checked_div(u128::from(all))?;
+        let less = u64::try_from(less).ok()?.checked_add(10_000)?;
+        let left = now.checked_sub(less)? / 10_000;
+        (left >= 10).then(|| hundredths(left))
+    }
+
+    /// The layers of llama.cpp that fit, from the buffer of all and what was free.
+    pub(super) fn layers(self) -> Option<String> {
+        let (layers, asked) = (self.fact(Fact::LayersOnDevices)?, self.asked()?);
+        let missing = asked.checked_sub(self.fact(Fact::FreeBefore)?)?;
+        let of_layer = asked.checked_div(layers).filter(|bytes| *bytes > 0)?;
+        let left = layers.checked_sub(missing.div_ceil(of_layer))?;
+        (left < layers).then(|| left.to_string())
+    }
+}
+
+/// `0.88`.
+fn hundredths(value: u64) -> String {
+    format!("{}.{:02}", value / 100, value % 100)
+}
+
+/// Whole MiB that hold these bytes.
+pub(super) fn mib(bytes: u64) -> u64 {
+    bytes.div_ceil(Bytes::MIB)
+}
+
+/// Returns the engine of a message: the one around a framework's, or its own.
+pub(super) fn engine(event: &Event) -> Framework {
+    event.engine.unwrap_or(event.framework)
+}

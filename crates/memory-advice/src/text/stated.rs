@@ -1,0 +1,309 @@
+//! What an engine's own message states: the cause, one line, and an explanation with its figures.
+
+use super::case::Case;
+use crate::explain::{Cause, Stated};
+use gpu_core::{Bytes, amount};
+use gpu_text::oom::{Event, Fact, Framework, Short, Wording};
+
+/// From here on a number of bytes is a negative one that lost its sign: no memory is as large.
+pub(super) const WRAPPED: u64 = 1 << 62;
+
+/// Returns what an engine's own message states; `None` if the figures alone explain it.
+pub(super) fn of(event: &Event) -> Option<Stated> {
+    // A framework inside an engine prints its own figures.
+    let is_framework = matches!(event.framework, Framework::PyTorch | Framework::Cuda);
+    let is_inside = is_framework && event.engine.is_some();
+    let short = event.short.filter(|short| *short != Short::Startup && !is_inside)?;
+    let case = Case(event);
+    let (cause, verdict) = match event.wording {
+        Some(Wording::NoFailure) => (Cause::NoFailure, survived(short)),
+        _ => failed(short, case),
+    };
+    let reason = [asked(case), reason(short, case)].into_iter().flatten().collect::<Vec<_>>();
+    let reason = match (reason.is_empty(), cause) {
+        (false, _) => reason.join(" "),
+        (true, Cause::NoFailure) => "The program reports that it went on.".to_owned(),
+        (true, _) => "The message has no figures.".to_owned(),
+    };
+    Some(Stated { cause, verdict, reason })
+}
+
+fn size(bytes: u64) -> String {
+    amount(Bytes(bytes))
+}
+
+/// The verdict on a message that the program survived.
+fn survived(short: Short) -> String {
+    match short {
+        Short::Crowded => "No failure: requests wait, because the KV cache is full.",
+        Short::Pinned => "No failure: the program went on without pinned host memory.",
+        Short::Pool => "No failure: the server's own pool was full, and it used host memory.",
+        Short::Cache => "No failure: the engine shortened its context to what fits.",
+        Short::Graphs => "No failure: the engine went on without CUDA graphs.",
+        Short::Context => "No failure: the context was full, and the engine tried a smaller batch.",
+        Short::Program => "No failure: the program went on with another arrangement.",
+        _ => "No failure: the program tried again with less.",
+    }
+    .to_owned()
+}
+
+/// The cause of a failure, and its verdict.
+fn failed(short: Short, case: Case<'_>) -> (Cause, String) {
+    let event = case.0;
+    let event_has = |fact| case.fact(fact).is_some();
+    let is_known = case.total().or(case.free()).or(case.left()).or(case.needed()).is_some()
+        || [Fact::FreeBefore, Fact::PrefillTokens, Fact::Sequences].into_iter().any(event_has);
+    // Without the free memory, others may hold what is missing.
+    let no_room = if is_known { Cause::TooBig } else { Cause::NotTold };
+    let (cause, verdict) = match short {
+        Short::Startup | Short::Compute => {
+            (no_room, "The GPU had no room for the buffers of a computation.")
+        }
+        Short::Unbalanced => {
+            (Cause::Unnamed, "One GPU of the job has far less free memory than the others.")
+        }
+        Short::Weights => (no_room, "The weights did not fit into the GPU's free memory."),
+        Short::NoCache => {
+            (Cause::Limit, "The weights leave nothing for the KV cache in the engine's share.")
+        }
+        Short::Cache => (Cause::Limit, "The KV cache is too small for one request."),
+        Short::Sequences => (Cause::Limit, "The engine has too little state for its sequences."),
+        Short::Graphs => (no_room, "The GPU had no room for CUDA graphs."),
+        Short::Component => {
+            let part = event.part.as_deref().unwrap_or("one of its components");
+            return (Cause::TooBig, format!("The GPU had no room for a component: {part}."));
+        }
+        Short::WakeUp => {
+            (Cause::Unnamed, "Other programs took the memory that the engine gave back.")
+        }
+        Short::OneBuffer => (
+            Cause::BufferLimit,
+            "One buffer is larger than the device allows; its memory is not full.",
+        ),
+        Short::Quota => match case.needed() {
+            Some(needed) if needed >= WRAPPED => (
+                Cause::ImpossibleFigure,
+                "Nothing ran short: HAMi's counter of this container is below zero.",
+            ),
+            _ => (Cause::Limit, "The container has reached its limit, not the memory of the GPU."),
+        },
+        Short::Pool => (Cause::Limit, "The program's own pool is full, not the GPU."),
+        Short::Program => (Cause::TooBig, "The program needs more than the GPU has."),
+        Short::Crowded => (Cause::Limit, "The KV cache is full, not the GPU."),
+        Short::Context => (Cause::Limit, "The context is full, not the GPU."),
+        Short::Pinned => (Cause::HostMemory, "Pinned host memory ran out, not GPU memory."),
+        Short::Host => (Cause::HostMemory, "Host memory ran out, not GPU memory."),
+        Short::HostLimit => {
+            (Cause::HostMemory, "A limit on host memory was reached; GPU memory has no part in it.")
+        }
+        Short::NotReturned => {
+            (Cause::TakenBefore, "A former process has not given its GPU memory back.")
+        }
+        Short::Disturbed => (
+            Cause::Disturbed,
+            "Nothing ran short: other programs changed the free memory during a measurement.",
+        ),
+        Short::Unclear if event.framework == Framework::Hami => (
+            Cause::NotTold,
+            "The container's limit or the GPU is full; the message does not say which.",
+        ),
+        Short::Unclear => {
+            (Cause::NotTold, "The error may be about memory; the message does not say.")
+        }
+    };
+    (cause, verdict.to_owned())
+}
+
+/// The request, and what was there for it.
+fn asked(case: Case<'_>) -> Option<String> {
+    let asked = size(case.asked()?);
+    let before = case.fact(Fact::FreeBefore);
+    Some(match (case.left(), case.free(), before) {
+        (Some(left), ..) => format!("It needs {asked} and has {}.", size(left)),
+        (None, Some(free), _) => format!("It asked for {asked}; {} were free.", size(free)),
+        (None, None, Some(free)) => match case.asked()?.checked_sub(free) {
+            Some(missing) => format!(
+                "It asked for {asked}; {} were free when it started: short by {}.",
+                size(free),
+                size(missing)
+            ),
+            None => format!("It asked for {asked}; {} were free when it started.", size(free)),
+        },
+        (None, None, None) => format!("It asked for {asked}."),
+    })
+}
+
+/// Further figures in words.
+fn reason(short: Short, case: Case<'_>) -> Option<String> {
+    let fact = |fact| case.fact(fact);
+    Some(match short {
+        Short::Unbalanced => format!(
+            "It found {} free on one GPU and {} on another: processes hold memory there, or the \
+             GPUs differ.",
+            size(case.free()?),
+            size(fact(Fact::FreeElsewhere)?)
+        ),
+        Short::NoCache => match (fact(Fact::Weights), fact(Fact::FreeAfterWeights), case.deficit())
+        {
+            (Some(weights), Some(free), _) => {
+                let percent = weights as f64 * 100.0 / (weights as f64 + free as f64).max(1.0);
+                format!(
+                    "The weights take {}, {percent:.0} % of what was free, and leave {}.",
+                    size(weights),
+                    size(free)
+                )
+            }
+            (_, _, Some(deficit)) => {
+                format!("It is short by {} before the first block.", size(deficit))
+            }
+            (Some(weights), ..) => format!("The weights take {}.", size(weights)),
+            _ => "Weights and the peak of a forward pass use up what it may take.".to_owned(),
+        },
+        Short::Cache if fact(Fact::BlockBytes).is_some() => format!(
+            "One block of it needs {}; {} were free.",
+            size(fact(Fact::BlockBytes)?),
+            size(case.free()?)
+        ),
+        Short::Cache => {
+            let length = fact(Fact::ContextLength).or_else(|| fact(Fact::FittingLength))?;
+            match (fact(Fact::ContextLength), fact(Fact::FittingLength)) {
+                (Some(_), Some(fitting)) => {
+                    format!("One request may have {length} tokens; the cache holds {fitting}.")
+                }
+                (Some(_), None) => match case.fitting_length() {
+                    Some(fitting) => format!(
+                        "One request may have {length} tokens; by proportion the cache holds \
+                         about {fitting}, if all layers have full attention."
+                    ),
+                    None => format!("One request may have {length} tokens."),
+                },
+                (None, _) => format!("The cache holds {length} tokens."),
+            }
+        }
+        Short::Sequences => format!(
+            "It may run {} sequences at once and has blocks for {}.",
+            fact(Fact::Sequences)?,
+            fact(Fact::FittingSequences)?
+        ),
+        Short::Component => component(case)?,
+        Short::OneBuffer => {
+            "The limit is for one buffer: more free memory does not help.".to_owned()
+        }
+        Short::Quota => quota(case)?,
+        Short::Program if case.needed().is_none() => {
+            "Each GPU that it may use was tried.".to_owned()
+        }
+        Short::Program => program(case)?,
+        Short::Compute => match (fact(Fact::PrefillTokens), fact(Fact::Sequences)) {
+            (Some(tokens), _) => format!("A prefill of {tokens} tokens did not fit."),
+            (None, Some(sequences)) => format!("{sequences} requests at once did not fit."),
+            _ => return None,
+        },
+        Short::Host | Short::HostLimit => host(case)?,
+        Short::Disturbed => {
+            let (before, later) = (fact(Fact::FreeBefore)?, fact(Fact::FreeLater)?);
+            format!(
+                "{} were free at first and {} afterwards, although the engine itself only took \
+                 memory.",
+                size(before),
+                size(later)
+            )
+        }
+        Short::NotReturned => "The engine waited for the driver in vain: the process still runs, \
+             or it left memory behind."
+            .to_owned(),
+        Short::Unclear => match case.0.framework {
+            Framework::Hami => "HAMi got code 2, out of memory, for an allocation.",
+            Framework::Nccl => "NCCL prints the failed call only with NCCL_DEBUG=WARN or INFO.",
+            _ => {
+                "The code has other reasons too, such as queues, threads or a lost device; with \
+                 little free memory it means memory."
+            }
+        }
+        .to_owned(),
+        Short::Crowded => "Requests are moved out and computed again: slower, not lost.".to_owned(),
+        Short::Pinned => "The pages would have been pinned for faster copies.".to_owned(),
+        Short::Startup
+        | Short::Weights
+        | Short::Graphs
+        | Short::WakeUp
+        | Short::Pool
+        | Short::Context => return None,
+    })
+}
+
+fn component(case: Case<'_>) -> Option<String> {
+    let (free, total) = (case.free()?, case.total()?);
+    let model = case.fact(Fact::FreeBefore).zip(case.fact(Fact::FreeAfterWeights));
+    let model = model.and_then(|(before, after)| before.checked_sub(after));
+    let model =
+        model.map_or(String::new(), |model| format!("; the model took {} before", size(model)));
+    Some(format!("{} of {} were free when it was created{model}.", size(free), size(total)))
+}
+
+fn quota(case: Case<'_>) -> Option<String> {
+    let (needed, limit) = (case.needed()?, case.limit()?);
+    Some(match needed >= WRAPPED {
+        true => format!(
+            "{needed} bytes are {} below zero as an unsigned number: its counter missed a release. \
+             The limit is {}.",
+            size(needed.wrapping_neg()),
+            size(limit)
+        ),
+        false => format!(
+            "With the request it would hold {}, above its limit of {}.",
+            size(needed),
+            size(limit)
+        ),
+    })
+}
+
+fn program(case: Case<'_>) -> Option<String> {
+    let needed = size(case.needed()?);
+    let temporary = case.fact(Fact::Temporary);
+    let temporary =
+        temporary.map_or(String::new(), |bytes| format!(", {} of it temporary", size(bytes)));
+    let total =
+        case.total().map_or(String::new(), |bytes| format!("; the device has {}", size(bytes)));
+    Some(format!("The compiled program needs {needed}{temporary}{total}."))
+}
+
+/// Which program was ended, and what it had.
+fn host(case: Case<'_>) -> Option<String> {
+    let event = case.0;
+    let part = event.part.as_deref().filter(|part| !part.is_empty());
+    let name = match (case.fact(Fact::ProcessId), part, event.framework) {
+        (Some(pid), Some(part), _) => format!("Process {pid} ({part}) was ended"),
+        (Some(pid), None, _) => format!("Process {pid} was ended"),
+        (None, Some(part), Framework::Slurm) => format!("Processes of {part} were ended"),
+        (None, Some(part), _) => format!("{part} was ended"),
+        (None, None, Framework::NvidiaDriver) => {
+            "The driver lacked host memory for its own structures; it ends no process by that"
+                .to_owned()
+        }
+        (None, None, _) => {
+            let (asked, free) = (case.asked(), case.free());
+            return case
+                .used()
+                .zip(case.total())
+                .map(|(used, total)| {
+                    format!("The host had {} of {} in use.", size(used), size(total))
+                })
+                .or_else(|| {
+                    (asked.is_none() && free.is_none()).then(|| {
+                        "The operating system ended a process to free host memory.".to_owned()
+                    })
+                });
+        }
+    };
+    let parts = [Fact::Anonymous, Fact::Shared].map(|fact| case.fact(fact));
+    let held = match parts {
+        [None, None] => case.used(),
+        parts => Some(parts.into_iter().flatten().fold(0, u64::saturating_add)),
+    };
+    let held =
+        held.map_or(String::new(), |bytes| format!("; {} of host memory in use", size(bytes)));
+    let limit =
+        case.limit().map_or(String::new(), |bytes| format!(", with a limit of {}", size(bytes)));
+    Some(format!("{name}{held}{limit}."))
+}
