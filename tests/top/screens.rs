@@ -221,10 +221,14 @@ fn cell<'a>(buffer: &'a Buffer, wanted: &str) -> &'a Cell {
 fn findings_are_accented_and_free_is_green() {
     let mut state = watched("labbox", 3, (120, 40));
     let buffer = state.drawn();
-    for text in ["2+ findings", "ghost", "hoarder", "not listed: 19777"] {
+    for text in ["1+ findings", "ghost", "not listed: 19777"] {
         let cell = cell(&buffer, text);
         assert_eq!((cell.fg, cell.modifier), (Color::Yellow, Modifier::BOLD), "{text}");
     }
+    for text in [", 1 possible", "1 possible finding: gpuws --sim NAME doctor"] {
+        assert!(cell(&buffer, text).modifier.contains(Modifier::DIM), "{text}");
+    }
+    assert!(!self::text(&buffer).contains("idle holder"), "nobody is named");
     assert_eq!(cell(&buffer, "free").fg, Color::Reset, "of the header");
     let screen = text(&buffer);
     let (y, line) = screen.lines().enumerate().find(|(_, line)| line.ends_with("free")).unwrap();
@@ -260,7 +264,7 @@ fn light_theme_has_neither_yellow_nor_cyan() {
     for cell in buffer.content() {
         assert!(![Color::Yellow, Color::Cyan, Color::White].contains(&cell.fg), "{cell:?}");
     }
-    assert_eq!(cell(&buffer, "2+ findings").fg, Color::Red);
+    assert_eq!(cell(&buffer, "1+ findings").fg, Color::Red);
     assert_eq!(cell(&buffer, "█").fg, Color::Blue);
 }
 

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::queue_status::user;
 use crate::source::{self, Source};
-use crate::terminal::{Line, Screen, Tone, packed, progress, warn, wrapped};
+use crate::terminal::{Line, Screen, packed, progress, warn};
 use crate::wording;
 use gpu_core::{
     Groups, HolderSearch, Observation, Observer, ProcessDetail, Selector, Snapshot,
@@ -25,7 +25,7 @@ use gpu_reaper::Diagnosis;
 use gpu_report::replay::{EVERY, MINUTE};
 use gpu_report::{Columns, ProcessFilter, local_time, rows::View};
 use gpu_steward::DeviceLeases;
-use notes::{doctor, unreported, unseen_by};
+use notes::{doctor, uninspected, unreported};
 use std::borrow::Cow;
 
 pub(crate) fn run(
@@ -178,21 +178,12 @@ fn show_view(
     unreported(screen, snapshot)?;
     left_out(screen, view)?;
     if !global.quiet {
-        screen.print_all(view.next_commands(doctor, room))?;
-        if let Some(who) = view.bystanders() {
-            wording::flow(screen, Line::new().dim("also open in: "), &who)?;
-        }
+        screen.print_all(view.notes(doctor, room, screen.width()))?;
         if let Some(fault) = view.leased.fault() {
             let head = Line::new().dim("leases unknown: ");
             wording::flow(screen, head, &format!("failed to {fault}"))?;
         }
-        if snapshot.unreadable.total() > 0 {
-            let unread =
-                wording::count(snapshot.unreadable.total() as usize, "process", "processes");
-            let by = unseen_by(snapshot.is_root);
-            let line = format!("{unread} could not be inspected{by}");
-            screen.print_all(wrapped(Line::new(), Tone::Dim, &line, room))?;
-        }
+        uninspected(screen, snapshot)?;
     }
     Ok(())
 }

@@ -84,9 +84,9 @@ fn replays_know_that_a_process_computed_before_the_sample() {
     lines(dir.path(), "--sim shared-lab record --for 16m --every 5s --names past");
     let status = lines(dir.path(), "status --replay past -i 0").join("\n");
     let row = status.lines().find(|line| line.contains("finetune.py")).expect(&status);
-    assert!(!row.contains("hoarder"), "{row}");
+    assert!(!row.contains("idle holder"), "{row}");
     let doctor = lines(dir.path(), "doctor --replay past --gpu 0").join("\n");
-    assert!(doctor.contains("0 findings"), "{doctor}");
+    assert!(doctor.contains("No problems found."), "{doctor}");
 }
 
 #[test]

@@ -263,7 +263,7 @@ fn replayed_frame_is_judged_with_the_minute_before_it() {
         let shown = on_terminal((120, 50), steps, &words);
         let row = shown.rsplit("29410").next().and_then(|after| after.split("30001").next());
         let row = row.expect(&shown);
-        assert!(row.contains("finetune.py") && !row.contains("hoarder"), "{shown}");
+        assert!(row.contains("finetune.py") && !row.contains("idle holder"), "{shown}");
     }
 }
 

@@ -230,7 +230,7 @@ fn hours_of_a_history_prove_that_a_hoarder_is_abandoned() {
     let dir = history();
     let ended = run(dir.path(), "doctor --replay past --gpu 2");
     let text = ended.stdout;
-    for part in ["HOARDER  GPU 2", "confidence: high", "no compute for 11 h, in 720 samples"] {
+    for part in ["IDLE HOLDER  GPU 2", "confidence: high", "no compute for 11 h, in 720 samples"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let ended = run(dir.path(), "doctor --replay past --gpu 2 --at 12:00");

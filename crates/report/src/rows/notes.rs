@@ -2,14 +2,24 @@
 //! that have a device open and use none of its memory.
 
 use super::View;
-use crate::text::{Line, Tone, packed, wrapped};
+use crate::text::{Line, Tone, flowed, packed, wrapped};
 use crate::wording;
 use gpu_core::DeviceId;
 
 impl View<'_> {
+    /// Returns what is told below the rows: the findings, and the processes that have a device open and
+    /// use none of its memory. Commands have `room` columns, and text is wrapped to `width`.
+    pub fn notes(&self, doctor: &str, room: usize, width: usize) -> Vec<Line> {
+        let mut lines = self.next_commands(doctor, room);
+        if let Some(who) = self.bystanders() {
+            lines.extend(flowed(Line::new().dim("also open in: "), &who, width));
+        }
+        lines
+    }
+
     /// Returns a line for each set of devices with findings, with `doctor`, the command that explains
     /// them; and then how many findings are only possible, without saying of whom.
-    pub fn next_commands(&self, doctor: &str, room: usize) -> Vec<Line> {
+    fn next_commands(&self, doctor: &str, room: usize) -> Vec<Line> {
         let shown = |id: &&DeviceId| self.snapshot.device(id).is_some();
         let is_shown =
             |devices: &[DeviceId]| devices.is_empty() || devices.iter().any(|id| shown(&id));
@@ -56,7 +66,7 @@ impl View<'_> {
 
     /// Names the processes that have a device open and use none of its memory, such as monitors;
     /// `None` if there are none.
-    pub fn bystanders(&self) -> Option<String> {
+    fn bystanders(&self) -> Option<String> {
         let cleared = self.diagnosis.cleared.iter();
         let shown = cleared.filter(|one| self.filter.shows(self.snapshot, one.process.pid));
         let who = shown.filter_map(|cleared| {

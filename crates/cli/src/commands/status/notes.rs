@@ -3,7 +3,7 @@
 use crate::args::Global;
 use crate::failure::Failure;
 use crate::source::sim_option;
-use crate::terminal::{Line, Screen};
+use crate::terminal::{Line, Screen, Tone, wrapped};
 use crate::wording;
 use gpu_core::{Reading, Snapshot};
 use gpu_reaper::silence;
@@ -23,8 +23,20 @@ pub(super) fn unreported(screen: &mut Screen, snapshot: &Snapshot) -> Result<(),
     unknown.try_for_each(|line| wording::flow(screen, Line::new(), &line))
 }
 
+/// Prints how many processes could not be inspected, if there are any.
+pub(super) fn uninspected(screen: &mut Screen, snapshot: &Snapshot) -> Result<(), Failure> {
+    let unread = snapshot.unreadable.total() as usize;
+    if unread == 0 {
+        return Ok(());
+    }
+    let unread = wording::count(unread, "process", "processes");
+    let text = format!("{unread} could not be inspected{}", unseen_by(snapshot.is_root));
+    let room = screen.room(0);
+    screen.print_all(wrapped(Line::new(), Tone::Dim, &text, room))
+}
+
 /// Returns who could inspect the processes that were not readable.
-pub(super) fn unseen_by(is_root: Reading<bool>) -> &'static str {
+fn unseen_by(is_root: Reading<bool>) -> &'static str {
     match is_root {
         // Root lacks a capability here.
         Ok(true) => ", not even by root: is this a container?",
