@@ -19,6 +19,8 @@ pub enum Exit {
     NotPermitted,
     /// No answer within the time limit.
     Deadline,
+    /// The answer is an estimate: something of the input is not understood.
+    Estimate,
     /// The output cannot be written.
     NotWritten,
     /// A temporary failure: the same command may succeed later.
@@ -37,13 +39,14 @@ pub enum Exit {
 
 impl Exit {
     /// All exit codes of gpuws itself, in ascending order.
-    pub const ALL: [Exit; 12] = [
+    pub const ALL: [Exit; 13] = [
         Exit::Done,
         Exit::Remains,
         Exit::Usage,
         Exit::CannotObserve,
         Exit::NotPermitted,
         Exit::Deadline,
+        Exit::Estimate,
         Exit::NotWritten,
         Exit::TryLater,
         Exit::LimitHit,
@@ -76,6 +79,7 @@ impl Exit {
             Exit::CannotObserve => 3,
             Exit::NotPermitted => 4,
             Exit::Deadline => 5,
+            Exit::Estimate => 6,
             Exit::NotWritten => 74,
             Exit::TryLater => 75,
             Exit::LimitHit => 124,
@@ -95,6 +99,7 @@ impl Exit {
             Exit::CannotObserve => "cannot observe",
             Exit::NotPermitted => "not permitted",
             Exit::Deadline => "no answer in time",
+            Exit::Estimate => "place model: the verdict is an estimate",
             Exit::NotWritten => "cannot write to standard output",
             Exit::TryLater => "try later",
             Exit::LimitHit => "run: time limit reached",

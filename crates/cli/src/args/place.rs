@@ -74,11 +74,12 @@ pub(crate) struct PlaceModelArgs {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub(crate) sequences: u64,
-    /// The program that runs the model: what it keeps depends on it. Default: that of --format, or
-    /// llama.cpp.
+    /// The program that runs the model: what it keeps depends on it. Default: that of --format, else
+    /// the first of llama.cpp, vLLM and transformers that can load the weights.
     #[arg(long, value_name = "ENGINE")]
     pub(crate) engine: Option<EngineName>,
-    /// Encoding of the weights (BF16, Q8_0, Q4_K, …); default: as stored.
+    /// Encoding of the weights: a GGUF mixture (Q8_0, Q4_K_M, IQ4_XS, …) for llama.cpp, BF16, FP8,
+    /// INT8, INT4, AWQ, GPTQ, NVFP4, NF4, … for the others, in any case; default: as stored.
     #[arg(long, value_name = "ENCODING")]
     pub(crate) weights: Option<String>,
     /// Encoding of keys and values in the cache.

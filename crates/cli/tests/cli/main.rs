@@ -31,6 +31,7 @@ mod place;
 mod placeholder;
 mod pods;
 mod program;
+mod quantized;
 mod queue;
 mod random_kills;
 mod ray;

@@ -19,10 +19,12 @@ pub(crate) enum Role {
 }
 
 /// Parts of the names of tensors that no method quantizes.
-const KEPT: [&str; 10] = [
+const KEPT: [&str; 12] = [
     "norm",
     "conv",
     "A_log",
+    ".ssm_a",
+    ".ssm_d",
     "rotary",
     "embed_positions",
     "position_embd",

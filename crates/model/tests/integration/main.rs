@@ -2,6 +2,7 @@
 
 mod accelerate;
 mod answer;
+mod checkpoints;
 mod configurations;
 mod llama;
 mod mixtures;

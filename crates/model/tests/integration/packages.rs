@@ -1,6 +1,7 @@
 //! Files that the reference packages of Python write.
 
 use gpu_core::Bytes;
+use gpu_model::Encoding;
 use gpu_model::read::{File, Format, Found, model};
 use std::io::Write;
 use std::path::Path;
@@ -30,6 +31,12 @@ for kind in ['Q8_0', 'Q4_0', 'Q4_K', 'Q6_K', 'IQ4_XS', 'TQ1_0', 'MXFP4', 'BF16']
     data = np.zeros((5, gguf.quant_shape_to_byte_shape((5, 256), t)[1]), dtype=np.uint8)
     w.add_tensor(kind, data, raw_dtype=t)
 w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
+";
+
+/// Prints the elements and bytes of a block of each type of ggml.
+const TYPES: &str = "
+import gguf
+for kind, (block, size) in gguf.GGML_QUANT_SIZES.items(): print(kind.name, block, size)
 ";
 
 /// Runs a script of a Python that has its packages; `None`, and a line about it, if there is none.
@@ -106,4 +113,21 @@ fn gguf_of_the_reference_package_is_read() {
         assert_eq!(Some(tensor.bytes), tensor.encoding.bytes(5 * 256).map(Bytes));
     }
     assert_eq!(found.model.tensors.len(), 9);
+}
+
+#[test]
+fn types_of_ggml_have_the_sizes_of_the_reference_package() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(output) = written(TYPES, directory.path()) else { return };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut compared = 0;
+    for line in text.lines() {
+        let [name, block, size] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        // The package counts a block of Q8_1 as two 32-bit floats more than ggml does.
+        let Some(known) = Encoding::named(name).filter(|_| name != "Q8_1") else { continue };
+        assert_eq!(known.block().to_string(), block, "{name}");
+        assert_eq!((known.block_bits() / 8).to_string(), size, "{name}");
+        compared += 1;
+    }
+    assert!(compared >= 28, "{text}");
 }

@@ -1,10 +1,11 @@
 //! `gpuws place model --json`.
 
 use super::Version;
+use gpu_model::Model;
 use gpu_model::need::{Estimate, Layer};
-use gpu_model::split::vllm::Vllm;
+use gpu_model::quantize::Scheme;
+use gpu_model::split::vllm::{Served, Vllm};
 use gpu_model::split::{Answer, RoomKind, Rooms};
-use gpu_model::{Encoding, Model};
 use serde::Serialize;
 
 /// What a model takes, and which of its layers go where.
@@ -24,7 +25,11 @@ pub struct PlacedModel<'a> {
     pub context_tokens: u64,
     /// Number of sequences at the same time.
     pub sequence_count: u64,
-    /// Whether the model fits.
+    /// What can be said: an estimate if something of the model is not understood.
+    pub verdict: Verdict,
+    /// What is not understood, and so makes the verdict an estimate. Empty otherwise.
+    pub doubts: &'a [String],
+    /// Whether the model fits, by the estimate if the verdict is one.
     pub fits: bool,
     /// Whether no placement of consecutive layers is better for the goal. Null if it does not fit.
     pub is_optimal: Option<bool>,
@@ -41,10 +46,26 @@ pub struct PlacedModel<'a> {
     /// What vLLM fits for each degree of tensor parallelism that it accepts. Empty for other
     /// engines.
     pub tensor_parallel: Vec<TensorParallel>,
+    /// Number of GPUs over which vLLM divides each layer. Null if it does not: the model has a
+    /// placement by layers then, or does not fit.
+    pub tensor_parallel_size: Option<u64>,
     /// GPUs that are not available, with the reasons.
     pub unavailable: &'a [String],
     /// What was ignored, or is known less exactly.
     pub notes: &'a [String],
+}
+
+/// What can be said of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It fits.
+    Fits,
+    /// It does not fit.
+    DoesNotFit,
+    /// Something of it is not understood, so that its size is an estimate.
+    Estimate,
 }
 
 /// What vLLM fits if each layer is divided over several GPUs.
@@ -79,6 +100,9 @@ pub struct Described<'a> {
     pub weights_bytes: u64,
     /// Number of blocks.
     pub layer_count: usize,
+    /// Method by which the checkpoint is quantized, such as awq. Null if it is not, or is a GGUF
+    /// file.
+    pub quantization: Option<&'a str>,
     /// Tokens of context that the model was trained for. Null if unknown.
     pub trained_context_tokens: Option<u64>,
 }
@@ -189,12 +213,44 @@ pub struct Question<'a> {
     pub is_whole: bool,
     /// What vLLM fits for each degree of tensor parallelism.
     pub tensor_parallel: &'a [Vllm],
+    /// How vLLM serves the model with each layer divided over GPUs, if it does.
+    pub served: Option<&'a Served>,
+    /// What is not understood of the model.
+    pub doubts: &'a [String],
     /// GPUs that are not available, with the reasons.
     pub unavailable: &'a [String],
     /// What was ignored, or is known less exactly.
     pub notes: &'a [String],
     /// The format of the tensors.
     pub format: gpu_model::read::Format,
+}
+
+impl Question<'_> {
+    /// Returns whether the model fits as the answer places it, or divided over GPUs.
+    pub fn fits(&self, first: &Answer) -> bool {
+        first.split.fits() || self.served.is_some()
+    }
+
+    /// Returns whether vLLM divides each layer over several GPUs.
+    pub fn is_divided(&self) -> bool {
+        self.served.is_some_and(|served| served.size.ranks > 1)
+    }
+
+    /// Returns what can be said.
+    pub fn verdict(&self, first: &Answer) -> Verdict {
+        match (self.doubts.is_empty(), self.fits(first)) {
+            (false, _) => Verdict::Estimate,
+            (true, true) => Verdict::Fits,
+            (true, false) => Verdict::DoesNotFit,
+        }
+    }
+
+    /// Returns the tokens that the command asks for: vLLM refuses more than the model was trained
+    /// for, and what others then generate is noise.
+    pub fn served_context(&self) -> u64 {
+        let trained = self.model.shape.as_ref().and_then(|shape| shape.context);
+        trained.map_or(self.context, |trained| self.context.min(trained))
+    }
 }
 
 impl<'a> PlacedModel<'a> {
@@ -214,11 +270,14 @@ impl<'a> PlacedModel<'a> {
                 parameter_count: parameters(model),
                 weights_bytes: model.bytes().0,
                 layer_count: first.chain.blocks(),
+                quantization: model.method.as_deref(),
                 trained_context_tokens: model.shape.as_ref().and_then(|shape| shape.context),
             },
             context_tokens: question.context,
             sequence_count: question.sequences,
-            fits: split.fits(),
+            verdict: question.verdict(first),
+            doubts: question.doubts,
+            fits: question.fits(first),
             is_optimal: split.fits().then_some(split.is_optimal),
             needs: Needs::of(&first.estimate),
             rooms: Room::each(first, rooms),
@@ -226,6 +285,7 @@ impl<'a> PlacedModel<'a> {
             reasons: split.reasons(&first.chain, rooms),
             encodings: std::iter::once(first).chain(others).map(Tried::of).collect(),
             tensor_parallel: question.tensor_parallel.iter().map(TensorParallel::of).collect(),
+            tensor_parallel_size: question.served.map(|served| served.size.ranks),
             unavailable: question.unavailable,
             notes: question.notes,
         }
@@ -302,7 +362,7 @@ impl Tried {
     fn of(answer: &Answer) -> Self {
         let fits = answer.split.fits();
         Tried {
-            encoding: answer.encoding.map(Encoding::name),
+            encoding: answer.scheme.map(Scheme::name),
             total_bytes: answer.estimate.total().0,
             fits,
             room_count: fits.then_some(answer.split.count),

@@ -11,13 +11,14 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Screen, warn};
 use crate::wording::shell_word;
-use gpu_model::Encoding;
 use gpu_model::need::{Engine, Run};
+use gpu_model::quantize::{self, Scheme, Unusable, check};
 use gpu_model::read::Found;
 use gpu_model::split::{Objective, answer, candidates, picture, vllm};
+use gpu_model::{Encoding, Model};
 use gpu_report::json::PlacedModel;
-use gpu_report::json::place_model::Question;
-use gpu_report::wording::place::Again;
+use gpu_report::json::place_model::{Question, Verdict};
+use gpu_report::wording::place::{Again, beyond_training, doubts};
 use rooms::Machine;
 
 /// Tokens of context for a model that does not name any.
@@ -28,10 +29,21 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let Found { model, notes, format, .. } = input::read(&args.path)?;
+    let Found { model, mut notes, format, .. } = input::read(&args.path)?;
     let trained = model.shape.as_ref().and_then(|shape| shape.context);
     let context = args.context.or(trained).unwrap_or(CONTEXT);
-    let run = settings(args, context)?;
+    notes.extend(beyond_training(&model, context));
+    let run = settings(args, context, &model)?;
+    match check(&model, format, &run) {
+        // Without an engine that loads the checkpoint, a plan for any is an estimate.
+        Err(Unusable::Method(..)) if args.engine.is_none() && args.format.is_none() => {}
+        Err(error) => {
+            let remedy = error.remedy();
+            let failure = Failure::new(Exit::Usage, format!("plan for {}", run.engine));
+            return Err(failure.with_source(error).with_hint(remedy));
+        }
+        Ok(()) => {}
+    }
     let objective = match args.goal {
         Goal::Fewest => Objective::FewestRooms,
         Goal::Latency => Objective::Latency,
@@ -50,13 +62,15 @@ pub(crate) fn run(
     let mut answers = answer(&model, &run, &machine.rooms, &others, objective).map_err(failed)?;
     let first = if run.weights.is_some() { answers.pop() } else { Some(answers.remove(0)) };
     let Some(first) = first else { return Ok(Exit::Done) };
-    let tensor_parallel = match run.engine {
+    let (tensor_parallel, served) = match run.engine {
         Engine::Vllm => {
-            let run = Run { weights: first.encoding, ..run.clone() };
-            vllm::sizes(&model, &run, &machine.rooms, vllm::SHARE).map_err(failed)?
+            let run = Run { weights: first.scheme, ..run.clone() };
+            let sizes = vllm::sizes(&model, &run, &machine.rooms, vllm::SHARE).map_err(failed)?;
+            (sizes, vllm::served(&model, &run, &machine.rooms).map_err(failed)?)
         }
-        _ => Vec::new(),
+        _ => (Vec::new(), None),
     };
+    let doubts = doubts(&model, first.scheme, run.engine);
     let file = args.path.display().to_string();
     let question = Question {
         file: &file,
@@ -67,11 +81,17 @@ pub(crate) fn run(
         rooms: &machine.rooms,
         is_whole: args.gpu.is_empty() && machine.unavailable.is_empty(),
         tensor_parallel: &tensor_parallel,
+        served: served.as_ref(),
+        doubts: &doubts,
         unavailable: &machine.unavailable,
         notes: &notes,
         format,
     };
-    let exit = if first.split.fits() { Exit::Done } else { Exit::Remains };
+    let exit = match question.verdict(&first) {
+        Verdict::Fits => Exit::Done,
+        Verdict::DoesNotFit => Exit::Remains,
+        Verdict::Estimate => Exit::Estimate,
+    };
     if let Some(path) = &args.svg {
         let title = format!("{}, {context} tokens of context", model.name);
         let svg = picture(&first.chain, &machine.rooms, &first.split, &title);
@@ -109,8 +129,8 @@ pub(crate) fn run(
 /// Returns how the model is to run.
 ///
 /// # Errors
-/// If an encoding is unknown.
-fn settings(args: &PlaceModelArgs, context: u64) -> Result<Run, Failure> {
+/// If an encoding or a scheme is unknown.
+fn settings(args: &PlaceModelArgs, context: u64, model: &Model) -> Result<Run, Failure> {
     let wanted = args.format.map(|form| match form {
         SplitForm::Llama => EngineName::LlamaCpp,
         SplitForm::Vllm => EngineName::Vllm,
@@ -122,7 +142,11 @@ fn settings(args: &PlaceModelArgs, context: u64) -> Result<Run, Failure> {
                 .with_source("it is of another engine, which takes other memory"));
         }
         (Some(named), _) => engine(named),
-        (None, of_form) => engine(of_form.unwrap_or(EngineName::LlamaCpp)),
+        (None, Some(of_form)) => engine(of_form),
+        (None, None) => {
+            let weights = args.weights.as_deref().map(|name| scheme(name, Engine::LlamaCpp));
+            quantize::engine(model, weights.transpose()?)
+        }
     };
     let kv = encoding(&args.kv)?;
     // llama.cpp divides its context among the sequences.
@@ -134,7 +158,7 @@ fn settings(args: &PlaceModelArgs, context: u64) -> Result<Run, Failure> {
         sequences: args.sequences,
         keys: kv,
         values: kv,
-        weights: args.weights.as_deref().map(encoding).transpose()?,
+        weights: args.weights.as_deref().map(|name| scheme(name, engine)).transpose()?,
         ..Run::new(engine, whole)
     })
 }
@@ -147,9 +171,18 @@ fn engine(name: EngineName) -> Engine {
     }
 }
 
-fn encoding(name: &str) -> Result<Encoding, Failure> {
-    Encoding::named(name).ok_or_else(|| {
+fn scheme(name: &str, engine: Engine) -> Result<Scheme, Failure> {
+    Scheme::for_engine(name, engine).ok_or_else(|| {
+        let names = Scheme::names(engine).join(", ");
         Failure::new(Exit::Usage, format!("read the encoding '{name}'"))
-            .with_hint("encodings are F16, BF16, F8_E4M3, Q8_0, Q6_K, Q5_K, Q4_K, Q3_K, Q2_K, …")
+            .with_hint(format!("with {engine}, --weights takes {names}"))
+    })
+}
+
+fn encoding(name: &str) -> Result<Encoding, Failure> {
+    let alias = if name.eq_ignore_ascii_case("fp8") { "F8_E4M3" } else { name };
+    Encoding::named(alias).ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("read the encoding '{name}'"))
+            .with_hint("--kv takes F16, BF16, FP8, Q8_0, Q4_0, …, depending on the engine")
     })
 }

@@ -1,13 +1,17 @@
 //! Text about placed models.
 
-use super::shell_word;
-use crate::json::place_model::Question;
+mod command;
+
+pub use command::{llama, preparation, shown, vllm};
+
+use super::count;
+use crate::json::place_model::{Question, Verdict};
 use gpu_core::{Bytes, amount};
-use gpu_model::Encoding;
+use gpu_model::Model;
 use gpu_model::need::{Engine, Run};
-use gpu_model::read::Format;
-use gpu_model::split::llama::{Inexpressible, arguments, visible};
+use gpu_model::quantize::{Scheme, loads};
 use gpu_model::split::{Answer, RoomKind};
+use std::path::Path;
 
 /// What the user asked for, for a command that follows.
 pub struct Again<'a> {
@@ -59,6 +63,74 @@ pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
     }
 }
 
+/// Returns the verdict, and what follows it.
+pub fn judged(question: &Question<'_>, first: &Answer) -> (&'static str, String) {
+    let split = &first.split;
+    let is_estimate = question.verdict(first) == Verdict::Estimate;
+    if !question.fits(first) {
+        let words = if is_estimate { "may not fit: by an estimate, " } else { "does not fit: " };
+        return (words, lacking(question, first));
+    }
+    let places = match (question.served, split.last_resort) {
+        (Some(served), _) if served.size.ranks > 1 => {
+            format!("{} GPUs by tensor parallelism", served.size.ranks)
+        }
+        (Some(_), _) => count(1, "GPU", "GPUs"),
+        (_, RoomKind::Gpu) => count(split.count, "GPU", "GPUs"),
+        (_, RoomKind::Cpu) => "the GPUs and the memory of the host".to_owned(),
+        (_, RoomKind::Disk) => "the GPUs, the memory of the host and the disk".to_owned(),
+    };
+    let context = match first.largest_context {
+        Some(tokens) => format!("; the largest context that fits is {tokens} tokens"),
+        None => String::new(),
+    };
+    let beyond = beyond_training(question.model, question.context);
+    let beyond = beyond.map_or(String::new(), |beyond| format!("; {beyond}"));
+    let words = if is_estimate { "may fit, by an estimate: " } else { "fits " };
+    (words, format!("{places}{context}{beyond}"))
+}
+
+/// Returns what is not understood of a model, and so makes the verdict an estimate.
+pub fn doubts(model: &Model, weights: Option<Scheme>, engine: Engine) -> Vec<String> {
+    let mut doubts: Vec<String> = Vec::new();
+    for doubt in &model.doubts {
+        if !doubts.contains(&doubt.text) {
+            doubts.push(doubt.text.clone());
+        }
+    }
+    if let Some(weights) = weights.filter(|weights| weights.is_estimate()) {
+        doubts.push(format!("the rules of {weights} are not published; it is counted as its base"));
+    }
+    if let Some(method) = &model.method
+        && loads(method, engine) == Some(false)
+    {
+        doubts.push(format!("neither llama.cpp, vLLM nor transformers loads '{method}'"));
+    }
+    doubts
+}
+
+/// Returns the note about a context beyond the one that the model was trained for.
+pub fn beyond_training(model: &Model, context: u64) -> Option<String> {
+    let trained = model.shape.as_ref()?.context.filter(|trained| *trained < context)?;
+    Some(format!("the model was trained for {trained} tokens of context; {context} are requested"))
+}
+
+/// Returns how to get the files of a repository that was named instead of a directory.
+pub fn repository(path: &Path) -> Option<String> {
+    let name = path.to_str()?;
+    let (owner, model) = name.split_once('/')?;
+    let is_word = |word: &str| {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        !word.is_empty() && !word.starts_with('.') && word.bytes().all(is_plain)
+    };
+    (is_word(owner) && is_word(model)).then(|| {
+        format!(
+            "PATH is a local path; for a repository, download its config.json first: \
+             hf download {name} config.json --local-dir {model} && gpuws place model {model}"
+        )
+    })
+}
+
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {
@@ -75,143 +147,19 @@ pub fn next(
     first: &Answer,
     others: &[Answer],
 ) -> Option<Next> {
-    if !first.split.fits() {
+    if !question.fits(first) {
         let smaller = others.iter().find(|answer| answer.split.fits())?;
-        let command = format!("{} --weights {}", again.command, smaller.encoding?.name());
+        let command = format!("{} --weights {}", again.command, smaller.scheme?.name());
         return Some(Next { preparation: None, command });
     }
-    let (variables, program) = program(again, question, first)?;
+    let (variables, program) = command::program(again, question, first)?;
     let shown = shown(again, question, first);
     let command = match shown {
         Some(shown) => format!("{variables}{shown} {program}"),
         None => format!("{variables}{program}"),
     };
-    let preparation = preparation(again.run, question.format, first.encoding);
+    let preparation = preparation(again, question, first);
     Some(Next { preparation, command })
-}
-
-/// Returns what precedes a command so that it sees only the GPUs that hold layers, by which its
-/// options number them: a `gpuws run` on this machine, else variables of CUDA. `None` if it sees
-/// just these anyway.
-pub fn shown(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
-    if let Some(claim) = again.is_here.then(|| claim(again, question, first)).flatten() {
-        return Some(claim);
-    }
-    let gpus = || question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
-    let used = used(question, first);
-    // CUDA puts the fastest first unless it is told otherwise.
-    let are_equal = gpus().all(|room| gpus().all(|other| room.capacity == other.capacity));
-    if used.is_empty() || question.is_whole && are_equal && used.len() == gpus().count() {
-        return None;
-    }
-    Some(format!("CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={}", used.join(",")))
-}
-
-/// Returns the numbers of the GPUs that hold layers.
-fn used<'a>(question: &Question<'a>, first: &Answer) -> Vec<&'a str> {
-    let each = question.rooms.rooms.iter().enumerate();
-    let used = each
-        .filter(|(at, room)| room.kind == RoomKind::Gpu && first.split.rooms.contains(&Some(*at)));
-    used.filter_map(|(_, room)| room.name.strip_prefix("GPU ")).collect()
-}
-
-/// Returns the `gpuws run` that gets these GPUs; `None` if none can, because a share is the same on
-/// each GPU and the largest exceeds what the smallest has.
-fn claim(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
-    let split = &first.split;
-    let each = question.rooms.rooms.iter().zip(&split.used).enumerate();
-    let used = each
-        .filter(|(at, (room, _))| room.kind == RoomKind::Gpu && split.rooms.contains(&Some(*at)));
-    let used: Vec<_> = used.map(|(_, pair)| pair).collect();
-    let largest = used.iter().map(|(_, used)| used.total().0).max()?;
-    let share = Bytes(largest.div_ceil(Bytes::MIB) * Bytes::MIB);
-    if used.iter().any(|(room, _)| room.capacity + again.margin < share) {
-        return None;
-    }
-    let gpus = self::used(question, first);
-    let accept = if again.accept_used { " --accept-used" } else { "" };
-    Some(format!(
-        "gpuws run -n {} --gpu {} --mem {}MiB{accept} --",
-        gpus.len(),
-        gpus.join(","),
-        share.mib()
-    ))
-}
-
-/// Returns the variables of the program, and the program with its options.
-fn program(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<(String, String)> {
-    let (path, context) = (again.path, question.context);
-    let program = match again.run.engine {
-        Engine::LlamaCpp => {
-            let mut options = llama(question, first).ok()?;
-            if again.run.keys != Encoding::F16 {
-                let name = again.run.keys.name().to_lowercase();
-                options = format!("{options} -ctk {name} -ctv {name}");
-            }
-            let path = if question.format == Format::Gguf { path } else { "MODEL.gguf" };
-            let context = context.saturating_mul(question.sequences);
-            // llama-server serves four sequences unless it is told otherwise.
-            format!("llama-server -m {path} -c {context} {options} -np {}", question.sequences)
-        }
-        Engine::Vllm => return vllm(path, context, first),
-        Engine::Transformers => "COMMAND, with the device_map of --format device-map".to_owned(),
-    };
-    Some((String::new(), program))
-}
-
-/// Returns llama.cpp's options for a placement, for a program that sees only the GPUs in use.
-///
-/// # Errors
-/// [`Inexpressible`] if llama.cpp cannot place layers so.
-pub fn llama(question: &Question<'_>, first: &Answer) -> Result<String, Inexpressible> {
-    let (rooms, split) = visible(question.rooms, &first.split);
-    let words = arguments(&first.chain, &rooms, &split)?.words();
-    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
-    Ok(words.join(" "))
-}
-
-/// Returns the variables and the command of vLLM for a placement of consecutive layers: a pipeline
-/// with the blocks of each stage. `None` if a stage is not on a GPU.
-pub fn vllm(path: &str, context: u64, first: &Answer) -> Option<(String, String)> {
-    if first.split.last_resort != RoomKind::Gpu {
-        return None;
-    }
-    let pipeline = match first.split.count {
-        0 | 1 => String::new(),
-        stages => format!(" --pipeline-parallel-size {stages}"),
-    };
-    let command = format!("vllm serve {path}{pipeline} --max-model-len {context}");
-    Some((partition(first), command))
-}
-
-/// Returns the variable that gives each stage of vLLM's pipeline its blocks; empty for one.
-fn partition(first: &Answer) -> String {
-    let last = first.chain.layers.len().saturating_sub(1);
-    let blocks = |first: usize, end: usize| end.min(last) - first.clamp(1, end.min(last).max(1));
-    let stages = first.split.stages();
-    let blocks: Vec<String> =
-        stages.iter().map(|(_, first, end)| blocks(*first, *end).to_string()).collect();
-    match blocks.len() {
-        0 | 1 => String::new(),
-        _ => format!("VLLM_PP_LAYER_PARTITION={} ", blocks.join(",")),
-    }
-}
-
-/// Returns what must be done to the files first.
-fn preparation(run: &Run, format: Format, encoding: Option<Encoding>) -> Option<String> {
-    match (run.engine, format, encoding) {
-        (_, Format::Config, _) => Some("download the weights".to_owned()),
-        (Engine::LlamaCpp, Format::Gguf, Some(encoding)) => {
-            Some(format!("convert it by llama-quantize to {}", encoding.name()))
-        }
-        (Engine::LlamaCpp, Format::Gguf, None) | (_, _, None) if format == Format::Gguf => None,
-        (Engine::LlamaCpp, _, encoding) => {
-            let to = encoding.map_or(String::new(), |to| format!(" in {}", to.name()));
-            Some(format!("convert it to GGUF{to}"))
-        }
-        (_, _, Some(encoding)) => Some(format!("quantize it to {}", encoding.name())),
-        (_, _, None) => None,
-    }
 }
 
 #[cfg(test)]

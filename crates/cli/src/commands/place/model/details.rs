@@ -72,7 +72,7 @@ pub(super) fn encodings(
         ("largest context", Align::Right),
     ]);
     for answer in std::iter::once(first).chain(others) {
-        let name = answer.encoding.map_or("as stored", |encoding| encoding.name());
+        let name = answer.scheme.map_or("as stored", |scheme| scheme.name());
         let fits = match (answer.split.fits(), answer.split.last_resort) {
             (false, _) => "no".to_owned(),
             (true, RoomKind::Gpu) => count(answer.split.count, "GPU", "GPUs"),

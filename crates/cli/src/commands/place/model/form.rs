@@ -8,7 +8,7 @@ use gpu_model::split::Answer;
 use gpu_model::split::accelerate::device_map;
 use gpu_model::split::llama::visible;
 use gpu_report::json::place_model::Question;
-use gpu_report::wording::place::{Again, lacking, llama, shown, vllm};
+use gpu_report::wording::place::{Again, lacking, llama, next, preparation, shown, vllm};
 
 /// Prints the device map, the options of llama.cpp, or the command of vLLM.
 ///
@@ -21,21 +21,32 @@ pub(super) fn print(
     first: &Answer,
     again: &Again<'_>,
 ) -> Result<(), Failure> {
-    if !first.split.fits() {
-        return Err(Failure::new(Exit::Remains, format!("place '{}'", question.file))
+    if !question.fits(first) {
+        let exit = if question.doubts.is_empty() { Exit::Remains } else { Exit::Estimate };
+        return Err(Failure::new(exit, format!("place '{}'", question.file))
             .with_source(lacking(question, first)));
     }
     let shown = shown(again, question, first);
     if let Some(shown) = &shown {
         warn(&format!("GPUs are numbered as under '{shown}'"));
     }
+    for doubt in question.doubts {
+        warn(&format!("the placement is an estimate: {doubt}"));
+    }
+    question.notes.iter().for_each(|note| warn(note));
+    if let Some(preparation) = preparation(again, question, first) {
+        warn(&format!("first, {preparation}"));
+    }
     match form {
         SplitForm::DeviceMap => {
             let (rooms, split) = visible(question.rooms, &first.split);
+            if let Some(next) = next(again, question, first, &[]) {
+                warn(&format!("it is for: {}", next.command));
+            }
             screen.json(&device_map(question.model, &rooms, &split).json())
         }
         SplitForm::Llama => {
-            let options = llama(question, first).map_err(|error| {
+            let options = llama(again, question, first).map_err(|error| {
                 Failure::new(Exit::Remains, "write the options of llama.cpp")
                     .with_source(error)
                     .with_hint("--engine llama.cpp places layers as it can")
@@ -43,12 +54,11 @@ pub(super) fn print(
             screen.print(&Line::new().plain(options))
         }
         SplitForm::Vllm => {
-            let (variables, command) =
-                vllm(again.path, question.context, first).ok_or_else(|| {
-                    Failure::new(Exit::Remains, "write the command of vLLM")
-                        .with_source("it runs layers on GPUs alone")
-                        .with_hint("omit --host-memory")
-                })?;
+            let (variables, command) = vllm(again, question, first).ok_or_else(|| {
+                Failure::new(Exit::Remains, "write the command of vLLM")
+                    .with_source("it runs layers on GPUs alone, and takes at most 98 % of each")
+                    .with_hint("omit --host-memory, or request less context")
+            })?;
             screen.print(&Line::new().plain(format_args!("{variables}{command}")))
         }
     }

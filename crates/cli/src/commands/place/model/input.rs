@@ -3,6 +3,7 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_model::read::{self, File, Found, ReadError, Source};
+use gpu_report::wording::place::repository;
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use std::io;
 use std::path::Path;
@@ -16,7 +17,10 @@ const MOST: usize = 100_000;
 /// If there is none, or a header is malformed.
 pub(super) fn read(path: &Path) -> Result<Found, Failure> {
     let what = || format!("read '{}'", path.display());
-    let meta = std::fs::metadata(path).map_err(|error| Failure::io(what(), error))?;
+    let meta = std::fs::metadata(path).map_err(|error| {
+        let failure = Failure::io(what(), error);
+        repository(path).into_iter().fold(failure, Failure::with_hint)
+    })?;
     let (dir, wanted) = match (meta.is_dir(), path.parent(), path.file_name()) {
         (true, ..) => (path, None),
         (false, Some(dir), Some(name)) if dir.as_os_str().is_empty() => {
@@ -71,6 +75,6 @@ fn open(path: &Path) -> io::Result<std::fs::File> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile if stat.st_size > 0 => Ok(file.into()),
         FileType::RegularFile => Err(io::Error::other("it is empty")),
-        _ => Err(io::Error::other("it is no regular file")),
+        _ => Err(io::Error::other("it is not a regular file")),
     }
 }

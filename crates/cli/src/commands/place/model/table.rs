@@ -8,7 +8,7 @@ use crate::wording::{count, flow};
 use gpu_core::{Bytes, amount};
 use gpu_model::split::{Answer, RoomKind};
 use gpu_report::json::place_model::{Question, parameters};
-use gpu_report::wording::place::{Again, lacking, next};
+use gpu_report::wording::place::{Again, judged, next};
 use gpu_report::wording::reset::gpus;
 
 pub(super) fn show(
@@ -25,19 +25,24 @@ pub(super) fn show(
     }
     head(screen, question, first)?;
     screen.print(&Line::new())?;
-    rooms(screen, question, first)?;
+    let is_by_layers = first.split.fits() && !question.is_divided();
+    if is_by_layers {
+        rooms(screen, question, first)?;
+    }
     for reason in question.unavailable {
         flow(screen, Line::new().dim("  not available: "), reason)?;
     }
-    screen.print(&Line::new())?;
+    if is_by_layers || !question.unavailable.is_empty() {
+        screen.print(&Line::new())?;
+    }
     verdict(screen, question, first)?;
-    if args.explain {
+    if args.explain && is_by_layers {
         for reason in first.split.reasons(&first.chain, question.rooms) {
             flow(screen, Line::new().plain("  "), &reason)?;
         }
         layers(screen, question, first)?;
     }
-    if !question.tensor_parallel.is_empty() {
+    if question.tensor_parallel.iter().any(|size| size.fits) {
         screen.print(&Line::new())?;
         tensor_parallel(screen, question)?;
     }
@@ -162,19 +167,10 @@ fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result
 }
 
 fn verdict(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result<(), Failure> {
-    let split = &first.split;
-    if !split.fits() {
-        let text = lacking(question, first);
-        return flow(screen, Line::new().accent("does not fit: "), &text);
+    let (words, text) = judged(question, first);
+    flow(screen, Line::new().accent(words), &text)?;
+    for doubt in question.doubts {
+        flow(screen, Line::new().dim("  not understood: "), doubt)?;
     }
-    let places = match split.last_resort {
-        RoomKind::Gpu => count(split.count, "GPU", "GPUs"),
-        RoomKind::Cpu => "the GPUs and the memory of the host".to_owned(),
-        RoomKind::Disk => "the GPUs, the memory of the host and the disk".to_owned(),
-    };
-    let context = match first.largest_context {
-        Some(tokens) => format!("; the largest context that fits is {tokens} tokens"),
-        None => String::new(),
-    };
-    flow(screen, Line::new().accent("fits "), &format!("{places}{context}"))
+    Ok(())
 }

@@ -1,0 +1,233 @@
+//! `gpuws place model` of quantized models: figures, verdicts, refusals and the printed commands.
+
+use crate::live::text;
+use crate::place::LLAMA;
+use crate::schema::commands::run;
+use serde_json::{Value, json};
+use std::process::Output;
+
+/// A model of 8 billion parameters that was trained for 8,192 tokens.
+fn config() -> Value {
+    json!({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+        "vocab_size": 128_256, "max_position_embeddings": 8192, "torch_dtype": "bfloat16",
+        "tie_word_embeddings": false})
+}
+
+fn with(key: &str, value: Value) -> Value {
+    let mut config = config();
+    config[key] = value;
+    config
+}
+
+/// Places a model of which only the configuration is there.
+fn place(config: &Value, words: &[&str]) -> Output {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.json");
+    std::fs::write(&file, config.to_string()).unwrap();
+    run(&[&["place", "model", file.to_str().unwrap()], words].concat())
+}
+
+/// Returns the exit code, and what standard output and standard error say, each as one line.
+fn said(output: &Output) -> (Option<i32>, String, String) {
+    let line = |bytes: &[u8]| text(bytes).split_whitespace().collect::<Vec<_>>().join(" ");
+    (output.status.code(), line(&output.stdout), line(&output.stderr))
+}
+
+fn object(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+#[test]
+fn verdict_follows_from_what_is_understood() {
+    let awq = json!({"quant_method": "AWQ", "bits": 4, "group_size": 128});
+    let unknown = json!({"quant_method": "psychic", "bits": 4});
+    let mut novel = config();
+    novel["model_type"] = json!("novel");
+    for (config, memory, code, verdict, fits) in [
+        (config(), "24GiB", 0, "fits", true),
+        (config(), "12GiB", 1, "does-not-fit", false),
+        (with("quantization_config", awq.clone()), "12GiB", 0, "fits", true),
+        (with("text_config", with("quantization_config", awq)), "12GiB", 0, "fits", true),
+        (with("quantization_config", unknown.clone()), "12GiB", 6, "estimate", true),
+        (with("quantization_config", unknown), "4GiB", 6, "estimate", false),
+        (novel, "24GiB", 6, "estimate", true),
+    ] {
+        let words = ["--memory", memory, "--context", "4k"];
+        let placed = place(&config, &[&words[..], &["--json"]].concat());
+        assert_eq!(placed.status.code(), Some(code), "{config}: {placed:?}");
+        let json = object(&placed);
+        assert_eq!(json["verdict"], verdict, "{config}");
+        assert_eq!(json["fits"], fits, "{config}");
+        let is_estimate = verdict == "estimate";
+        assert_eq!(!json["doubts"].as_array().unwrap().is_empty(), is_estimate, "{json:#}");
+        let (shown, out, _) = said(&place(&config, &words));
+        assert_eq!(shown, Some(code));
+        assert_eq!(out.contains("not understood:"), is_estimate, "{out}");
+        let words = match (is_estimate, fits) {
+            (true, true) => "may fit, by an estimate: ",
+            (true, false) => "may not fit: by an estimate, ",
+            (false, true) => " fits 1 GPU",
+            (false, false) => " does not fit: ",
+        };
+        assert!(out.contains(words), "{words}: {out}");
+    }
+}
+
+#[test]
+fn weights_are_those_of_the_quantized_checkpoint() {
+    for (quantization, hundredths) in [
+        (json!({"quant_method": "fp8", "weight_block_size": [128, 128]}), 847),
+        (
+            json!({"quant_method": "compressed-tensors", "format": "pack-quantized",
+                "ignore": ["lm_head"], "config_groups": {"g": {"targets": ["Linear"], "weights":
+                {"num_bits": 4, "type": "int", "group_size": 128, "strategy": "group"}}}}),
+            531,
+        ),
+        (json!({"quant_method": "modelopt", "quant_algo": "NVFP4"}), 562),
+    ] {
+        let words = ["--memory", "24GiB", "--json", "--context", "4k"];
+        let json = object(&place(&with("quantization_config", quantization.clone()), &words));
+        let bytes = json["model"]["weights_bytes"].as_u64().unwrap();
+        assert_eq!(
+            (bytes as f64 / 1024f64.powi(3) * 100.0).round() as u64,
+            hundredths,
+            "{quantization}"
+        );
+        assert_eq!(json["model"]["parameter_count"].as_u64(), Some(8_030_261_248));
+        let method = quantization["quant_method"].as_str().unwrap();
+        assert_eq!(json["model"]["quantization"], method);
+    }
+}
+
+#[test]
+fn engine_refuses_weights_that_it_cannot_load() {
+    let awq = with("quantization_config", json!({"quant_method": "awq", "bits": 4}));
+    let plain = config();
+    for (config, words, parts) in [
+        (
+            &plain,
+            &["--engine", "vllm", "--weights", "Q4_K_M"][..],
+            &["vLLM cannot load weights in Q4_K_M", "AWQ"][..],
+        ),
+        (
+            &plain,
+            &["--format", "device-map", "--weights", "q4_k"],
+            &["transformers cannot load", "NF4"],
+        ),
+        (&plain, &["--format", "llama", "--weights", "awq"], &["llama.cpp cannot load", "Q4_K_M"]),
+        (&plain, &["--engine", "vllm", "--kv", "Q8_0"], &["does not keep keys", "F8_E4M3"]),
+        (&plain, &["--weights", "Q4_9"], &["read the encoding 'Q4_9'", "Q4_K_M"]),
+        (&awq, &["--engine", "llama.cpp"], &["quantized by awq", "--engine vllm"]),
+        (&awq, &["--weights", "fp8"], &["quantized by awq already", "omit --weights"]),
+    ] {
+        let (code, out, told) = said(&place(config, &[&["--memory", "24GiB"], words].concat()));
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{words:?}: {told}");
+        for part in parts {
+            assert!(told.contains(part), "{words:?}: {part}: {told}");
+        }
+    }
+}
+
+#[test]
+fn command_has_the_quantization_or_says_what_is_needed() {
+    let config = config();
+    let base = ["--memory", "24GiB", "--context", "4k"];
+    for (words, out_part, told_part) in [
+        (&["--format", "vllm", "--weights", "FP8"][..], "--quantization fp8", ""),
+        (&["--format", "vllm", "--weights", "nf4"], "--quantization bitsandbytes", ""),
+        (&["--format", "vllm", "--weights", "F16"], "--dtype float16", ""),
+        (&["--format", "vllm", "--kv", "fp8"], "--kv-cache-dtype fp8", ""),
+        (
+            &["--format", "vllm", "--weights", "awq"],
+            "vllm serve CHECKPOINT_IN_AWQ --quantization awq_marlin",
+            "get a checkpoint of the model in AWQ",
+        ),
+        (
+            &["--format", "vllm", "--weights", "NVFP4"],
+            "vllm serve CHECKPOINT_IN_NVFP4 ",
+            "get a checkpoint of the model in NVFP4",
+        ),
+        (
+            &["--format", "device-map", "--weights", "nf4"],
+            "{",
+            "quantization_config=BitsAndBytesConfig(load_in_4bit=True",
+        ),
+        (&["--format", "llama", "--weights", "Q4_K_M"], "-ngl 33", "convert it to GGUF in Q4_K_M"),
+        (&["--format", "llama", "--kv", "q8_0"], "-ctk q8_0 -ctv q8_0", ""),
+        (&["--weights", "FP8"], "--quantization fp8", ""),
+        (&["--weights", "UD-Q4_K_XL"], "download a GGUF file of the model in UD-Q4_K_XL", ""),
+    ] {
+        let (code, out, told) = said(&place(&config, &[&base[..], words].concat()));
+        let expected = if words.contains(&"UD-Q4_K_XL") { 6 } else { 0 };
+        assert_eq!(code, Some(expected), "{words:?}: {out} {told}");
+        assert!(out.contains(out_part), "{words:?}: {out_part}: {out}");
+        assert!(told.contains(told_part), "{words:?}: {told_part}: {told}");
+    }
+}
+
+#[test]
+fn unknown_method_has_no_command() {
+    let unknown = with("quantization_config", json!({"quant_method": "psychic", "bits": 4}));
+    let (code, out, _) = said(&place(&unknown, &["--memory", "24GiB", "--context", "4k"]));
+    assert_eq!(code, Some(6), "{out}");
+    assert!(!out.contains("next:"), "{out}");
+}
+
+#[test]
+fn context_beyond_training_is_noted_and_not_asked_for() {
+    let config = config();
+    let words = ["--memory", "24GiB", "--context", "32k"];
+    let note = "trained for 8192 tokens of context; 32768 are requested";
+    let (_, out, told) = said(&place(&config, &words));
+    assert!(out.contains(note) && told.contains(note), "{out} {told}");
+    assert!(out.contains(" -c 8192 ") && !out.contains("-c 32768"), "{out}");
+    let json = object(&place(&config, &[&words[..], &["--json"]].concat()));
+    assert!(
+        json["notes"].as_array().unwrap().iter().any(|text| text.as_str().unwrap().contains(note))
+    );
+    let (_, out, told) = said(&place(&config, &[&words[..], &["--format", "vllm"]].concat()));
+    assert!(out.contains("--max-model-len 8192") && told.contains(note), "{out} {told}");
+    let (_, out, told) = said(&place(&config, &["--memory", "24GiB", "--context", "8k"]));
+    assert!(!out.contains("trained for") && !told.contains("trained for"), "{out} {told}");
+}
+
+#[test]
+fn tensor_parallelism_is_preferred_to_a_pipeline() {
+    let config = config();
+    let words = ["--memory", "12GiB,12GiB", "--context", "8k", "--format", "vllm"];
+    let (code, out, told) = said(&place(&config, &words));
+    assert_eq!(code, Some(0), "{told}");
+    assert!(out.contains(" --tensor-parallel-size 2 ") && !out.contains("pipeline"), "{out}");
+    let json = object(&place(&config, &[&words[..4], &["--engine", "vllm", "--json"]].concat()));
+    assert_eq!(json["tensor_parallel_size"], 2);
+    // 7 heads cannot be divided over two GPUs.
+    let mut odd = with("num_attention_heads", json!(7));
+    odd["num_key_value_heads"] = json!(7);
+    odd["head_dim"] = json!(512);
+    let (_, out, told) = said(&place(&odd, &words));
+    assert!(out.contains("--pipeline-parallel-size 2"), "{out} {told}");
+}
+
+#[test]
+fn impossible_placement_has_no_table() {
+    let small = ["place", "model", LLAMA, "--context", "8k", "--memory", "8GiB,8GiB", "--explain"];
+    let (code, out, _) = said(&run(&small));
+    assert_eq!(code, Some(1), "{out}");
+    assert!(!out.contains("usable") && !out.contains("layer weights"), "{out}");
+    let (_, out, _) =
+        said(&run(&["place", "model", LLAMA, "--context", "8k", "--memory", "24GiB"]));
+    assert!(out.contains("usable"), "{out}");
+}
+
+#[test]
+fn repository_is_no_local_path() {
+    let (code, _, told) =
+        said(&run(&["place", "model", "meta-llama/Llama-3-8B", "--memory", "8GiB"]));
+    assert_eq!(code, Some(3), "{told}");
+    for part in ["PATH is a local path", "hf download meta-llama/Llama-3-8B config.json"] {
+        assert!(told.contains(part), "{told}");
+    }
+    let (_, _, told) = said(&run(&["place", "model", "./a/b/c", "--memory", "8GiB"]));
+    assert!(!told.contains("hf download"), "{told}");
+}

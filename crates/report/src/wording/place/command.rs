@@ -1,0 +1,224 @@
+//! The commands that run a placed model, by engine.
+
+use super::super::shell_word;
+use super::Again;
+use crate::json::place_model::Question;
+use gpu_core::Bytes;
+use gpu_model::need::Engine;
+use gpu_model::quantize::{Scheme, Use, cache_option, loads};
+use gpu_model::read::Format;
+use gpu_model::split::llama::{Inexpressible, arguments, visible};
+use gpu_model::split::vllm::{SHARE, Served};
+use gpu_model::split::{Answer, RoomKind};
+
+/// The largest share of a GPU that a pipeline may need: beyond, vLLM fails to start.
+const LARGEST_SHARE: f64 = 0.98;
+
+/// Returns what precedes a command so that it sees only the GPUs that hold layers, by which its
+/// options number them: a `gpuws run` on this machine, else variables of CUDA. `None` if it sees
+/// just these anyway.
+pub fn shown(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
+    if let Some(claim) = again.is_here.then(|| claim(again, question, first)).flatten() {
+        return Some(claim);
+    }
+    let gpus = || question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
+    let used = numbers(question, &used(question, first));
+    // CUDA puts the fastest first unless it is told otherwise.
+    let are_equal = gpus().all(|room| gpus().all(|other| room.capacity == other.capacity));
+    if used.is_empty() || question.is_whole && are_equal && used.len() == gpus().count() {
+        return None;
+    }
+    Some(format!("CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={}", used.join(",")))
+}
+
+/// Returns the rooms of the GPUs in use, and what each holds.
+fn used(question: &Question<'_>, first: &Answer) -> Vec<(usize, Bytes)> {
+    let is_elsewhere = |served: &&Served| served.size.ranks > 1 || first.split.count != 1;
+    if let Some(served) = question.served.filter(is_elsewhere) {
+        let size = &served.size;
+        let held = size.weights + size.activations + size.one + first.chain.overhead;
+        return served.rooms.iter().map(|room| (*room, held)).collect();
+    }
+    let each = question.rooms.rooms.iter().zip(&first.split.used).enumerate();
+    each.filter(|(at, (room, _))| {
+        room.kind == RoomKind::Gpu && first.split.rooms.contains(&Some(*at))
+    })
+    .map(|(at, (_, used))| (at, used.total()))
+    .collect()
+}
+
+/// Returns the numbers of GPUs.
+fn numbers<'a>(question: &Question<'a>, used: &[(usize, Bytes)]) -> Vec<&'a str> {
+    let rooms = used.iter().filter_map(|(at, _)| question.rooms.rooms.get(*at));
+    rooms.filter_map(|room| room.name.strip_prefix("GPU ")).collect()
+}
+
+/// Returns the `gpuws run` that gets these GPUs; `None` if none can, because a share is the same on
+/// each GPU and the largest exceeds what the smallest has.
+fn claim(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
+    let used = used(question, first);
+    let largest = used.iter().map(|(_, held)| held.0).max()?;
+    let share = Bytes(largest.div_ceil(Bytes::MIB) * Bytes::MIB);
+    let room = |at: &usize| question.rooms.rooms.get(*at);
+    let is_short = |at: &usize| room(at).is_none_or(|room| room.capacity + again.margin < share);
+    if used.iter().any(|(at, _)| is_short(at)) {
+        return None;
+    }
+    let gpus = numbers(question, &used);
+    let accept = if again.accept_used { " --accept-used" } else { "" };
+    Some(format!(
+        "gpuws run -n {} --gpu {} --mem {}MiB{accept} --",
+        gpus.len(),
+        gpus.join(","),
+        share.mib()
+    ))
+}
+
+/// Returns the variables of the program, and the program with its options; `None` if no command is
+/// known to work.
+pub(super) fn program(
+    again: &Again<'_>,
+    question: &Question<'_>,
+    first: &Answer,
+) -> Option<(String, String)> {
+    let engine = again.run.engine;
+    if question.model.method.as_ref().is_some_and(|method| loads(method, engine) != Some(true)) {
+        return None;
+    }
+    match engine {
+        Engine::LlamaCpp => {
+            let options = llama(again, question, first).ok()?;
+            let path = match question.format == Format::Gguf && first.scheme.is_none() {
+                true => again.path,
+                false => "MODEL.gguf",
+            };
+            let context = question.served_context().saturating_mul(question.sequences);
+            // llama-server serves four sequences unless it is told otherwise.
+            let sequences = question.sequences;
+            let program = format!("llama-server -m {path} -c {context} {options} -np {sequences}");
+            Some((String::new(), program))
+        }
+        Engine::Vllm => vllm(again, question, first),
+        Engine::Transformers => {
+            let config = match first.scheme.map(|scheme| scheme.used_by(engine)) {
+                Some(Use::Option(option)) if option.contains('=') && !option.contains('(') => {
+                    format!(" and {option}")
+                }
+                Some(Use::Option(option)) => format!(" and quantization_config={option}"),
+                _ => String::new(),
+            };
+            let command = format!("COMMAND, with the device_map of --format device-map{config}");
+            Some((String::new(), command))
+        }
+    }
+}
+
+/// Returns llama.cpp's options for a placement, for a program that sees only the GPUs in use.
+///
+/// # Errors
+/// [`Inexpressible`] if llama.cpp cannot place layers so.
+pub fn llama(
+    again: &Again<'_>,
+    question: &Question<'_>,
+    first: &Answer,
+) -> Result<String, Inexpressible> {
+    let (rooms, split) = visible(question.rooms, &first.split);
+    let words = arguments(&first.chain, &rooms, &split)?.words();
+    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+    Ok(words.join(" ") + &cache_option(again.run))
+}
+
+/// Returns the variables and the command of vLLM: each layer divided over GPUs where that fits, else
+/// a pipeline with the blocks of each stage. `None` if neither is possible.
+pub fn vllm(
+    again: &Again<'_>,
+    question: &Question<'_>,
+    first: &Answer,
+) -> Option<(String, String)> {
+    let is_pipeline = first.split.fits() && first.split.last_resort == RoomKind::Gpu;
+    let (variables, division, share) = match question.served {
+        Some(served) => {
+            let division = match served.size.ranks {
+                0 | 1 => String::new(),
+                ranks => format!(" --tensor-parallel-size {ranks}"),
+            };
+            (String::new(), division, served.share)
+        }
+        None if is_pipeline => {
+            let division = match first.split.count {
+                0 | 1 => String::new(),
+                stages => format!(" --pipeline-parallel-size {stages}"),
+            };
+            (partition(first), division, pipeline_share(question, first)?)
+        }
+        None => return None,
+    };
+    let share = match share > SHARE {
+        true => format!(" --gpu-memory-utilization {share:.2}"),
+        false => String::new(),
+    };
+    let (path, option) = match first.scheme.map(|scheme| (scheme, scheme.used_by(Engine::Vllm))) {
+        None => (again.path.to_owned(), ""),
+        Some((_, Use::Option(option))) => (again.path.to_owned(), option),
+        Some((scheme, Use::Checkpoint(option))) => (checkpoint(scheme), option),
+        Some((_, Use::File | Use::Refused(_))) => return None,
+    };
+    let option = if option.is_empty() { String::new() } else { format!(" {option}") };
+    let context = question.served_context();
+    let cache = cache_option(again.run);
+    let command =
+        format!("vllm serve {path}{option}{division} --max-model-len {context}{cache}{share}");
+    Some((variables, command))
+}
+
+/// Returns the share of the fullest GPU that a pipeline needs; `None` if it is too much.
+fn pipeline_share(question: &Question<'_>, first: &Answer) -> Option<f64> {
+    let shares = used(question, first).into_iter().filter_map(|(at, held)| {
+        let room = question.rooms.rooms.get(at)?;
+        Some(held.0 as f64 / room.capacity.0.max(1) as f64)
+    });
+    let share = (shares.fold(0.0, f64::max) * 100.0).ceil() / 100.0;
+    (share <= LARGEST_SHARE).then_some(share)
+}
+
+/// Returns the variable that gives each stage of vLLM's pipeline its blocks; empty for one.
+fn partition(first: &Answer) -> String {
+    let last = first.chain.layers.len().saturating_sub(1);
+    let blocks = |first: usize, end: usize| end.min(last) - first.clamp(1, end.min(last).max(1));
+    let stages = first.split.stages();
+    let blocks: Vec<String> =
+        stages.iter().map(|(_, first, end)| blocks(*first, *end).to_string()).collect();
+    match blocks.len() {
+        0 | 1 => String::new(),
+        _ => format!("VLLM_PP_LAYER_PARTITION={} ", blocks.join(",")),
+    }
+}
+
+/// Returns the word that stands for a checkpoint that the user must get.
+fn checkpoint(scheme: Scheme) -> String {
+    format!("CHECKPOINT_IN_{}", scheme.name())
+}
+
+/// Returns what must be done to the files first.
+pub fn preparation(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
+    let engine = again.run.engine;
+    let is_gguf = question.format == Format::Gguf;
+    let used = first.scheme.map(|scheme| (scheme, scheme.used_by(engine)));
+    match used {
+        Some((scheme, Use::Checkpoint(_))) => Some(match engine {
+            Engine::Vllm => format!(
+                "get a checkpoint of the model in {scheme}, for which {} stands",
+                checkpoint(scheme)
+            ),
+            _ => format!("get a checkpoint of the model in {scheme}"),
+        }),
+        Some((scheme, Use::File)) => Some(match (scheme.is_made(), is_gguf) {
+            (true, true) => format!("convert it by llama-quantize to {scheme}"),
+            (true, false) => format!("convert it to GGUF in {scheme}"),
+            (false, _) => format!("download a GGUF file of the model in {scheme}"),
+        }),
+        _ if question.format == Format::Config => Some("download the weights".to_owned()),
+        None if engine == Engine::LlamaCpp && !is_gguf => Some("convert it to GGUF".to_owned()),
+        _ => None,
+    }
+}
