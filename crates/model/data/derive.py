@@ -309,6 +309,8 @@ class Row:
     def add(self, sample, row, children):
         path = row["config"]
         env = normal({key[len(path):]: value for key, value in sample["effective"].items() if key.startswith(path)})
+        if (env.get("num_kv_shared_layers") or 0) >= (env.get("num_hidden_layers") or 1):
+            return  # More layers share keys than there are: no such model is published.
         tensors = {}
         for full, shape in row["tensors"].items():
             parts = full.split(".")

@@ -25,7 +25,8 @@ pub(crate) enum PlaceCommand {
                             gpuws place model llama.gguf --gpu 0,1 --context 8k\n          \
                             gpuws place model ./big --memory 24GiB,24GiB --format llama\n\
                             Reads only the headers of safetensors, GGUF and PyTorch files, and \
-                            config.json. Exits with 1 if the model does not fit.")]
+                            config.json. Exits with 1 if the model does not fit, and with 6 if the \
+                            verdict is an estimate.")]
     Model(PlaceModelArgs),
 }
 

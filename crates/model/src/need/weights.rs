@@ -111,31 +111,31 @@ pub(crate) fn assumed_tensors(shape: &Architecture) -> Vec<Tensor> {
         tensors.push(Tensor { name, encoding, shape: shape.to_vec(), bytes });
     };
     let hidden = shape.hidden;
-    add("token_embd.weight".to_owned(), &[shape.vocabulary, hidden]);
+    add("model.embed_tokens.weight".to_owned(), &[shape.vocabulary, hidden]);
     for (layer, mixer) in shape.layers.iter().enumerate() {
-        let name = |part: &str| format!("blk.{layer}.{part}.weight");
-        add(name("attn_norm"), &[hidden]);
-        add(name("ffn_norm"), &[hidden]);
+        let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
+        add(name("input_layernorm"), &[hidden]);
+        add(name("post_attention_layernorm"), &[hidden]);
         for part in mixer.parts() {
             match part {
                 Mixer::Attention { kv_heads, key, value, .. } => {
-                    add(name("attn_q"), &[product(&[shape.heads, key]), hidden]);
-                    add(name("attn_k"), &[product(&[kv_heads, key]), hidden]);
-                    add(name("attn_v"), &[product(&[kv_heads, value]), hidden]);
-                    add(name("attn_output"), &[hidden, product(&[shape.heads, value])]);
+                    add(name("self_attn.q_proj"), &[product(&[shape.heads, key]), hidden]);
+                    add(name("self_attn.k_proj"), &[product(&[kv_heads, key]), hidden]);
+                    add(name("self_attn.v_proj"), &[product(&[kv_heads, value]), hidden]);
+                    add(name("self_attn.o_proj"), &[hidden, product(&[shape.heads, value])]);
                 }
                 // Of the width of a head no more is known than that DeepSeek's is a quarter of the rank.
                 Mixer::Latent { rank, rope } => {
                     let head = rank / 4;
                     let wide = head.saturating_add(rope);
-                    add(name("attn_q"), &[product(&[shape.heads, wide]), hidden]);
-                    add(name("attn_kv_a_mqa"), &[rank.saturating_add(rope), hidden]);
-                    add(name("attn_kv_b"), &[product(&[shape.heads, head, 2]), rank]);
-                    add(name("attn_output"), &[hidden, product(&[shape.heads, head])]);
+                    add(name("self_attn.q_proj"), &[product(&[shape.heads, wide]), hidden]);
+                    add(name("self_attn.kv_a_proj_with_mqa"), &[rank.saturating_add(rope), hidden]);
+                    add(name("self_attn.kv_b_proj"), &[product(&[shape.heads, head, 2]), rank]);
+                    add(name("self_attn.o_proj"), &[hidden, product(&[shape.heads, head])]);
                 }
                 Mixer::Recurrent { .. } => {
-                    add(name("ssm_in"), &[product(&[hidden, 4]), hidden]);
-                    add(name("ssm_out"), &[hidden, product(&[hidden, 2])]);
+                    add(name("mamba.in_proj"), &[product(&[hidden, 4]), hidden]);
+                    add(name("mamba.out_proj"), &[hidden, product(&[hidden, 2])]);
                 }
                 Mixer::Parallel { .. } | Mixer::Nothing => {}
             }
@@ -144,27 +144,27 @@ pub(crate) fn assumed_tensors(shape: &Architecture) -> Vec<Tensor> {
         match routed {
             Some(experts) => {
                 let wide = experts.feed_forward;
-                add(name("ffn_gate_inp"), &[experts.count, hidden]);
-                add(name("ffn_gate_exps"), &[experts.count, wide, hidden]);
-                add(name("ffn_up_exps"), &[experts.count, wide, hidden]);
-                add(name("ffn_down_exps"), &[experts.count, hidden, wide]);
+                add(name("mlp.gate"), &[experts.count, hidden]);
+                add(name("mlp.experts.gate_proj"), &[experts.count, wide, hidden]);
+                add(name("mlp.experts.up_proj"), &[experts.count, wide, hidden]);
+                add(name("mlp.experts.down_proj"), &[experts.count, hidden, wide]);
                 if experts.shared > 0 {
                     let wide = product(&[wide, experts.shared]);
-                    add(name("ffn_gate_shexp"), &[wide, hidden]);
-                    add(name("ffn_up_shexp"), &[wide, hidden]);
-                    add(name("ffn_down_shexp"), &[hidden, wide]);
+                    add(name("mlp.shared_experts.gate_proj"), &[wide, hidden]);
+                    add(name("mlp.shared_experts.up_proj"), &[wide, hidden]);
+                    add(name("mlp.shared_experts.down_proj"), &[hidden, wide]);
                 }
             }
             None => {
-                add(name("ffn_gate"), &[shape.feed_forward, hidden]);
-                add(name("ffn_up"), &[shape.feed_forward, hidden]);
-                add(name("ffn_down"), &[hidden, shape.feed_forward]);
+                add(name("mlp.gate_proj"), &[shape.feed_forward, hidden]);
+                add(name("mlp.up_proj"), &[shape.feed_forward, hidden]);
+                add(name("mlp.down_proj"), &[hidden, shape.feed_forward]);
             }
         }
     }
-    add("output_norm.weight".to_owned(), &[hidden]);
+    add("model.norm.weight".to_owned(), &[hidden]);
     if !shape.tied {
-        add("output.weight".to_owned(), &[shape.vocabulary, hidden]);
+        add("lm_head.weight".to_owned(), &[shape.vocabulary, hidden]);
     }
     tensors
 }

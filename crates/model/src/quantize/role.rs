@@ -19,8 +19,7 @@ pub(crate) enum Role {
 }
 
 /// Parts of the names of tensors that no method quantizes.
-const KEPT: [&str; 12] = [
-    "norm",
+const KEPT: [&str; 11] = [
     "conv",
     "A_log",
     ".ssm_a",
@@ -45,8 +44,12 @@ impl Role {
         if is_input_matrix(name) || name == "per_layer_token_embd.weight" {
             return Role::Embedding;
         }
+        let module = name.strip_suffix(".weight").unwrap_or(name);
+        let is_norm = module.rsplit('.').next().is_some_and(|last| last.contains("norm"));
         match kind(name) {
-            _ if !is_matrix || KEPT.iter().any(|part| name.contains(part)) => Role::Other,
+            _ if !is_matrix || is_norm || KEPT.iter().any(|part| name.contains(part)) => {
+                Role::Other
+            }
             Kind::Router => Role::Other,
             kind if kind.is_routed() => Role::Expert,
             _ if matches!(place(name), Place::Block(_)) => Role::Linear,

@@ -254,7 +254,7 @@ impl Question<'_> {
 }
 
 impl<'a> PlacedModel<'a> {
-    /// Returns what is told of a placement: the first answer, and the others as alternatives.
+    /// Returns a placement as JSON: the first answer, and the others as alternatives.
     pub fn of(question: &Question<'a>, first: &'a Answer, others: &[Answer]) -> Self {
         let Question { model, rooms, .. } = *question;
         let split = &first.split;

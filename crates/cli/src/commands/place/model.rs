@@ -18,7 +18,7 @@ use gpu_model::split::{Objective, answer, candidates, picture, vllm};
 use gpu_model::{Encoding, Model};
 use gpu_report::json::PlacedModel;
 use gpu_report::json::place_model::{Question, Verdict};
-use gpu_report::wording::place::{Again, beyond_training, doubts};
+use gpu_report::wording::place::{Again, beyond_training, doubts, loaded};
 use rooms::Machine;
 
 /// Tokens of context for a model that does not name any.
@@ -103,7 +103,7 @@ pub(crate) fn run(
     }
     let again = Again {
         command: &args.again(global.sim.as_deref()),
-        path: &shell_word(&file),
+        path: &shell_word(&loaded(&args.path, format).to_string_lossy()),
         run: &run,
         margin: args.margin,
         accept_used: args.accept_used,

@@ -16,6 +16,7 @@ mod tensors;
 pub use quantization::Quantization;
 
 use crate::model::{Architecture, Doubt, Model};
+use crate::need::assumed_tensors;
 use crate::need::{is_encoder, is_output_matrix};
 use crate::read::name::shown;
 use crate::tensor::{Encoding, Tensor};
@@ -54,7 +55,9 @@ pub enum ConfigError {
     #[error("read the configuration: {0} layers are not from 1 to 4096")]
     Layers(u64),
     /// The model type is unknown, and its keys are not those of most models.
-    #[error("read the configuration: model type '{name}' is none of the {known} known types, and has not the keys that most models share")]
+    #[error(
+        "read the configuration: model type '{name}' is none of the {known} known types, and has not the keys that most models share"
+    )]
     Unknown {
         /// The model type.
         name: String,
@@ -123,8 +126,7 @@ fn known(
     let generic = classes.is_none();
     let reader = Reader { keys, family: Family::named(model_type), is_known: !generic };
     let widths = reader.widths()?;
-    let contexts =
-        ["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
+    let contexts = ["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
     let mut architecture = Architecture {
         hidden: widths.hidden,
         feed_forward: widths.feed_forward,
@@ -171,8 +173,9 @@ fn known(
 fn notes(tensors: &[Tensor], keys: &Keys<'_>) -> Result<Vec<String>, ConfigError> {
     let encoders = tensors.iter().filter(|tensor| is_encoder(&tensor.name));
     let bytes: Bytes = encoders.map(|tensor| tensor.bytes).sum();
-    let counted = (bytes > Bytes(0))
-        .then(|| format!("the parts for images and sound are counted: {bytes}, before quantization"));
+    let counted = (bytes > Bytes(0)).then(|| {
+        format!("the parts for images and sound are counted: {bytes}, before quantization")
+    });
     let names = ["num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"];
     let more = keys.integer(&names)?.filter(|count| *count > 0);
     let left = more.map(|count| {
@@ -212,6 +215,16 @@ impl Config {
             }
             None => tensors,
         })
+    }
+
+    /// Returns the tensors that most models with these numbers have, where the type's own do not
+    /// follow from the configuration.
+    pub(crate) fn assumed(&self) -> Vec<Tensor> {
+        let tensors = assumed_tensors(&self.architecture).into_iter();
+        match &self.quantization {
+            Some(quantization) => tensors.map(|tensor| quantization.stored(tensor)).collect(),
+            None => tensors.collect(),
+        }
     }
 
     /// Sets how weights are quantized, with what is not understood of that.

@@ -193,8 +193,8 @@ impl Listing<'_> {
     ) -> Result<Found, ReadError> {
         let mut doubts = config.doubts.clone();
         let tensors = config.tensors().unwrap_or_else(|error| {
-            doubts.push(Doubt::of_weights(format!("no tensors: failed to {error}")));
-            Vec::new()
+            doubts.push(Doubt::of_weights(format!("failed to {error}")));
+            config.assumed()
         });
         if !tensors.is_empty() {
             notes.push("the tensors are derived from the configuration".to_owned());

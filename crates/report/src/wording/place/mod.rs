@@ -10,6 +10,7 @@ use gpu_core::{Bytes, amount};
 use gpu_model::Model;
 use gpu_model::need::{Engine, Run};
 use gpu_model::quantize::{Scheme, loads};
+use gpu_model::read::Format;
 use gpu_model::split::{Answer, RoomKind};
 use std::path::Path;
 
@@ -115,6 +116,18 @@ pub fn beyond_training(model: &Model, context: u64) -> Option<String> {
     Some(format!("the model was trained for {trained} tokens of context; {context} are requested"))
 }
 
+/// Returns the path that an engine loads: a GGUF file, or the directory of a checkpoint.
+pub fn loaded(path: &Path, format: Format) -> &Path {
+    let is_file = path.extension().is_some_and(|extension| {
+        ["json", "safetensors", "bin", "pt", "pth", "ckpt"].iter().any(|known| extension == *known)
+    });
+    match path.parent().filter(|_| is_file && format != Format::Gguf) {
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+        None => path,
+    }
+}
+
 /// Returns how to get the files of a repository that was named instead of a directory.
 pub fn repository(path: &Path) -> Option<String> {
     let name = path.to_str()?;
@@ -164,7 +177,22 @@ pub fn next(
 
 #[cfg(test)]
 mod tests {
-    use super::short_names;
+    use super::{loaded, short_names};
+    use gpu_model::read::Format;
+    use std::path::Path;
+
+    #[test]
+    fn checkpoint_is_loaded_from_its_directory() {
+        for (path, format, expected) in [
+            ("a/config.json", Format::Config, "a"),
+            ("config.json", Format::Config, "."),
+            ("a/model-00001-of-00002.safetensors", Format::Safetensors, "a"),
+            ("a/b.v1", Format::Config, "a/b.v1"),
+            ("a/m.gguf", Format::Gguf, "a/m.gguf"),
+        ] {
+            assert_eq!(loaded(Path::new(path), format), Path::new(expected), "{path}");
+        }
+    }
 
     #[test]
     fn devices_of_several_processes_keep_their_full_names() {

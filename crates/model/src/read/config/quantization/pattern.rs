@@ -142,8 +142,11 @@ pub(super) fn aliases(tensor: &str) -> Vec<String> {
         (".q_proj", ".qkv_proj"),
         (".k_proj", ".qkv_proj"),
         (".v_proj", ".qkv_proj"),
+        (".gate_up_proj", ".gate_proj"),
+        (".gate_up_proj", ".up_proj"),
     ];
-    const EXPERTS: &[(&str, &str)] = &[("gate_proj", "w1"), ("down_proj", "w2"), ("up_proj", "w3")];
+    const EXPERTS: &[(&str, &str)] =
+        &[("gate_proj", "w1"), ("down_proj", "w2"), ("up_proj", "w3"), ("gate_up_proj", "w1")];
     let module = tensor.strip_suffix(".weight").unwrap_or(tensor);
     let mut names = vec![module.to_owned()];
     for (from, to) in PARTS {
@@ -212,6 +215,8 @@ mod tests {
             (r"re:.*mlp\.(gate|up|gate_up|down)_proj.*", expert, false),
             (r"re:.*mlp\.experts\.\d+\.gate_proj", expert, true),
             ("re:language_model.*", query, true),
+            (r"re:.*experts\.\d+\.up_proj", "model.layers.1.mlp.experts.gate_up_proj", true),
+            ("w1", "model.layers.1.mlp.experts.gate_up_proj", true),
         ] {
             assert_eq!(means(name, tensor), expected, "{name} {tensor}");
         }

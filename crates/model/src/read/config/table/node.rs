@@ -224,7 +224,12 @@ impl<'a> Node<'a> {
     pub(super) fn doubts(&self) -> Vec<String> {
         let unknown = (self.unknown.iter())
             .map(|(key, name)| format!("'{key}' is of an unknown type, '{name}', and left out"));
-        let own = self.class.doubts.iter().cloned();
+        // What a missing key means is a doubt if the key is missing.
+        let is_open = |doubt: &&String| {
+            let key = doubt.strip_prefix("default of ").and_then(|rest| rest.split(':').next());
+            key.is_none_or(|key| self.given(key).is_none())
+        };
+        let own = self.class.doubts.iter().filter(is_open).cloned();
         unknown.chain(own).chain(self.nested.values().flat_map(Node::doubts)).collect()
     }
 }
