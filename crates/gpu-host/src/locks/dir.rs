@@ -143,6 +143,8 @@ impl Dir {
         }
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(true),
+            // The owner has closed the directory since, or something else denies it: look again.
+            Err(Errno::ACCESS) => Ok(false),
             stat => {
                 let path = format!("/proc/self/fd/{}/{name}", self.fd.as_raw_fd());
                 Ok(lacks(&stat?, Mode::RUSR | Mode::RGRP | Mode::ROTH)
