@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 import gpuws
 from observed import alive, until
 

@@ -99,6 +99,7 @@ impl Run<'_> {
         while !self.is_enough() {
             let end = self.steps() + self.plan.steps / 50;
             self.until_step(end);
+            self.look();
         }
     }
 
