@@ -141,6 +141,8 @@ fn pipe_cuts_nothing_and_columns_give_the_width() {
     let words = ["--sim", "shared-lab"];
     let pipe = text(&gpuws(&words, &[]));
     assert!(pipe.contains(command) && !pipe.contains('…'), "{pipe}");
+    let row = pipe.lines().find(|line| line.contains(command)).expect("a row");
+    assert!(row.ends_with("api_server  72.0 GiB   0 %  21 d"), "{row}");
     let wide = text(&gpuws(&words, &[("COLUMNS", "250")]));
     assert!(wide.contains(command) && !wide.contains('…'), "{wide}");
     let narrow = text(&gpuws(&words, &[("COLUMNS", "60")]));
