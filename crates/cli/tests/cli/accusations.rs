@@ -141,6 +141,8 @@ fn pipe_cuts_nothing_and_columns_give_the_width() {
     let words = ["--sim", "shared-lab"];
     let pipe = text(&gpuws(&words, &[]));
     assert!(pipe.contains(command) && !pipe.contains('…'), "{pipe}");
+    let row = pipe.lines().find(|line| line.contains(command)).expect("a row");
+    assert!(row.ends_with("api_server  72.0 GiB   0 %  21 d"), "{row}");
     let wide = text(&gpuws(&words, &[("COLUMNS", "250")]));
     assert!(wide.contains(command) && !wide.contains('…'), "{wide}");
     let narrow = text(&gpuws(&words, &[("COLUMNS", "60")]));
@@ -160,7 +162,7 @@ fn pipe_cuts_nothing_and_columns_give_the_width() {
 #[test]
 fn free_mig_device_is_counted_and_marked() {
     let status = printed("--sim mig-a100");
-    assert!(status.contains("1 GPU, 0 free, 1 MIG device free, 1+ findings\n"), "{status}");
+    assert!(status.contains("1 GPU, 0 free, 1 MIG device free  ·  1+ findings\n"), "{status}");
     let row = status.lines().find(|line| line.contains("MIG 2")).expect("a row");
     assert!(row.ends_with(" free"), "{row}");
     let used = status.lines().find(|line| line.contains("MIG 1")).expect("a row");

@@ -80,7 +80,11 @@ impl<'a> View<'a> {
         }
         let mut pieces: Vec<Line> = parts.into_iter().map(|part| Line::new().plain(part)).collect();
         let confident = self.diagnosis.confident().count();
-        if confident > 0 {
+        // On one line of a narrow terminal there is no room for both.
+        if confident > 0 && self.leased.free_parts(self.whole, &self.usage) > 0 {
+            let findings = wording::findings_at_least(confident as u64);
+            pieces.push(Line::new().accent(findings));
+        } else if confident > 0 {
             let findings = wording::findings_at_least(confident as u64);
             let last = pieces.pop().map_or_else(Line::new, |last| last.plain(", "));
             pieces.push(last.accent(findings));

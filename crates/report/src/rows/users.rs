@@ -37,8 +37,10 @@ impl Layout {
             line = line.plain(format_args!("{:>6}", utilization.to_string()));
         }
         if let Some(at) = process.ok().and_then(|info| info.started_at.ok()) {
-            line =
-                line.padded_to(self.amount() + 17).dim(wording::age(snapshot.taken_at.since(at)));
+            let column = self.amount() + 17;
+            // A long command in a pipe moves what follows.
+            line = if line.width() < column { line.padded_to(column) } else { line.plain("  ") };
+            line = line.dim(wording::age(snapshot.taken_at.since(at)));
         }
         vec![match finding {
             Some(finding) => line.plain("  ").line(finding),

@@ -9,7 +9,6 @@ use std::fs;
 /// Codes of what no shipped machine has; tests of gpu-reaper have it.
 const NOT_SHIPPED: [&str; 30] = [
     "below-slowdown-temperature",
-    "computes",
     "device-error",
     "driver-unavailable",
     "ecc-mode-pending",
