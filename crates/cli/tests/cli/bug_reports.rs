@@ -28,7 +28,12 @@ type Case = (&'static str, &'static str, i32, &'static [&'static str]);
 const PASTED: &[Case] = &[
     ("nvrm-fallen-multiline", "in.txt", 1, &["00000000:B3:00.0: Xid 79"]),
     ("nvrm-fallen-multiline", "in2.txt", 1, &["00000000:3B:00.0: Xid 79"]),
-    ("journal-xid", "in.txt", 1, &["Xid 43", "Xid 154", "changed to reboot", "Xid 45", "3 findings"]),
+    (
+        "journal-xid",
+        "in.txt",
+        1,
+        &["Xid 43", "Xid 154", "changed to reboot", "Xid 45", "3 findings"],
+    ),
     ("quoted-table", "in.txt", 1, &["GHOST  GPU 0", "7,829 of 12,189 MiB used"]),
     ("nvidia-docker-759", "in.txt", 1, &["78 % busy: a process computes", "outside any container"]),
     ("gpustat-paste", "in.txt", 1, &["GHOST  GPU 3", "21,305 of 24,564", "15,184 MiB", "!GPU 0 "]),
@@ -40,10 +45,20 @@ const PASTED: &[Case] = &[
         "xid45-caused-by",
         "in.txt",
         1,
-        &["Xid 149: NVLink error", "Xid 145: NVLink error", "a consequence of", "!fault of the program"],
+        &[
+            "Xid 149: NVLink error",
+            "Xid 145: NVLink error",
+            "a consequence of",
+            "!fault of the program",
+        ],
     ),
     ("sxid", "in.txt", 1, &["an NVSwitch", "SXid 20034, fatal", "LTSSM Fault Up", "SXid 12028"]),
-    ("dmesg-iso-prefix", "in.txt", 1, &["Xid 94", "2025-01-25", "Xid 145", "Xid 119", "3 findings"]),
+    (
+        "dmesg-iso-prefix",
+        "in.txt",
+        1,
+        &["Xid 94", "2025-01-25", "Xid 145", "Xid 119", "3 findings"],
+    ),
     ("gb10-nvrm-nomem", "in.txt", 1, &["system memory ran out", "free -h", "!fuser"]),
     ("wsl-access-blocked", "in.txt", 1, &["WSL 2", "wsl.exe --update", "!(--gpus)"]),
     ("old-dated-xid", "in.txt", 1, &["Xid 79", "2026-09-11 08:00 UTC", "to reboot"]),
@@ -80,7 +95,8 @@ fn pasted_bug_reports_are_judged() {
         let pasted = with_input(&["doctor", "--paste"], &text);
         let told = format!("{}{}", pasted.stdout, pasted.stderr);
         let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
-        let has = |part: &str| told.contains(&part.split_whitespace().collect::<Vec<_>>().join(" "));
+        let has =
+            |part: &str| told.contains(&part.split_whitespace().collect::<Vec<_>>().join(" "));
         let is_told = |part: &&str| match part.strip_prefix('!') {
             Some(part) => !has(part),
             None => has(part),

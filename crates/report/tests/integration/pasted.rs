@@ -148,7 +148,11 @@ fn errors_of_switches_are_told_with_their_severity() {
     };
     assert_told(&[
         (
-            &format!("{}{}", sxid(11_004, "Fatal, Link 5 ingress"), sxid(11_004, "Data {0x1, 0x2}")),
+            &format!(
+                "{}{}",
+                sxid(11_004, "Fatal, Link 5 ingress"),
+                sxid(11_004, "Data {0x1, 0x2}")
+            ),
             &[
                 "DRIVER ERROR an NVSwitch: likely",
                 "NVSwitch 00000000:C3:00.0: SXid 11004, fatal: Link 5 ingress, at",
@@ -236,7 +240,10 @@ fn empty_list_of_container_is_no_proof() {
                 "on the host, outside any container",
             ],
         ),
-        (&idle, &["GHOST GPU 0", "inside a container or WSL, nvidia-smi lists no process", "!busy"]),
+        (
+            &idle,
+            &["GHOST GPU 0", "inside a container or WSL, nvidia-smi lists no process", "!busy"],
+        ),
         (
             &table(&device("17592186000000MiB / 24576MiB", "0%", "Disabled"), ""),
             &["GPU 0: the figure of the used memory is impossible", "0 findings"],
@@ -261,7 +268,10 @@ fn health_of_fabric_and_recovery_are_judged() {
             &log("None", "Route Unhealthy : True"),
             &["NVLINK DOWN GPU 0", "high", "a route in its NVLink fabric is unhealthy"],
         ),
-        (&log("None", "Bandwidth : Degraded"), &["likely", "bandwidth of its NVLink fabric is degraded"]),
+        (
+            &log("None", "Bandwidth : Degraded"),
+            &["likely", "bandwidth of its NVLink fabric is degraded"],
+        ),
         (&log("None", "Route Recovery in progress : True"), &["possible", "being recovered"]),
         (&log("None", "Access Timeout Recovery : True"), &["possible", "an access that timed out"]),
         (
@@ -269,7 +279,10 @@ fn health_of_fabric_and_recovery_are_judged() {
             &["high", "its fabric configuration is wrong: Insufficient Nvlinks"],
         ),
         (&log("None", "Incorrect Configuration : None"), &["0 findings"]),
-        (&log("Node Reboot", "Bandwidth : Full"), &["DEVICE FAULT", "requires a reboot", "sudo reboot"]),
+        (
+            &log("Node Reboot", "Bandwidth : Full"),
+            &["DEVICE FAULT", "requires a reboot", "sudo reboot"],
+        ),
         (&log("GPU Reset", "Bandwidth : Full"), &["requires a reset", "gpuws reset 0"]),
         (&log("Recover IMEX Domain", "Bandwidth : N/A"), &["IMEX domain", "nvidia-imex"]),
         (
@@ -355,7 +368,10 @@ fn failures_have_cause_and_remedy_or_say_that_the_text_lacks_it() {
             &["the text does not say why", "NCCL_DEBUG=WARN", no_fuser],
         ),
         ("CUDA error: unknown error\n", &["no lack of memory", "an Xid names the reason"]),
-        ("NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x26:0xffff:1290)\n", &["initialise a GPU"]),
+        (
+            "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x26:0xffff:1290)\n",
+            &["initialise a GPU"],
+        ),
         ("bash: nvidia-smi: command not found\n", &["there is no nvidia-smi", no_fuser]),
         ("Field \"memory.usd\" is not a valid field to query.\n", &["--help-query-gpu", no_fuser]),
         (
@@ -402,11 +418,19 @@ box9                 Sun Mar  9 20:15:01 2025  550.54.15
     assert_told(&[
         (
             gpustat,
-            &["GHOST GPU 0", "9,100 of 24,576 MiB used; the 2 processes", "5,004 MiB", "1 findings"],
+            &[
+                "GHOST GPU 0",
+                "9,100 of 24,576 MiB used; the 2 processes",
+                "5,004 MiB",
+                "1 findings",
+            ],
         ),
         (&wrapped, memory),
         (&format!("{{\"log\": \"{escaped}\"}}\n"), memory),
-        (&format!("{{\"message\":\"\\u001b[0m{escaped}\\u001b[m\",\"stream\":\"stdout\"}}\n"), memory),
+        (
+            &format!("{{\"message\":\"\\u001b[0m{escaped}\\u001b[m\",\"stream\":\"stdout\"}}\n"),
+            memory,
+        ),
         (&profiles, &["profiles or instances of MIG", "!FAILURE"]),
     ]);
 }
