@@ -63,6 +63,7 @@ fn others(
             claim: Claim::whole(1),
             devices,
             parts_of: Vec::new(),
+            merged: None,
             command: "other".to_owned(),
             since: Timestamp(0),
         };

@@ -65,6 +65,7 @@ pub(crate) fn entry(attacker: &mut Attacker, kind: EntryKind) -> LeaseEntry {
         claim,
         devices: if kind == EntryKind::Waiter { Vec::new() } else { devices },
         parts_of: Vec::new(),
+        merged: None,
         command: "\u{1b}[2J attacker".to_owned(),
         since: Timestamp(*attacker.chance.of(&[0, 1, u64::MAX])),
     }

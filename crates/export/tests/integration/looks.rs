@@ -78,6 +78,7 @@ fn lease(id: &str, owner: u32, root: u32, devices: &[&str]) -> LeaseEntry {
         claim: Claim::whole(1),
         devices: devices.iter().map(|name| uuid(name)).collect(),
         parts_of: Vec::new(),
+        merged: None,
         command: "python".to_owned(),
         since: Timestamp(90_000),
     }
