@@ -193,7 +193,7 @@ impl<S> Taking<'_, S> {
 
     fn leases(&self) -> Result<Ledger> {
         let Leases { confirmed, attempts } = Leases::read(self.locks)?;
-        Ok(Ledger::new([confirmed, attempts].concat(), Vec::new()))
+        Ok(Ledger::new(confirmed.into_iter().chain(attempts).collect(), Vec::new()))
     }
 
     /// Returns the leases that compete with it.

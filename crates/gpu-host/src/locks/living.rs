@@ -32,14 +32,15 @@ const FIRST_PER_USER: usize = 256;
 /// once.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// The memory for the entries that are told apart, in bytes: what one user may have, at most half of
-/// what is left; ...
-const TOLD_PER_USER: usize = 512 << 10;
-const TOLD: usize = 3 << 19;
-/// ... what each user has in any case ...
+/// The memory for the entries that are told apart, in bytes: one user may have half of what is
+/// left, ...
+const TOLD: usize = 1 << 20;
+/// ... each user has this in any case, ...
 const TOLD_AT_LEAST: usize = 16 << 10;
-/// ... and all users but the caller together.
-const TOLD_OF_ALL: usize = 2 << 20;
+/// ... all users together this, ...
+const TOLD_OF_ALL: usize = 3 << 19;
+/// ... and the caller this besides.
+const TOLD_OF_CALLER: usize = 1 << 20;
 
 /// The most names of devices of merged entries. One page of memory has 64 of the longest entries.
 const MERGED_NAMES: usize = 5 << 18;
@@ -106,10 +107,10 @@ struct Used {
 impl Round {
     /// Returns whether an entry of this size can be told apart, and counts it if so.
     fn tells(&mut self, owner: u32, weight: usize) -> bool {
-        let left = TOLD.saturating_sub(self.weight) / 2;
+        let left = (TOLD.saturating_sub(self.weight) / 2).max(TOLD_AT_LEAST);
         let used = self.users.entry(owner).or_default();
         let is_own = owner == self.caller;
-        let room = if is_own { TOLD_PER_USER } else { left.clamp(TOLD_AT_LEAST, TOLD_PER_USER) };
+        let room = if is_own { TOLD_OF_CALLER } else { left };
         let fits = used.weight + weight <= room && (is_own || self.weight + weight <= TOLD_OF_ALL);
         if fits {
             used.weight += weight;

@@ -6,6 +6,7 @@
 mod entries;
 mod fd_limits;
 mod hostile;
+mod limits;
 mod location;
 mod other_process;
 mod queue;
