@@ -128,7 +128,8 @@ fn fill(shared: &Path, owner: u32, count: usize) -> Vec<File> {
     let all = flock { l_type: write, l_whence: start, l_start: 0, l_len: 0, l_pid: 0 };
     let one = |number: usize| {
         let id = format!("{number:012x}");
-        let names = (0..64).map(|device| format!("\"GPU-{owner}-{number:05}-{device:02}-{:035}\"", 0));
+        let names =
+            (0..64).map(|device| format!("\"GPU-{owner}-{number:05}-{device:02}-{:035}\"", 0));
         let names = names.collect::<Vec<_>>().join(",");
         let text = format!("{{\"schema\":1,\"id\":\"{id}\",\"devices\":[{names}]}}");
         let path = dir.join(format!("lease-{id}"));

@@ -1,6 +1,8 @@
 //! The order of claims: first come, first served, among claims that share devices.
 
-use crate::ledger::{Ledger, MAX_PLACES_READ_PER_USER, MAX_WAITERS_PER_USER, granted, is_same, reserved};
+use crate::ledger::{
+    Ledger, MAX_PLACES_READ_PER_USER, MAX_WAITERS_PER_USER, granted, is_same, reserved,
+};
 use crate::request::Chosen;
 use gpu_core::{Claim, DeviceUuid, LeaseEntry, QueuePlace, Result};
 use std::collections::{HashMap, HashSet};

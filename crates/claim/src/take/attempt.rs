@@ -5,9 +5,7 @@ use crate::admission::{Turn, judge};
 use crate::ledger::Ledger;
 use crate::queue::Queue;
 use crate::request::{Standing, TakeError, Wait, WaitReason};
-use gpu_core::{
-    Claim, Error, ErrorKind, LeaseEntry, LeaseId, QueuePlace, Result, SafeGpuGuard,
-};
+use gpu_core::{Claim, Error, ErrorKind, LeaseEntry, LeaseId, QueuePlace, Result, SafeGpuGuard};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use crate::request::{
 };
 use gpu_core::{
     Claim, Clock, DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, LeaseGuard, LeaseId,
-    LeaseStore,    QUEUE_HEARTBEAT, QueuePlace, Result, SafeGpuHolder,
+    LeaseStore, QUEUE_HEARTBEAT, QueuePlace, Result, SafeGpuHolder,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

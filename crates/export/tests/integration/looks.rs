@@ -245,10 +245,8 @@ fn forged_leases_hide_no_job_of_another_user() {
     let in_use = machine(vec![device(0, &[(7, 1)])], vec![process(7, 1001)]);
     let idle = machine(vec![device(0, &[])], vec![process(7, 1001), process(9, 1000)]);
     let of_bob = format!("{}\n", id(0xb0b));
-    let forge = |name: String, ticket: u64| LeaseEntry {
-        ticket,
-        ..lease(&name, 1000, 9, &["GPU-0"])
-    };
+    let forge =
+        |name: String, ticket: u64| LeaseEntry { ticket, ..lease(&name, 1000, 9, &["GPU-0"]) };
     let numbers = |ticket| (0..20).map(|n| forge(format!("{}", 4711 + n), ticket)).collect();
     let plausible = |ticket| (0..20).map(|n| forge(id(n), ticket)).collect();
     let floods: [(&str, Vec<LeaseEntry>, &_); 5] = [
@@ -314,10 +312,18 @@ fn lease_is_used_by_its_descendants_also_within_another_lease() {
     assert_eq!((unused("0"), unused("1"), unused("2")), (Some(1.0), None, Some(1.0)));
     assert_eq!(metrics.value(Metric::GpuLeasedMemory, &[("gpu", "1")]), Some((16 * GIB) as f64));
     let files = files(&snapshot, &ledger).unwrap();
-    assert_eq!(files, [("0", "0000000000a1\n"), ("1", "0000000000a1\n"), ("2", "0000000000a3\n")].map(owned).into());
+    assert_eq!(
+        files,
+        [("0", "0000000000a1\n"), ("1", "0000000000a1\n"), ("2", "0000000000a3\n")]
+            .map(owned)
+            .into()
+    );
     let job = [("pid", "8"), ("hpc_job", "0000000000a2")];
     assert_eq!(metrics.value(Metric::ProcessMemory, &job), Some(GIB as f64));
-    assert_eq!(metrics.value(Metric::ProcessMemory, &[("pid", "9"), ("hpc_job", "0000000000a3")]), None);
+    assert_eq!(
+        metrics.value(Metric::ProcessMemory, &[("pid", "9"), ("hpc_job", "0000000000a3")]),
+        None
+    );
 }
 
 fn owned((name, lines): (&str, &str)) -> (String, String) {

@@ -27,9 +27,9 @@ const OPENED_PER_USER: usize = 2048;
 /// How many of these are asked anew at each read; of the caller, all.
 const FIRST_PER_USER: usize = 256;
 
-/// The other files, and entries that are not told apart, are asked again after this time. Those that
-/// were alive then count as alive until then, which grants nothing twice. A new file is asked at
-/// once.
+/// The other files, and entries that are not told apart, are asked again after this time, or ten
+/// times as long as it took to ask them. Until then those that were alive count as alive, which
+/// grants nothing twice. A new file is asked at once.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// The memory for the entries that are told apart, in bytes: one user may have half of what is
@@ -147,7 +147,10 @@ impl Known {
         kind: EntryKind,
         each: impl FnOnce(&mut dyn FnMut(&UserDir) -> Result<()>) -> Result<()>,
     ) -> Result<Vec<LeaseEntry>> {
-        let mut merged = self.merged.remove(&kind).filter(Merged::is_recent).unwrap_or_default();
+        let begun = now();
+        let mut merged = self.merged.remove(&kind).filter(|merged| begun < merged.until);
+        let is_new = merged.is_none();
+        let merged = merged.get_or_insert_default();
         let mut round = Round {
             kind,
             caller: rustix::process::geteuid().as_raw(),
@@ -155,12 +158,17 @@ impl Known {
             weight: 0,
             users: HashMap::new(),
         };
-        each(&mut |user| self.visit(user, &mut round, &mut merged))?;
-        let mut entries: Vec<_> = round.told.values().map(|(_, _, entry, _)| entry.clone()).collect();
+        each(&mut |user| self.visit(user, &mut round, merged))?;
+        if is_new {
+            let asked = now();
+            merged.until = asked + RECENT.max(asked.saturating_sub(begun) * 10);
+        }
+        let mut entries: Vec<_> =
+            round.told.values().map(|(_, _, entry, _)| entry.clone()).collect();
         entries.extend(merged.entries(kind));
         self.told.retain(|_, (known, ..)| *known != kind);
         self.told.extend(round.told);
-        self.merged.insert(kind, merged);
+        self.merged.insert(kind, std::mem::take(merged));
         Ok(entries)
     }
 
@@ -185,10 +193,10 @@ impl Known {
                 }
                 continue;
             };
-            let (path, stamp) = (user.dir.path.join(&name), FileStamp::of(&stat));
-            let known = self.told.remove(&path).filter(|(_, known, ..)| *known == stamp);
-            if let Some(known) = known
-                && is_first
+            let path = is_first.then(|| user.dir.path.join(&name));
+            let stamp = FileStamp::of(&stat);
+            let known = path.as_ref().and_then(|path| self.told.remove_entry(path));
+            if let Some((path, known)) = known.filter(|(_, known)| known.1 == stamp)
                 && round.tells(user.owner, known.3)
             {
                 round.told.insert(path, known);
@@ -204,8 +212,8 @@ impl Known {
                 }
                 continue;
             };
-            let weight = weight(&self.text);
-            if is_first
+            if let Some(path) = path
+                && let weight = weight(&self.text)
                 && round.tells(user.owner, weight)
                 && let Some(entry) = outline.entry(user.owner, &self.text)
             {
@@ -227,7 +235,8 @@ fn weight(text: &[u8]) -> usize {
 
 /// The live entries that are not told apart.
 struct Merged {
-    since: Duration,
+    /// How long it holds.
+    until: Duration,
     hasher: RandomState,
     /// The files that were asked, by directory, inode and name.
     asked: HashSet<u64>,
@@ -241,7 +250,7 @@ struct Merged {
 impl Default for Merged {
     fn default() -> Self {
         Merged {
-            since: now(),
+            until: Duration::ZERO,
             hasher: RandomState::new(),
             asked: HashSet::new(),
             users: BTreeMap::new(),
@@ -252,10 +261,6 @@ impl Default for Merged {
 }
 
 impl Merged {
-    fn is_recent(&self) -> bool {
-        now().saturating_sub(self.since) < RECENT
-    }
-
     fn add(&mut self, owner: u32, stat: &Stat, outline: &Outline<'_>) {
         let is_apart = self.users.len() < MERGED_USERS || self.users.contains_key(&owner);
         let owner = if is_apart { owner } else { MergedLeases::SEVERAL_USERS };
@@ -315,9 +320,8 @@ struct Listing {
 impl Listings {
     /// Returns the names of a kind, sorted; none if the owner has removed the directory.
     fn of(&mut self, user: &UserDir, kind: EntryKind) -> Result<(FileId, Listed)> {
-        let failed = |errno| {
-            fault::file(format!("list leases in '{}'", user.dir.path.display()), errno)
-        };
+        let failed =
+            |errno| fault::file(format!("list leases in '{}'", user.dir.path.display()), errno);
         let began = wall();
         let stat = rustix::fs::fstat(&user.dir.fd).map_err(failed)?;
         let (id, changed) = (file_id(&stat), changed(&stat));

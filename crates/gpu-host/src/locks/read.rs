@@ -19,11 +19,7 @@ use std::time::Duration;
 ///
 /// # Errors
 /// `Io` if the caller or the machine cannot check whether it is alive: it must not count as dead.
-pub(super) fn living_file(
-    user: &UserDir,
-    name: &str,
-    id: &str,
-) -> Result<Option<(OwnedFd, Stat)>> {
+pub(super) fn living_file(user: &UserDir, name: &str, id: &str) -> Result<Option<(OwnedFd, Stat)>> {
     let asked = || {
         let file = user.dir.open_file(name, OFlags::RDONLY)?;
         let stat = rustix::fs::fstat(&file)?;

@@ -2,8 +2,8 @@
 
 use super::names::{self, MERGED};
 use gpu_core::{
-    Claim, DeviceUuid, Error, ErrorKind, LeaseEntry, LeaseId, OuterLease, Pid,
-    ProcessKey, QueuePlace, Result, Timestamp,
+    Claim, DeviceUuid, Error, ErrorKind, LeaseEntry, LeaseId, OuterLease, Pid, ProcessKey,
+    QueuePlace, Result, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -99,7 +99,8 @@ pub(super) fn place_of(entry: &LeaseEntry) -> QueuePlace {
 /// Returns the place in the queue of a file with this name, after its kind, and this owner; `None` if
 /// it is none.
 pub(super) fn waiter(name: &str, owner: u32, text: &[u8]) -> Option<LeaseEntry> {
-    let text: Text = serde_json::from_slice(text).ok().filter(|text: &Text| text.schema == SCHEMA)?;
+    let text: Text =
+        serde_json::from_slice(text).ok().filter(|text: &Text| text.schema == SCHEMA)?;
     let mut entry = LeaseEntry { owner, ..text.entry };
     truncate(&mut entry.command);
     let is_named = names::place(owner, name).is_some_and(|place| place == place_of(&entry));

@@ -78,9 +78,9 @@ fn are_held<'d>(entries: &[LeaseEntry], devices: impl IntoIterator<Item = &'d St
     let named: HashSet<&str> =
         entries.iter().flat_map(|entry| &entry.devices).map(|device| &*device.0).collect();
     let merged: Vec<_> = entries.iter().filter_map(|entry| entry.merged.as_ref()).collect();
-    devices.into_iter().all(|name| {
-        named.contains(&**name) || merged.iter().any(|all| all.contains(&uuid(name)))
-    })
+    devices
+        .into_iter()
+        .all(|name| named.contains(&**name) || merged.iter().any(|all| all.contains(&uuid(name))))
 }
 
 #[test]
