@@ -12,7 +12,10 @@ use gpu_core::{
     Timestamp,
 };
 use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::libc::{F_WRLCK, SEEK_SET, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::File;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
@@ -63,6 +66,7 @@ fn others(
             claim: Claim::whole(1),
             devices,
             parts_of: Vec::new(),
+            merged: None,
             command: "other".to_owned(),
             since: Timestamp(0),
         };
@@ -115,5 +119,47 @@ fn queue(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, claims, queue);
+/// Fills the directory of a user with live leases, each with 64 names of devices in 4 KiB.
+fn fill(shared: &Path, owner: u32, count: usize) -> Vec<File> {
+    let dir = shared.join(format!("u{owner}"));
+    std::fs::create_dir(&dir).expect("an empty directory");
+    std::os::unix::fs::chown(&dir, Some(owner), None).expect("root may");
+    let (write, start) = (F_WRLCK as i16, SEEK_SET as i16);
+    let all = flock { l_type: write, l_whence: start, l_start: 0, l_len: 0, l_pid: 0 };
+    let one = |number: usize| {
+        let id = format!("{number:012x}");
+        let names =
+            (0..64).map(|device| format!("\"GPU-{owner}-{number:05}-{device:02}-{:035}\"", 0));
+        let names = names.collect::<Vec<_>>().join(",");
+        let text = format!("{{\"schema\":1,\"id\":\"{id}\",\"devices\":[{names}]}}");
+        let path = dir.join(format!("lease-{id}"));
+        std::fs::write(&path, text).expect("there is room");
+        std::os::unix::fs::chown(&path, Some(owner), None).expect("root may");
+        let file = File::options().read(true).write(true).open(&path).expect("it was just made");
+        fcntl(&file, FcntlArg::F_OFD_SETLK(&all)).expect("it is new");
+        file
+    };
+    (0..count).map(one).collect()
+}
+
+/// Reads all leases once, as `gpuws status` does, beside the leases of users who wrote as many as
+/// readers open.
+fn crowds(criterion: &mut Criterion) {
+    if !rustix::process::geteuid().is_root() {
+        return println!("the leases of other users are left out: not root");
+    }
+    allow_many_files();
+    let mut group = criterion.benchmark_group("read");
+    for (name, users, count) in [("empty", 0, 0), ("one user", 1, 2040), ("eight users", 8, 2040)] {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let _held: Vec<_> = (0..users).map(|user| fill(dir.path(), 70_000 + user, count)).collect();
+        let read = || locks(dir.path()).entries(EntryKind::Lease).expect("it can be read");
+        let leases: usize = read().iter().map(LeaseEntry::count).sum();
+        assert_eq!(leases, users as usize * count);
+        group.bench_function(name, |bencher| bencher.iter(read));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, claims, queue, crowds);
 criterion_main!(benches);

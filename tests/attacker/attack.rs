@@ -36,6 +36,8 @@ pub(crate) struct Attacker {
     pub(crate) held: Vec<Box<dyn LeaseGuard>>,
     /// Open files, most of them locked.
     pub(crate) files: Vec<OwnedFd>,
+    /// Files of the largest leases, all locked.
+    pub(crate) crowd: Vec<File>,
     /// Entries of honest users that it has seen.
     pub(crate) known: Vec<LeaseEntry>,
     /// A process that keeps files from being opened.
@@ -57,6 +59,7 @@ pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
         victims: [0, honest],
         held: Vec::new(),
         files: Vec::new(),
+        crowd: Vec::new(),
         known: Vec::new(),
         keeper: None,
         greedy: 0,
@@ -96,6 +99,7 @@ impl Attacker {
                 // From now on, honest claims must be served.
                 self.held.clear();
                 self.files.clear();
+                self.crowd.clear();
             }
         } else if self.chance.one_in(2500) {
             self.greedy = GREEDY;

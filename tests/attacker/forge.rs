@@ -65,6 +65,7 @@ pub(crate) fn entry(attacker: &mut Attacker, kind: EntryKind) -> LeaseEntry {
         claim,
         devices: if kind == EntryKind::Waiter { Vec::new() } else { devices },
         parts_of: Vec::new(),
+        merged: None,
         command: "\u{1b}[2J attacker".to_owned(),
         since: Timestamp(*attacker.chance.of(&[0, 1, u64::MAX])),
     }
@@ -94,7 +95,10 @@ pub(crate) fn text(attacker: &mut Attacker, id: &str) -> (&'static str, Vec<u8>)
         }
         5 => ("control characters", set("devices", json!(["GPU-6\u{1b}[2J\n"]))),
         6 => ("no devices", set("devices", json!([]))),
-        7 => ("many devices", set("devices", json!(vec!["GPU-7"; 5000]))),
+        7 => {
+            let count = *attacker.chance.of(&[2, 500, 5000]);
+            ("repeated devices", set("devices", json!(vec!["GPU-7"; count])))
+        }
         8 => ("deep", b"[".repeat(60_000)),
         9 => ("binary", vec![0xff; 300]),
         10 => ("empty", Vec::new()),
@@ -107,6 +111,19 @@ pub(crate) fn text(attacker: &mut Attacker, id: &str) -> (&'static str, Vec<u8>)
         }
         _ => ("plain", value.to_string().into_bytes()),
     }
+}
+
+/// Returns the text of a lease with the most names, nearly all of devices that do not exist.
+pub(crate) fn large(attacker: &mut Attacker, id: &str, number: u64) -> Vec<u8> {
+    let mut entry = entry(attacker, EntryKind::Lease);
+    entry.id = LeaseId::parse(id).unwrap_or(entry.id);
+    let name = |other| DeviceUuid(format!("GPU-{number}-{other}-{}", "x".repeat(80)));
+    entry.devices.extend((0..60 - entry.devices.len() as u64).map(name));
+    entry.claim = Claim::whole(1);
+    entry.within = Vec::new();
+    let mut value = serde_json::to_value(&entry).unwrap_or_default();
+    value["schema"] = json!(1);
+    value.to_string().into_bytes()
 }
 
 /// Returns the text of an honest entry under another ID: a forgery that would be accepted if

@@ -90,7 +90,7 @@ pub(crate) fn choose(devices: &Vec<DeviceUuid>, claim: &Claim, beside: &[LeaseEn
     let could: Vec<DeviceUuid> = devices.iter().filter(wanted).cloned().collect();
     let is_free = |uuid: &&DeviceUuid| {
         let mut shared = 0_u128;
-        for lease in beside.iter().filter(|lease| lease.devices.contains(uuid)) {
+        for lease in beside.iter().filter(|lease| lease.has(uuid)) {
             match (lease.claim.share, claim.share) {
                 (Share::Memory(Bytes(memory)), Share::Memory(_)) => shared += u128::from(memory),
                 _ => return false,

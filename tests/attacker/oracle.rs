@@ -4,6 +4,9 @@ use super::layout::TOTAL;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What a reader may keep of the names that others write, in bytes.
+const MOST_KEPT: u64 = 2 << 20;
+
 /// A lease that an honest process holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hold {
@@ -124,6 +127,10 @@ impl Oracle {
             self.violations.push(format!("{reader} cannot read the leases: {error}"));
             return;
         }
+        let kept = seen["kept"].as_u64().unwrap_or(0);
+        if kept > MOST_KEPT {
+            self.violations.push(format!("{reader} keeps {kept} bytes of names of devices"));
+        }
         let mut leases = BTreeSet::new();
         for kind in ["attempts", "leases", "waiters"] {
             for entry in seen[kind].as_array().map(Vec::as_slice).unwrap_or_default() {
@@ -219,8 +226,11 @@ mod tests {
         assert_eq!(judged(seen(&[lease("x", None, &["b"])])), 1);
         let mut foreign = lease("y", None, &["a"]);
         foreign["owner"] = json!(7);
-        assert_eq!(judged(seen(&[own, foreign])), 0);
+        assert_eq!(judged(seen(&[own.clone(), foreign])), 0);
         assert_eq!(judged(json!({ "error": "no" })), 1);
+        let mut large = seen(std::slice::from_ref(&own));
+        large["kept"] = json!(MOST_KEPT + 1);
+        assert_eq!(judged(large), 1);
     }
 
     #[test]

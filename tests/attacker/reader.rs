@@ -23,14 +23,23 @@ pub(crate) fn answer(scene: &Scene, rule: &str) {
             let attempts = read(EntryKind::Attempt)?;
             let leases = read(EntryKind::Lease)?;
             let waiters = read(EntryKind::Waiter)?;
+            let kept: usize = attempts.iter().chain(&leases).map(size).sum();
             let [attempts, leases, waiters] = [attempts, leases, waiters].map(reported);
-            Ok::<_, String>(json!({ "attempts": attempts, "leases": leases, "waiters": waiters }))
+            Ok::<_, String>(json!({
+                "attempts": attempts, "leases": leases, "waiters": waiters, "kept": kept,
+            }))
         })();
         let reading = reading.unwrap_or_else(|error| json!({ "error": error }));
         if writeln!(std::io::stdout().lock(), "{reading}").is_err() {
             return;
         }
     }
+}
+
+/// Returns how many bytes of an entry are names of devices.
+fn size(entry: &LeaseEntry) -> usize {
+    let merged = entry.merged.as_ref().map_or(0, |merged| 4 * merged.names());
+    merged + entry.devices.iter().map(|device| size_of_val(device) + device.0.len()).sum::<usize>()
 }
 
 fn reported(entries: Vec<LeaseEntry>) -> Vec<Value> {

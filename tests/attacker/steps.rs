@@ -19,6 +19,9 @@ use std::process::{Command, Stdio};
 /// A description of the step, and whether the kernel permitted it.
 pub(crate) type Outcome = (String, io::Result<()>);
 
+/// How many leases make a crowd.
+const CROWD: u64 = 400;
+
 /// A step.
 pub(crate) type Step = fn(&mut Attacker) -> Outcome;
 
@@ -46,6 +49,7 @@ pub(crate) const STEPS: &[(&str, u64, Step)] = &[
     ("spoil", 60, spoil),
     ("socket", 10, socket),
     ("storm", 4, storm),
+    ("crowd", 3, crowd),
     ("clear", 4, clear),
     ("keep", 1, keep_closed),
 ];
@@ -392,6 +396,25 @@ fn storm(attacker: &mut Attacker) -> Outcome {
         }
     }
     (show(&name(0, attacker.uid)), Ok(()))
+}
+
+/// Publishes hundreds of the largest leases at once, in place of the last ones.
+fn crowd(attacker: &mut Attacker) -> Outcome {
+    let dir = attacker.make_own_dir();
+    attacker.crowd.clear();
+    let kind = *attacker.chance.of(&["lease-", "lease-", "try-"]);
+    let result = (0..CROWD).try_for_each(|number| {
+        let path = dir.join(format!("{kind}{number:012x}"));
+        // One of an earlier step may be there.
+        let _ = fs::remove_file(&path);
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        set_mode(&path, 0o644)?;
+        file.write_all(&forge::large(attacker, &format!("{number:012x}"), number))?;
+        lock(&file, F_WRLCK)?;
+        attacker.crowd.push(file);
+        Ok(())
+    });
+    (format!("{kind} in {}", show(&dir)), result)
 }
 
 /// Removes its own directory while others read it.

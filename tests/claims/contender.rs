@@ -114,7 +114,7 @@ fn choose(scene: &Scene, claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
     let could = scene.iter().filter(|(uuid, _)| wanted(uuid));
     let is_free = |(uuid, total): &&(DeviceUuid, Bytes)| {
         let mut shared = 0;
-        for lease in beside.iter().filter(|lease| lease.devices.contains(uuid)) {
+        for lease in beside.iter().filter(|lease| lease.has(uuid)) {
             match (lease.claim.share, claim.share) {
                 (Share::Memory(memory), Share::Memory(_)) => shared += memory.0,
                 _ => return false,

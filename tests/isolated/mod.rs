@@ -138,6 +138,7 @@ fn isolation_can_be_dropped_while_queued() {
         claim: Claim::whole(1),
         devices: vec![DeviceUuid("GPU-0".into())],
         parts_of: Vec::new(),
+        merged: None,
         command: "somebody else's".into(),
         since: SystemClock::new().wall(),
     };

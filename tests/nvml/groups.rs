@@ -139,7 +139,11 @@ fn rare_values_and_absences_are_preserved() {
             corrected_lifetime: ErrorsByPlace { device_memory: Ok(9), ..Default::default() },
             uncorrected_lifetime: ErrorsByPlace { device_memory: Ok(10), ..Default::default() },
         })),
-        fabric: Some(Fabric { state: Ok(FabricState::Completed), status: Ok(9) }),
+        fabric: Some(Fabric {
+            state: Ok(FabricState::Completed),
+            status: Ok(9),
+            ..Fabric::default()
+        }),
         operation_modes: Some(OperationModes {
             current: Ok(OperationMode::LowDoublePrecision),
             pending: Ok(OperationMode::Compute),

@@ -65,6 +65,7 @@ impl Seen {
             claim: Claim { share, ..Claim::whole(count) },
             devices,
             parts_of: Vec::new(),
+            merged: None,
             command: String::new(),
             since: Timestamp(0),
         }

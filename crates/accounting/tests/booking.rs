@@ -230,6 +230,7 @@ fn leased_gpu_without_memory_is_held_and_idle() {
         claim: Claim::whole(1),
         devices: vec![DeviceUuid(format!("GPU-{index}"))],
         parts_of: Vec::new(),
+        merged: None,
         command: "python wait.py".to_owned(),
         since: Timestamp(0),
     };

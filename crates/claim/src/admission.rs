@@ -1,6 +1,8 @@
 //! The order of claims: first come, first served, among claims that share devices.
 
-use crate::ledger::{Ledger, MAX_WAITERS_PER_USER, granted, is_same, reserved};
+use crate::ledger::{
+    Ledger, MAX_PLACES_READ_PER_USER, MAX_WAITERS_PER_USER, granted, is_same, reserved,
+};
 use crate::request::Chosen;
 use gpu_core::{Claim, DeviceUuid, LeaseEntry, QueuePlace, Result};
 use std::collections::{HashMap, HashSet};
@@ -21,10 +23,6 @@ pub enum Turn {
 /// Claims that arrive together therefore fill the devices, and a wide claim waits for finitely many
 /// others: those of its first minute.
 const BACKFILL: Duration = Duration::from_secs(60);
-
-/// The maximum number of places of one user that are read per turn, including dead and stopped
-/// claims.
-const MAX_PLACES_READ_PER_USER: usize = 1024;
 
 /// Returns the decision about a claim, given its competitors ([`Ledger::pool`]).
 ///
@@ -184,6 +182,7 @@ mod tests {
             claim,
             devices,
             parts_of: Vec::new(),
+            merged: None,
             command: String::new(),
             since: Timestamp(0),
         }

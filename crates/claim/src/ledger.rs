@@ -1,13 +1,17 @@
 //! The leases and the queue, and which of their entries matter to a claim.
 
 use gpu_core::{
-    Claim, DeviceUuid, EntryKind, LeaseEntry, LeaseId, LeaseStore, OuterLease, Pid, ProcessKey,
-    Result, Share, Timestamp, Waiter,
+    Claim, DeviceUuid, EntryKind, LeaseEntry, LeaseId, LeaseStore, MergedLeases, OuterLease, Pid,
+    ProcessKey, Result, Share, Timestamp, Waiter,
 };
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 /// The most waiting claims of one user that are served in turn.
 pub(crate) const MAX_WAITERS_PER_USER: usize = 64;
+/// The most places of one user that are opened at a time, including those of dead and stalled
+/// claims.
+pub(crate) const MAX_PLACES_READ_PER_USER: usize = 1024;
 /// The most leases of one user that are told apart.
 pub(crate) const MAX_LEASES_PER_USER: usize = 256;
 
@@ -53,8 +57,16 @@ impl Ledger {
     /// Those of [`LeaseStore::entries`], [`LeaseStore::queue`] and [`LeaseStore::waiter`].
     pub fn read(locks: &dyn LeaseStore) -> Result<Self> {
         let (mut waiters, mut stalled) = (Vec::new(), Vec::new());
+        let mut counts: HashMap<u32, (usize, usize)> = HashMap::new();
         for place in locks.queue()? {
-            match locks.waiter(&place)? {
+            let (read, kept) = counts.entry(place.owner).or_default();
+            if *read >= MAX_PLACES_READ_PER_USER || *kept >= MAX_WAITERS_PER_USER {
+                continue;
+            }
+            *read += 1;
+            let waiter = locks.waiter(&place)?;
+            *kept += usize::from(waiter.is_some());
+            match waiter {
                 Some(Waiter { entry, is_stalled: false }) => waiters.push(entry),
                 Some(Waiter { entry, is_stalled: true }) => stalled.push(entry),
                 None => {}
@@ -95,7 +107,8 @@ impl Ledger {
             (&lease.id, lease.owner) == (&within.id, within.owner)
                 && !is_same(lease, entry)
                 && (entry.owner == lease.owner || entry.owner == 0)
-                && entry.devices.iter().all(|device| lease.devices.contains(device))
+                && entry.devices.iter().all(|device| lease.has(device))
+                && entry.merged.is_none()
         };
         let mut outer = entry.within.iter();
         outer.find_map(|within| self.leases.iter().find(|lease| is_outer(lease, within)))
@@ -109,8 +122,8 @@ impl Ledger {
             // Some of the leases that count as one may have been taken out of any lease of that
             // user, or of any user if they are root's.
             (None, Some(within)) => {
-                (entry.owner == within.owner || entry.owner == 0)
-                    && Some(&entry.id) == more_of(entry.owner).as_ref()
+                let owners = [within.owner, 0, MergedLeases::SEVERAL_USERS];
+                entry.merged.is_some() && owners.contains(&entry.owner)
             }
             (Some(_), None) => false,
         };
@@ -149,8 +162,12 @@ fn split_off_late(entries: &mut Vec<LeaseEntry>, most: usize) -> BTreeMap<u32, V
 /// Returns one lease on the whole of all devices of these leases.
 fn as_one(owner: u32, leases: &[LeaseEntry]) -> Option<LeaseEntry> {
     let devices: BTreeSet<&DeviceUuid> = leases.iter().flat_map(|lease| &lease.devices).collect();
+    let count: usize = leases.iter().map(LeaseEntry::count).sum();
+    let mut merged = MergedLeases::default();
+    merged.count = u32::try_from(count).unwrap_or(u32::MAX);
+    leases.iter().filter_map(|lease| lease.merged.as_deref()).for_each(|more| merged.add_all(more));
     Some(LeaseEntry {
-        id: more_of(owner)?,
+        id: LeaseId::parse(&format!("more-of-{owner}"))?,
         ticket: leases.first()?.ticket,
         owner,
         root: ProcessKey { pid: Pid(0), start: None },
@@ -158,14 +175,10 @@ fn as_one(owner: u32, leases: &[LeaseEntry]) -> Option<LeaseEntry> {
         claim: Claim::whole(u32::try_from(devices.len()).unwrap_or(u32::MAX)),
         devices: devices.into_iter().cloned().collect(),
         parts_of: Vec::new(),
-        command: format!("{} more leases of this user", leases.len()),
+        merged: Some(Arc::new(merged)),
+        command: format!("{count} more leases of this user"),
         since: leases.iter().map(|lease| lease.since).min().unwrap_or(Timestamp(0)),
     })
-}
-
-/// The ID of the lease that stands for many.
-fn more_of(owner: u32) -> Option<LeaseId> {
-    LeaseId::parse(&format!("more-of-{owner}"))
 }
 
 /// Returns whether both are the same entry: the ID alone could be another user's copy.
@@ -199,6 +212,7 @@ mod tests {
             claim: Claim::whole(1),
             devices: devices.iter().map(|name| DeviceUuid((*name).to_owned())).collect(),
             parts_of: Vec::new(),
+            merged: None,
             command: String::new(),
             since: Timestamp(number),
         }

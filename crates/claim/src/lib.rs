@@ -25,6 +25,7 @@
 //!     claim: Claim::whole(count),
 //!     devices: devices.to_vec(),
 //!     parts_of: Vec::new(),
+//!     merged: None,
 //!     command: id.to_owned(),
 //!     since: Timestamp(0),
 //! };

@@ -1,14 +1,15 @@
 //! The jobs on each GPU: leases, and the Slurm jobs of its processes.
 
 use crate::leases::names_of;
-use gpu_core::{DeviceUuid, LeaseEntry, LeaseId, Pid, ProcessInfo, Share, Snapshot};
+use gpu_core::{Bytes, DeviceUuid, LeaseEntry, LeaseId, Pid, ProcessInfo, Snapshot};
 use gpu_steward::LeaseUser;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most jobs of a GPU: dcgm-exporter repeats each of its series for each of them. Slurm jobs come
-/// first, and then the largest leases.
+/// first, then the leases in use, then the earliest.
 const MOST_JOBS: usize = 16;
+/// The most leases of one user on a GPU.
+const MOST_LEASES_PER_USER: usize = 8;
 
 /// A job.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,10 +48,11 @@ impl JobsOf {
         snapshot: &Snapshot,
         used: &BTreeMap<(&LeaseId, u32), Vec<LeaseUser>>,
         top: &[LeaseEntry],
+        in_use: &BTreeSet<(&LeaseId, u32, &DeviceUuid)>,
     ) -> Self {
         let mut found = JobsOf::default();
         found.add_slurm_jobs(snapshot);
-        found.add_leases(snapshot, top);
+        found.add_leases(snapshot, top, in_use);
         found.add_users(snapshot, used);
         found
     }
@@ -64,36 +66,55 @@ impl JobsOf {
                 let Some(id) = slurm_job(info) else { continue };
                 let gpu = device.id().index;
                 let place = Place { gpu, gpu_instance: process.gpu_instance };
-                self.add(place, Job { id: id.to_owned(), uid: info.uid.ok() });
+                if !self.has(place, id) {
+                    self.add(place, Job { id: id.to_owned(), uid: info.uid.ok() });
+                }
                 self.processes.insert((gpu, process.pid), id.to_owned());
             }
         }
     }
 
-    /// Adds the leases, the largest first, so that many small ones hide none of them. One that was
-    /// taken within a Slurm job is that job.
-    fn add_leases(&mut self, snapshot: &Snapshot, top: &[LeaseEntry]) {
-        let mut largest: Vec<&LeaseEntry> = top.iter().collect();
-        largest.sort_by_key(|lease| match lease.claim.share {
-            Share::Whole => Reverse(u64::MAX),
-            Share::Memory(bytes) => Reverse(bytes.0),
+    /// Adds the leases. A user can write any lease, with any ID and ticket. So only an ID as gpuws
+    /// makes them counts, which is no number of a Slurm job; leases under which a process uses the
+    /// device come first, then the earliest; one that conflicts with those before it was not granted.
+    /// A lease that was taken within a Slurm job is that job.
+    fn add_leases(
+        &mut self,
+        snapshot: &Snapshot,
+        top: &[LeaseEntry],
+        in_use: &BTreeSet<(&LeaseId, u32, &DeviceUuid)>,
+    ) {
+        let places = snapshot.devices.iter().flat_map(|device| {
+            let gpu = device.id().index;
+            let whole = Place { gpu, gpu_instance: None };
+            let whole = (whole, device.id().uuid.as_ref().ok(), device.memory_total().ok());
+            let parts = device.mig.iter().flatten().map(move |part| {
+                let place = Place { gpu, gpu_instance: part.gpu_instance };
+                (place, part.uuid.as_ref().ok(), part.memory.total.ok())
+            });
+            std::iter::once(whole).chain(parts)
         });
-        for lease in largest {
-            let root = snapshot.process(lease.root.pid).ok();
-            let root = root.filter(|info| info.key.definitely_same(&lease.root));
-            let id = root.and_then(slurm_job).unwrap_or(lease.id.as_str());
-            let job = Job { id: id.to_owned(), uid: Some(lease.owner) };
-            for device in &snapshot.devices {
-                let gpu = device.id().index;
-                let uuid = device.id().uuid.as_ref();
-                if uuid.is_ok_and(|uuid| lease.devices.contains(uuid)) {
-                    self.add(Place { gpu, gpu_instance: None }, job.clone());
-                }
-                for part in device.mig.iter().flatten() {
-                    let uuid = part.uuid.as_ref();
-                    if uuid.is_ok_and(|uuid| lease.devices.contains(uuid)) {
-                        self.add(Place { gpu, gpu_instance: part.gpu_instance }, job.clone());
-                    }
+        for (place, uuid, memory) in places {
+            let Some(uuid) = uuid else { continue };
+            let has = |lease: &&LeaseEntry| lease.devices.contains(uuid) && lease.id.is_random();
+            let mut leases: Vec<&LeaseEntry> = top.iter().filter(has).collect();
+            leases.sort_by_key(|lease| {
+                let is_used = in_use.contains(&(&lease.id, lease.owner, uuid));
+                (!is_used, lease.ticket, &lease.id, lease.owner)
+            });
+            let mut granted = Granted { room: memory, is_shared: None };
+            let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+            for lease in leases.into_iter().filter(|lease| granted.add(lease)) {
+                let root = snapshot.process(lease.root.pid).ok().filter(|info| {
+                    info.key.definitely_same(&lease.root) && info.uid == Ok(lease.owner)
+                });
+                let id = root.and_then(slurm_job).unwrap_or(lease.id.as_str());
+                let job = Job { id: id.to_owned(), uid: Some(lease.owner) };
+                let count = counts.entry(lease.owner).or_default();
+                *count += 1;
+                match *count <= MOST_LEASES_PER_USER {
+                    true => self.add(place, job),
+                    false => self.leave_out(place, job),
                 }
             }
         }
@@ -114,15 +135,20 @@ impl JobsOf {
         }
     }
 
+    fn has(&self, place: Place, id: &str) -> bool {
+        self.jobs.get(&place).into_iter().flatten().any(|job| job.id == id)
+    }
+
     fn add(&mut self, place: Place, job: Job) {
         let jobs = self.jobs.entry(place).or_default();
-        if jobs.iter().any(|known| known.id == job.id) {
-            return;
-        }
-        match jobs.len() < MOST_JOBS {
+        match jobs.len() < MOST_JOBS || jobs.contains(&job) {
             true => drop(jobs.insert(job)),
-            false => drop(self.left_out.entry(place.gpu).or_default().insert(job.id)),
+            false => self.leave_out(place, job),
         }
+    }
+
+    fn leave_out(&mut self, place: Place, job: Job) {
+        self.left_out.entry(place.gpu).or_default().insert(job.id);
     }
 
     /// Returns how many jobs on a GPU are not among those that are kept.
@@ -158,6 +184,31 @@ impl JobsOf {
             }
         }
         files
+    }
+}
+
+/// What the leases on a device leave of it.
+struct Granted {
+    /// The memory, if known.
+    room: Option<Bytes>,
+    /// Whether they have shares; `None` if there is no lease.
+    is_shared: Option<bool>,
+}
+
+impl Granted {
+    /// Adds a lease; false if it cannot have been granted beside the others.
+    fn add(&mut self, lease: &LeaseEntry) -> bool {
+        let share = lease.claim.memory();
+        let room = match (self.is_shared, share, self.room) {
+            (None, None, room) => room,
+            (None | Some(true), Some(share), Some(room)) if share <= room => {
+                Some(room.saturating_sub(share))
+            }
+            (None | Some(true), Some(_), None) => None,
+            _ => return false,
+        };
+        (self.room, self.is_shared) = (room, Some(share.is_some()));
+        true
     }
 }
 

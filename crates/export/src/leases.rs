@@ -7,7 +7,8 @@ use crate::metrics::Metrics;
 use crate::users::{add_by_user, by_user};
 use gpu_claim::Ledger;
 use gpu_core::{Bytes, DeviceState, DeviceUuid, LeaseEntry, LeaseId, Share};
-use std::collections::BTreeSet;
+use gpu_steward::LeaseUser;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
     let Some(ledger) = scene.ledger else { return };
@@ -15,10 +16,10 @@ pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
     let top = &scene.top;
     let owners = top.iter().map(|lease| (scene.user(Some(lease.owner)), 1));
     add_by_user(Metric::Leases, owners, metrics);
-    let used = used(scene, ledger);
+    let used = used(&scene.used, ledger);
     let mut unused = Vec::new();
     for (place, (device, labels)) in scene.devices().enumerate() {
-        let is_on = |lease: &&LeaseEntry| names_of(device).any(|n| lease.devices.contains(n));
+        let is_on = |lease: &&LeaseEntry| names_of(device).any(|name| lease.has(name));
         let on: Vec<&LeaseEntry> = top.iter().filter(is_on).collect();
         metrics.add(Metric::GpuLeases, labels.only(), number(on.len() as u64));
         if let Some(bytes) = reserved(device, &on) {
@@ -78,12 +79,12 @@ pub(crate) fn names_of(device: &DeviceState) -> impl Iterator<Item = &DeviceUuid
 
 /// Returns the leases that are used, each with the device: a process below a lease that was taken
 /// out of another uses the outer one too.
-fn used<'s>(
-    scene: &'s Scene<'_>,
+pub(crate) fn used<'s>(
+    users: &'s BTreeMap<(&LeaseId, u32), Vec<LeaseUser>>,
     ledger: &'s Ledger,
 ) -> BTreeSet<(&'s LeaseId, u32, &'s DeviceUuid)> {
     let mut used = BTreeSet::new();
-    for ((id, owner), users) in &scene.used {
+    for ((id, owner), users) in users {
         let is_it = |lease: &&LeaseEntry| (&lease.id, lease.owner) == (*id, *owner);
         let Some(mut lease) = ledger.leases.iter().find(is_it) else { continue };
         // Whoever writes leases in a circle gets no more steps than there are leases.
@@ -105,11 +106,11 @@ fn reserved(device: &DeviceState, leases: &[&LeaseEntry]) -> Option<Bytes> {
     for lease in leases {
         sum += match lease.claim.share {
             Share::Memory(bytes) => bytes.min(total),
-            Share::Whole if lease.devices.contains(uuid) => total,
+            Share::Whole if lease.has(uuid) => total,
             Share::Whole => {
                 let parts = device.mig.iter().flatten();
                 let leased = |part: &&gpu_core::MigInstance| {
-                    part.uuid.as_ref().is_ok_and(|uuid| lease.devices.contains(uuid))
+                    part.uuid.as_ref().is_ok_and(|uuid| lease.has(uuid))
                 };
                 parts.filter(leased).map(|part| part.memory.total.ok()).sum::<Option<Bytes>>()?
             }

@@ -105,7 +105,8 @@ impl<'a> Look<'a> {
             ledger,
             holders: holders_by_minor(snapshot),
             usage: Usage::of(snapshot),
-            jobs: ledger.map(|_| JobsOf::look(snapshot, &used, &top)),
+            jobs: ledger
+                .map(|ledger| JobsOf::look(snapshot, &used, &top, &leases::used(&used, ledger))),
             labels: snapshot.devices.iter().map(|device| Labels::of(device.id())).collect(),
             used,
             top,

@@ -2,8 +2,10 @@
 
 use crate::clock::Timestamp;
 use crate::id::{DeviceUuid, ProcessKey};
+use crate::merged::MergedLeases;
 use crate::units::Bytes;
 use std::fmt;
+use std::sync::Arc;
 
 /// How much of each device a claim requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,6 +99,11 @@ impl LeaseId {
         valid.then(|| LeaseId(text.to_owned()))
     }
 
+    /// Returns whether it has the form of those that gpuws makes: 12 hexadecimal digits.
+    pub fn is_random(&self) -> bool {
+        self.0.len() == 12 && self.0.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+
     /// Returns it as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -162,6 +169,10 @@ pub struct LeaseEntry {
     /// of them was unknown.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub parts_of: Vec<DeviceUuid>,
+    /// Further devices, if it stands for leases that a reader does not tell apart. No file has
+    /// this.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    pub merged: Option<Arc<MergedLeases>>,
     /// A description of its purpose.
     pub command: String,
     /// Its creation time.
@@ -170,6 +181,17 @@ pub struct LeaseEntry {
 }
 
 impl LeaseEntry {
+    /// Returns whether it has a device.
+    pub fn has(&self, device: &DeviceUuid) -> bool {
+        self.devices.contains(device)
+            || self.merged.as_ref().is_some_and(|merged| merged.contains(device))
+    }
+
+    /// Returns how many leases it stands for.
+    pub fn count(&self) -> usize {
+        self.merged.as_ref().map_or(1, |merged| merged.count as usize)
+    }
+
     /// Returns what an entry that is taken out of this one records
     /// ([`within`](LeaseEntry::within)).
     pub fn nested(&self) -> Vec<OuterLease> {

@@ -61,6 +61,7 @@ mod launch;
 mod lease;
 mod lease_store;
 mod memory;
+mod merged;
 mod observe;
 mod observer;
 pub mod plausible;
@@ -110,6 +111,7 @@ pub use lease_store::{
     SafeGpuGuard, SafeGpuHolder, Waiter,
 };
 pub use memory::{DeviceMemory, Region};
+pub use merged::MergedLeases;
 pub use observe::{
     HolderSearch, Observation, complete_processes, look_at_devices, look_up_processes, observe,
     observe_in_detail, observe_users,

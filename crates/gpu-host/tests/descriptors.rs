@@ -27,6 +27,7 @@ fn no_open_file_is_inherited() {
         claim: Claim::whole(1),
         devices: Vec::new(),
         parts_of: Vec::new(),
+        merged: None,
         command: "test".into(),
         since: Timestamp(0),
     };

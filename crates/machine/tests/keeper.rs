@@ -155,6 +155,7 @@ fn entry(locks: &FileLeaseStore, root: ProcessKey) -> LeaseEntry {
         claim: Claim::whole(1),
         devices: vec![DeviceUuid("GPU-none".to_owned())],
         parts_of: Vec::new(),
+        merged: None,
         command: "train".to_owned(),
         since: Timestamp(0),
     }

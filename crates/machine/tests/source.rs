@@ -55,6 +55,7 @@ fn simulated_machine_has_no_leases_but_can_be_claimed() {
         claim: Claim::whole(1),
         devices: vec![DeviceUuid("GPU-0".to_owned())],
         parts_of: Vec::new(),
+        merged: None,
         command: "train".to_owned(),
         since: Timestamp(0),
     };

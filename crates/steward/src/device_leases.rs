@@ -48,7 +48,7 @@ impl DeviceLeases {
         let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
         let names: Vec<DeviceUuid> = uuid.into_iter().chain(parts).cloned().collect();
         let leases = self.0.iter().flatten();
-        leases.filter(move |lease| names.iter().any(|name| lease.devices.contains(name)))
+        leases.filter(move |lease| names.iter().any(|name| lease.has(name)))
     }
 
     /// Returns whether a device is certainly unused and has no known lease.

@@ -336,6 +336,7 @@ pub fn preview(request: &Request, ports: &Ports<'_>) -> Result<Preview, NotGrant
         claim: claim.clone(),
         devices: Vec::new(),
         parts_of: Vec::new(),
+        merged: None,
         command: String::new(),
         since: scene.snapshot.taken_at,
     };

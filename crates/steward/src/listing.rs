@@ -89,11 +89,7 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
         .iter()
         .map(|entry| Listed {
             within: ledger.parent_of(entry).cloned(),
-            devices: entry
-                .devices
-                .iter()
-                .map(|uuid| (uuid.clone(), scene.device(uuid).cloned()))
-                .collect(),
+            devices: devices(entry, &scene),
             root: root(entry),
             users: used.remove(&(&entry.id, entry.owner)).unwrap_or_default(),
             entry: entry.clone(),
@@ -118,6 +114,17 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     });
     let queue = queue.collect();
     Ok(Listing { leases, queue, scene })
+}
+
+/// Returns the devices of a lease; of leases that are not told apart, those that are visible.
+fn devices(entry: &LeaseEntry, scene: &Scene) -> Vec<(DeviceUuid, Option<DeviceId>)> {
+    let named = entry.devices.iter().map(|uuid| (uuid.clone(), scene.device(uuid).cloned()));
+    let merged = scene.devices().filter_map(|device| {
+        let uuid = device.id().uuid.as_ref().ok()?;
+        let is_more = !entry.devices.contains(uuid) && entry.has(uuid);
+        is_more.then(|| (uuid.clone(), Some(device.id().clone())))
+    });
+    named.chain(merged).collect()
 }
 
 /// Returns the processes that use devices under leases, by lease and owner. Use under a lease that

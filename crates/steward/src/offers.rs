@@ -4,7 +4,7 @@ use crate::ancestry;
 use crate::claim_context::Scene;
 use gpu_core::{
     Absent, Bytes, Claim, DeviceId, DeviceProcess, DeviceProcessKind, DeviceState, DeviceUuid,
-    ErrorKind, Fault, LeaseEntry, LeaseId, Reading, Share,
+    ErrorKind, Fault, LeaseEntry, LeaseId, MergedLeases, Reading, Share,
 };
 use gpu_placement::{Bar, Offer};
 use gpu_reaper::{
@@ -35,7 +35,7 @@ pub fn offers(scene: &Scene, claim: &Claim, beside: ClaimSurroundings<'_>) -> Ve
     let ours = |device: &&DeviceState| match (beside.parent, &device.id().uuid) {
         (None, Ok(uuid)) => !uuid.is_mig() || names(claim, uuid),
         (None, Err(_)) => true,
-        (Some(parent), Ok(uuid)) => parent.devices.contains(uuid),
+        (Some(parent), Ok(uuid)) => parent.has(uuid),
         (Some(_), Err(_)) => false,
     };
     scene.devices().filter(ours).map(|device| offer(scene, device, claim, beside)).collect()
@@ -109,7 +109,7 @@ fn bar(
     let divided = uuid.is_mig().then(|| scene.snapshot.device(device.id())).flatten();
     let divided = divided.and_then(|device| device.id().uuid.as_ref().ok());
     let excludes = |entry: &&LeaseEntry| {
-        let has = |uuid: &DeviceUuid| entry.devices.contains(uuid);
+        let has = |uuid: &DeviceUuid| entry.has(uuid);
         divided.is_some_and(has)
             || has_hidden_part(scene, device, uuid, entry)
             || has(uuid) && (whole(claim) || whole(&entry.claim))
@@ -159,7 +159,16 @@ fn has_hidden_part(
 ) -> bool {
     let is_hidden = |part: &DeviceUuid| part.is_mig() && scene.find(part).is_none();
     let may_be_its = entry.parts_of.is_empty() || entry.parts_of.contains(uuid);
-    !uuid.is_mig() && may_be_its && may_have_mig(device) && entry.devices.iter().any(is_hidden)
+    // The names of merged leases are not known, but how many there are.
+    let has_hidden = |merged: &MergedLeases| {
+        let parts = scene.devices().filter_map(|device| device.id().uuid.as_ref().ok());
+        let seen = parts.filter(|uuid| uuid.is_mig() && merged.contains(uuid)).count();
+        merged.mig_names() > seen
+    };
+    !uuid.is_mig()
+        && may_be_its
+        && may_have_mig(device)
+        && (entry.devices.iter().any(is_hidden) || entry.merged.as_deref().is_some_and(has_hidden))
 }
 
 /// Returns those of the devices that are in use without a lease, with the user.
@@ -290,7 +299,7 @@ fn taken(scene: &Scene, device: &DeviceState, uuid: &DeviceUuid, leases: &[Lease
         // It excludes the device, or the claim takes all that is left.
         Share::Whole => Bytes(0),
     };
-    let on_device = leases.iter().filter(|entry| entry.devices.contains(uuid));
+    let on_device = leases.iter().filter(|entry| entry.has(uuid));
     on_device.map(|entry| share(entry).max(used_by(scene, device, uuid, leases, entry))).sum()
 }
 

@@ -2,11 +2,11 @@
 
 use super::{Attempt, Seen, Taking};
 use crate::admission::{Turn, judge};
-use crate::ledger::{Ledger, is_same};
+use crate::ledger::Ledger;
 use crate::queue::Queue;
 use crate::request::{Standing, TakeError, Wait, WaitReason};
-use gpu_core::{Claim, Error, ErrorKind, LeaseEntry, QueuePlace, Result, SafeGpuGuard};
-use std::collections::BTreeMap;
+use gpu_core::{Claim, Error, ErrorKind, LeaseEntry, LeaseId, QueuePlace, Result, SafeGpuGuard};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 /// A safe-gpu does not signal when it is done.
@@ -61,7 +61,9 @@ impl<S> Taking<'_, S> {
                 Ok(scene) => scene,
             };
             let at = self.clock.monotonic();
-            self.seen = Some(Seen { scene, at, before: self.pool(&before)?.leases });
+            let before = self.pool(&before)?.leases;
+            let before = before.into_iter().map(|lease| (lease.id, lease.owner)).collect();
+            self.seen = Some(Seen { scene, at, before });
         }
         // The look may have taken time: read again which leases were granted meanwhile.
         let leases = self.leases()?;
@@ -136,7 +138,9 @@ impl<S> Taking<'_, S> {
     /// long as no lease of that time has ended.
     fn is_still_behind(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<bool> {
         let Some(Seen { before, .. }) = &self.seen else { return Ok(false) };
-        let lives = |lease: &LeaseEntry| leases.leases.iter().any(|other| is_same(other, lease));
+        let living: HashSet<(&LeaseId, u32)> =
+            leases.leases.iter().map(|lease| (&lease.id, lease.owner)).collect();
+        let lives = |(id, owner): &(LeaseId, u32)| living.contains(&(id, *owner));
         let is_known = self.has_seen_lately() && before.iter().all(lives);
         Ok(is_known && self.judge(leases, queue)? == Some(Turn::Wait))
     }

@@ -77,7 +77,8 @@ impl<S> Taking<'_, S> {
         entry: &LeaseEntry,
         leases: Vec<LeaseEntry>,
     ) -> Result<Vec<LeaseEntry>, TakeError> {
-        let of_owner = leases.iter().filter(|lease| lease.owner == entry.owner).count();
+        let of_owner: usize =
+            leases.iter().filter(|lease| lease.owner == entry.owner).map(LeaseEntry::count).sum();
         if of_owner > MAX_LEASES_PER_USER {
             let what = format!("grant more leases: the user already has {MAX_LEASES_PER_USER}");
             return Err(Error::new(ErrorKind::Invalid, what).into());

@@ -10,8 +10,8 @@ use crate::request::{
     Ahead, Chosen, ClaimRequest, Standing, TakeError, Taken, Wait, WaitReason, Waiting,
 };
 use gpu_core::{
-    Claim, Clock, DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, LeaseGuard, LeaseStore,
-    QUEUE_HEARTBEAT, QueuePlace, Result, SafeGpuHolder,
+    Claim, Clock, DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, LeaseGuard, LeaseId,
+    LeaseStore, QUEUE_HEARTBEAT, QueuePlace, Result, SafeGpuHolder,
 };
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -51,6 +51,7 @@ pub fn take<S>(
         claim: ask.claim.clone(),
         devices: Vec::new(),
         parts_of: ask.parts_of.clone(),
+        merged: None,
         command: ask.command.clone(),
         since: clock.wall(),
     };
@@ -110,8 +111,8 @@ enum Attempt<S> {
 struct Seen<S> {
     scene: S,
     at: Duration,
-    /// The leases before it.
-    before: Vec<LeaseEntry>,
+    /// The leases before it, each with its owner.
+    before: Vec<(LeaseId, u32)>,
 }
 
 struct Taking<'a, S> {
@@ -192,7 +193,7 @@ impl<S> Taking<'_, S> {
 
     fn leases(&self) -> Result<Ledger> {
         let Leases { confirmed, attempts } = Leases::read(self.locks)?;
-        Ok(Ledger::new([confirmed, attempts].concat(), Vec::new()))
+        Ok(Ledger::new(confirmed.into_iter().chain(attempts).collect(), Vec::new()))
     }
 
     /// Returns the leases that compete with it.
@@ -222,7 +223,7 @@ impl<S> Taking<'_, S> {
         let mut blocking = self.pool(leases)?.leases;
         blocking.retain(|lease| {
             let has_mig = lease.devices.iter().any(DeviceUuid::is_mig);
-            !is_exact || has_mig || lease.devices.iter().any(may_have)
+            !is_exact || has_mig || lease.merged.is_some() || lease.devices.iter().any(may_have)
         });
         Ok(blocking)
     }

@@ -208,6 +208,7 @@ pub(crate) fn entry(name: &str, ticket: u64, count: u32, names: &[&str]) -> Leas
         claim: Claim::whole(count),
         devices: devices(names),
         parts_of: Vec::new(),
+        merged: None,
         command: "other".into(),
         since: Timestamp(0),
     }

@@ -82,3 +82,41 @@ fn hostile_lease_text_is_escaped() {
     assert!(out(&output).contains("claimed by"), "{output:?}");
     assert!(!out(&output).contains('\x1b'), "{output:?}");
 }
+
+/// Writes a live lease that names the first device 500 times, and every second one.
+const REPEAT: &str = "
+import fcntl, json, os, sys
+uuids = open('uuids').read().split()
+own = os.environ['GPUWS_SIM_SESSION'] + f'/claims/u{os.getuid()}'
+lease = {'schema': 1, 'id': '0123456789ab', 'ticket': 1, 'root': {'pid': os.getppid()}, 'command': 'x',
+         'claim': {'count': 1, 'share': 'whole', 'accept_used': False}, 'since_unix_ms': 1,
+         'devices': uuids[:1] * 500 + uuids[::2]}
+file = open(own + '/lease-0123456789ab', 'w')
+file.write(json.dumps(lease, separators=(',', ':')))
+file.flush()
+fcntl.lockf(file, fcntl.LOCK_EX)
+open('written', 'w')
+sys.stdin.read()
+";
+
+#[test]
+fn repeated_device_is_one_in_the_table() {
+    let output = script(
+        "twelve-gpus",
+        &format!(
+            "cat > repeat.py <<'END'{REPEAT}END\n\
+             \"$0\" query --query-gpu=uuid --format=csv,noheader > uuids\n\
+             \"$0\" claim --gpu 11 --export > /dev/null\n\
+             mkfifo end; python3 repeat.py < end & exec 3> end; until_so test -e written\n\
+             \"$0\" leases; echo ====; \"$0\" leases --json; exec 3>&-; wait"
+        ),
+    );
+    let output_text = out(&output);
+    let (table, json) = output_text.split_once("====\n").unwrap_or_else(|| panic!("{output:?}"));
+    assert!(table.contains("0, 2, 4, 6, 8, 10") && !table.contains("0, 0"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 120), "{table}");
+    let json: Value = serde_json::from_str(json).expect("valid JSON");
+    let leases = json["leases"].as_array().expect("a list");
+    let repeated = leases.iter().find(|lease| lease["id"] == "0123456789ab").expect("it is alive");
+    assert_eq!(repeated["gpus"].as_array().map(Vec::len), Some(6), "{json}");
+}

@@ -78,6 +78,7 @@ fn lease(id: &str, owner: u32, root: u32, devices: &[&str]) -> LeaseEntry {
         claim: Claim::whole(1),
         devices: devices.iter().map(|name| uuid(name)).collect(),
         parts_of: Vec::new(),
+        merged: None,
         command: "python".to_owned(),
         since: Timestamp(90_000),
     }
@@ -212,35 +213,94 @@ fn a_thousand_owners_of_unused_leases_are_a_hundred_and_the_others() {
     assert_eq!(value("1", "(others)"), None);
 }
 
-#[test]
-fn small_leases_do_not_hide_the_large_ones() {
-    let share = |id: &str, gib: u64| LeaseEntry {
+/// Returns an ID as gpuws makes it.
+fn id(number: u32) -> String {
+    format!("{number:012x}")
+}
+
+fn share(id: &str, owner: u32, gib: u64) -> LeaseEntry {
+    LeaseEntry {
         claim: Claim { share: Share::Memory(Bytes(gib * GIB)), ..Claim::whole(1) },
-        ..lease(id, 1000, 7, &["GPU-0"])
-    };
-    let small = (10..30).map(|n| share(&format!("a{n}"), 0));
-    let leases = small.chain([share("m", 4), lease("z", 1001, 7, &["GPU-0"])]);
+        ..lease(id, owner, 7, &["GPU-0"])
+    }
+}
+
+#[test]
+fn many_leases_of_one_user_do_not_hide_those_of_others() {
+    let flood = (10..40).map(|n| share(&id(n), 1000, 0));
+    let leases = flood.chain([share(&id(0xf0), 1001, 4), share(&id(0xf1), 1002, 4)]);
     let snapshot = machine(vec![device(0, &[])], Vec::new());
     let ledger = Ledger::new(leases.collect(), Vec::new());
     let files = files(&snapshot, &ledger).unwrap();
-    assert_eq!(files["0"].lines().count(), 16);
-    assert!(files["0"].ends_with("\nm\nz\n"), "{files:?}");
+    assert_eq!(files["0"].lines().count(), 8 + 2, "eight of the flood: {files:?}");
+    assert!(files["0"].ends_with(&format!("{}\n{}\n", id(0xf0), id(0xf1))), "{files:?}");
     let metrics = metrics(&snapshot, &ledger);
-    assert_eq!(metrics.count(Metric::GpuJob), 16);
-    assert_eq!(metrics.value(Metric::GpuJobsLeftOut, &[("gpu", "0")]), Some(6.0), "of 22");
+    assert_eq!(metrics.count(Metric::GpuJob), 10);
+    assert_eq!(metrics.value(Metric::GpuJobsLeftOut, &[("gpu", "0")]), Some(22.0), "of 32");
+}
+
+#[test]
+fn forged_leases_hide_no_job_of_another_user() {
+    let bob = LeaseEntry { ticket: 50, ..lease(&id(0xb0b), 1001, 7, &["GPU-0"]) };
+    let in_use = machine(vec![device(0, &[(7, 1)])], vec![process(7, 1001)]);
+    let idle = machine(vec![device(0, &[])], vec![process(7, 1001), process(9, 1000)]);
+    let of_bob = format!("{}\n", id(0xb0b));
+    let forge =
+        |name: String, ticket: u64| LeaseEntry { ticket, ..lease(&name, 1000, 9, &["GPU-0"]) };
+    let numbers = |ticket| (0..20).map(|n| forge(format!("{}", 4711 + n), ticket)).collect();
+    let plausible = |ticket| (0..20).map(|n| forge(id(n), ticket)).collect();
+    let floods: [(&str, Vec<LeaseEntry>, &_); 5] = [
+        ("numbers of Slurm jobs", numbers(60), &idle),
+        ("the same, earlier", numbers(1), &idle),
+        ("later leases", plausible(60), &idle),
+        ("earlier leases on a device in use", plausible(1), &in_use),
+        ("the same ID", vec![forge(id(0xb0b), 1)], &in_use),
+    ];
+    for (what, flood, snapshot) in floods {
+        for owner in [1000, 4000] {
+            // Or of a user each.
+            let of = |(n, lease): (u32, &LeaseEntry)| LeaseEntry {
+                owner: if owner == 1000 { 1000 } else { owner + n },
+                ..lease.clone()
+            };
+            let mut leases: Vec<LeaseEntry> = (0..).zip(&flood).map(of).collect();
+            leases.push(bob.clone());
+            let ledger = Ledger::new(leases, Vec::new());
+            assert_eq!(files(snapshot, &ledger).unwrap()["0"], of_bob, "{what}");
+            let metrics = metrics(snapshot, &ledger);
+            assert_eq!(metrics.count(Metric::GpuJob), 1, "{what}");
+            let labels = [("hpc_job", &*id(0xb0b)), ("user", "user1001")];
+            assert_eq!(metrics.value(Metric::GpuJob, &labels), Some(1.0), "{what}");
+        }
+    }
+}
+
+#[test]
+fn lease_is_no_slurm_job_of_another_user() {
+    let workload = Workload {
+        kind: WorkloadKind::SlurmJob,
+        id: "4711".to_owned(),
+        cgroup: "/system.slice/x_slurmstepd.scope".to_owned(),
+    };
+    let of_bob = ProcessInfo { workload: Some(Box::new(workload)), ..process(7, 1001) };
+    let snapshot = machine(vec![device(0, &[]), device(1, &[])], vec![of_bob]);
+    let forged = lease(&id(1), 1000, 7, &["GPU-0"]);
+    let own = lease(&id(2), 1001, 7, &["GPU-1"]);
+    let files = files(&snapshot, &Ledger::new(vec![forged, own], Vec::new())).unwrap();
+    assert_eq!(files, [("0", "000000000001\n"), ("1", "4711\n")].map(owned).into());
 }
 
 #[test]
 fn lease_is_used_by_its_descendants_also_within_another_lease() {
     let child = ProcessInfo { parent: Ok(Pid(7)), ..process(8, 1000) };
     let stranger = process(9, 1001);
-    let outer = lease("outer", 1000, 7, &["GPU-0", "GPU-1"]);
+    let outer = lease("0000000000a1", 1000, 7, &["GPU-0", "GPU-1"]);
     let inner = LeaseEntry {
         within: vec![OuterLease { id: outer.id.clone(), owner: 1000 }],
-        ..lease("inner", 1000, 8, &["GPU-1"])
+        ..lease("0000000000a2", 1000, 8, &["GPU-1"])
     };
     // A lease of a user of whom no process is on the device, beside a stranger's process.
-    let idle = lease("idle", 1002, 30, &["GPU-2"]);
+    let idle = lease("0000000000a3", 1002, 30, &["GPU-2"]);
     let snapshot = machine(
         vec![device(0, &[]), device(1, &[(8, 1)]), device(2, &[(9, 1)])],
         vec![process(7, 1000), child, stranger],
@@ -252,10 +312,18 @@ fn lease_is_used_by_its_descendants_also_within_another_lease() {
     assert_eq!((unused("0"), unused("1"), unused("2")), (Some(1.0), None, Some(1.0)));
     assert_eq!(metrics.value(Metric::GpuLeasedMemory, &[("gpu", "1")]), Some((16 * GIB) as f64));
     let files = files(&snapshot, &ledger).unwrap();
-    assert_eq!(files, [("0", "outer\n"), ("1", "outer\n"), ("2", "idle\n")].map(owned).into());
-    let job = [("pid", "8"), ("hpc_job", "inner")];
+    assert_eq!(
+        files,
+        [("0", "0000000000a1\n"), ("1", "0000000000a1\n"), ("2", "0000000000a3\n")]
+            .map(owned)
+            .into()
+    );
+    let job = [("pid", "8"), ("hpc_job", "0000000000a2")];
     assert_eq!(metrics.value(Metric::ProcessMemory, &job), Some(GIB as f64));
-    assert_eq!(metrics.value(Metric::ProcessMemory, &[("pid", "9"), ("hpc_job", "idle")]), None);
+    assert_eq!(
+        metrics.value(Metric::ProcessMemory, &[("pid", "9"), ("hpc_job", "0000000000a3")]),
+        None
+    );
 }
 
 fn owned((name, lines): (&str, &str)) -> (String, String) {
@@ -275,7 +343,7 @@ fn slurm_job_is_named_by_its_number_and_a_lease_within_it_is_the_job() {
     let own = ProcessInfo { workload: own, ..process(10, 1001) };
     let devices = vec![device(0, &[(7, 1), (9, 1), (10, 1)]), device(1, &[])];
     let snapshot = machine(devices, vec![in_job, forged, own]);
-    let ledger = Ledger::new(vec![lease("in-job", 1000, 7, &["GPU-0", "GPU-1"])], Vec::new());
+    let ledger = Ledger::new(vec![lease("0000000000a4", 1000, 7, &["GPU-0", "GPU-1"])], Vec::new());
     let files = files(&snapshot, &ledger).unwrap();
     assert_eq!(files, [("0", "4711\n"), ("1", "4711\n")].map(owned).into());
     let metrics = metrics(&snapshot, &ledger);
@@ -303,16 +371,16 @@ fn mig_instances_have_files_of_their_own() {
     let snapshot = machine(vec![whole, device(1, &[])], Vec::new());
     let share = LeaseEntry {
         claim: Claim { share: Share::Memory(Bytes(GIB)), ..Claim::whole(1) },
-        ..lease("share", 1000, 8, &["GPU-1"])
+        ..lease("0000000000a6", 1000, 8, &["GPU-1"])
     };
-    let ledger = Ledger::new(vec![lease("part", 1000, 7, &["MIG-5"]), share], Vec::new());
+    let ledger = Ledger::new(vec![lease("0000000000a5", 1000, 7, &["MIG-5"]), share], Vec::new());
     let files = files(&snapshot, &ledger).unwrap();
-    let expected = [("0", ""), ("0.3", ""), ("0.5", "part\n"), ("1", "share\n")];
+    let expected = [("0", ""), ("0.3", ""), ("0.5", "0000000000a5\n"), ("1", "0000000000a6\n")];
     assert_eq!(files, expected.map(owned).into());
     let metrics = metrics(&snapshot, &ledger);
     let leased = |gpu| metrics.value(Metric::GpuLeasedMemory, &[("gpu", gpu)]);
     assert_eq!((leased("0"), leased("1")), (Some((4 * GIB) as f64), Some(GIB as f64)));
-    let instance = [("gpu", "0"), ("gpu_instance", "5"), ("hpc_job", "part")];
+    let instance = [("gpu", "0"), ("gpu_instance", "5"), ("hpc_job", "0000000000a5")];
     assert_eq!(metrics.value(Metric::GpuJob, &instance), Some(1.0));
 }
 

@@ -104,6 +104,7 @@ pub(crate) fn entry(id: &str, ticket: u64) -> LeaseEntry {
         claim: Claim::whole(1),
         devices: vec![],
         parts_of: vec![],
+        merged: None,
         command: "train".into(),
         since: Timestamp(7),
     }

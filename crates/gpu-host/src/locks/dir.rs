@@ -187,25 +187,38 @@ impl Dir {
         most: usize,
         listed: usize,
     ) -> rustix::io::Result<(Vec<String>, bool)> {
+        let mut names = Vec::new();
+        let is_cut = self.list(listed, |name, _| {
+            let name = self.rest_of(name, kind).filter(|name| name.len() <= LONGEST);
+            names.extend(name.map(str::to_owned));
+            names.len() <= most
+        })?;
+        names.truncate(most);
+        Ok((names, is_cut))
+    }
+
+    /// Visits each name with its inode number until `visit` returns false, and returns whether there
+    /// may be others: after that, or beyond `listed` of them.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn list(
+        &self,
+        listed: usize,
+        mut visit: impl FnMut(&CStr, u64) -> bool,
+    ) -> rustix::io::Result<bool> {
         rustix::fs::seek(&self.fd, SeekFrom::Start(0))?;
         let mut buffer = Vec::with_capacity(LISTING);
         let mut entries = RawDir::new(&self.fd, buffer.spare_capacity_mut());
-        let mut names = Vec::new();
         let mut count = 0;
         while let Some(entry) = entries.next() {
             let entry = entry?;
             count += 1;
-            if count > listed {
-                return Ok((names, true));
-            }
-            let name = self.rest_of(entry.file_name(), kind);
-            names.extend(name.filter(|name| name.len() <= LONGEST).map(str::to_owned));
-            if names.len() > most {
-                names.pop();
-                return Ok((names, true));
+            if count > listed || !visit(entry.file_name(), entry.ino()) {
+                return Ok(true);
             }
         }
-        Ok((names, false))
+        Ok(false)
     }
 
     /// Returns the rest of a name after the prefix and `kind`.

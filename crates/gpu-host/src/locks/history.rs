@@ -2,17 +2,21 @@
 
 use super::names::{KEPT, LEASE, NEW, PAST, PLACE, TRY, WAIT, of_place};
 use super::ofd;
-use super::read::{Fifo, is_kept, read};
+use super::read::{Fifo, is_kept, text};
+use super::record_format::{Outline, SMALL};
 use super::user_dir::UserDir;
 use crate::timer::wall_seconds;
-use gpu_core::{DeviceUuid, EntryKind, LeaseId, QueuePlace, Timestamp};
+use gpu_core::{DeviceUuid, LeaseId, QueuePlace, Timestamp};
 use rustix::fs::{AtFlags, OFlags, Stat};
 use std::collections::{BTreeMap, HashSet};
 
 /// How many are kept per user, as a hint.
 const HINTS: usize = 16;
-/// How many of all users are read for one device.
-const READ: usize = 256;
+/// How many of each user are read, and of all users together.
+const READ: usize = 2 * HINTS;
+const READ_OF_ALL: usize = 2048;
+/// The most devices of them.
+const DEVICES: usize = 4096;
 /// A file that was never renamed belongs to a process that was killed while writing it.
 const UNFINISHED_FILE_MAX_AGE_S: i64 = 60;
 
@@ -38,7 +42,9 @@ pub(super) fn keep(user: &UserDir, name: &str, id: &LeaseId, file: &Stat) {
 pub(super) fn clear(user: &UserDir) {
     let dir = &user.dir;
     let mut past = Vec::new();
-    for name in user.names("").unwrap_or_default() {
+    let mut names = Vec::new();
+    let _ = user.list(|name, _| names.extend(name.to_str().map(str::to_owned)));
+    for name in names {
         let stat = rustix::fs::statat(&dir.fd, &name, AtFlags::SYMLINK_NOFOLLOW);
         let Ok(stat) = stat else { continue };
         if name.starts_with(PAST) {
@@ -111,24 +117,57 @@ pub(super) fn clear_queue(queue: &UserDir, names: &[String], places: &[QueuePlac
     }
 }
 
-/// Records when each device was last leased, from the remaining files of a user's leases.
-pub(super) fn last_leased(user: &UserDir, last: &mut BTreeMap<DeviceUuid, Timestamp>) {
-    for kind in [PAST, LEASE] {
-        for id in user.names(kind).unwrap_or_default().into_iter().take(READ) {
-            let name = format!("{kind}{id}");
-            let Ok(file) = user.dir.open_file(&name, OFlags::RDONLY) else { continue };
-            let Ok(stat) = rustix::fs::fstat(&file) else { continue };
-            if !user.is_own(&stat) {
-                continue;
+/// When each device was last leased, from the remaining files of all users' leases.
+#[derive(Default)]
+pub(super) struct LastLeased {
+    pub(super) devices: BTreeMap<DeviceUuid, Timestamp>,
+    read: usize,
+}
+
+impl LastLeased {
+    /// Adds the leases of a user, as far as there is room.
+    pub(super) fn add(&mut self, user: &UserDir) {
+        let mut names = Vec::new();
+        let _ = user.list(|name, _| {
+            let Ok(name) = name.to_str() else { return };
+            let is_lease = name.starts_with(PAST) || name.starts_with(LEASE);
+            if is_lease && names.len() < READ {
+                names.push(name.to_owned());
             }
-            let read = read(&file, &stat, EntryKind::Lease, &id);
-            let Ok(Some(entry)) = read else { continue };
-            let millis = stat.st_mtime.saturating_mul(1000);
-            let at = Timestamp(u64::try_from(millis).unwrap_or(0));
-            for device in entry.devices {
-                let known = last.entry(device).or_insert(at);
+        });
+        let mut content = Vec::new();
+        for name in names {
+            if self.read == READ_OF_ALL {
+                return;
+            }
+            self.read += 1;
+            // One that cannot be read is one hint less.
+            let _ = self.add_file(user, &name, &mut content);
+        }
+    }
+
+    fn add_file(
+        &mut self,
+        user: &UserDir,
+        name: &str,
+        content: &mut Vec<u8>,
+    ) -> rustix::io::Result<()> {
+        let id = [PAST, LEASE].iter().find_map(|kind| name.strip_prefix(kind)).unwrap_or_default();
+        let file = user.dir.open_file(name, OFlags::RDONLY)?;
+        let stat = rustix::fs::fstat(&file)?;
+        if !user.is_own(&stat) || !text(&file, &stat, SMALL.bytes, content)? {
+            return Ok(());
+        }
+        let Some(outline) = Outline::of(id, content, SMALL) else { return Ok(()) };
+        let millis = stat.st_mtime.saturating_mul(1000);
+        let at = Timestamp(u64::try_from(millis).unwrap_or(0));
+        for device in outline.devices() {
+            let device = DeviceUuid((*device).to_owned());
+            if self.devices.len() < DEVICES || self.devices.contains_key(&device) {
+                let known = self.devices.entry(device).or_insert(at);
                 *known = at.max(*known);
             }
         }
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 mod dir;
 mod history;
 mod kept_fd;
+mod living;
 mod location;
 mod names;
 pub(crate) mod ofd;
@@ -21,9 +22,11 @@ use gpu_core::{
     DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, LeaseGuard, LeaseId, LeaseStore,
     QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Timestamp, Waiter,
 };
+use history::LastLeased;
+use living::Known;
 use names::PLACE;
 use publish::{InQueue, Published};
-use read::{Fifo, Known};
+use read::Fifo;
 use rustix::rand::{GetRandomFlags, getrandom};
 use safe_gpu::SafeGpu;
 use std::collections::{BTreeMap, HashSet};
@@ -157,7 +160,7 @@ impl LeaseStore for FileLeaseStore {
         for (number, shared) in dirs.shared.iter().enumerate() {
             UserDir::each(shared, &mut |user| {
                 let Some(queue) = user.queue()? else { return Ok(()) };
-                let names = queue.names("")?;
+                let names = queue.places()?;
                 let place = |name: &String| names::place(user.owner, name.strip_prefix(PLACE)?);
                 let of_user: Vec<QueuePlace> = names.iter().filter_map(place).collect();
                 // A place has two names. Any other number belongs to a claim that arrives, leaves,
@@ -196,6 +199,9 @@ impl LeaseStore for FileLeaseStore {
             Ok(match kind {
                 EntryKind::Waiter => Box::new(InQueue::new(&user, entry, &chance)?),
                 EntryKind::Attempt | EntryKind::Lease => {
+                    if lock(&self.known).is_crowded(&user)? {
+                        history::clear(&user);
+                    }
                     Box::new(Published::new(user, kind, entry, &chance)?)
                 }
             })
@@ -260,13 +266,13 @@ impl LeaseStore for FileLeaseStore {
     }
 
     fn last_leased(&self) -> BTreeMap<DeviceUuid, Timestamp> {
-        let mut last = BTreeMap::new();
+        let mut last = LastLeased::default();
         // A hint: skip what cannot be read.
         let _ = self.each(&mut |user| {
-            history::last_leased(user, &mut last);
+            last.add(user);
             Ok(())
         });
-        last
+        last.devices
     }
 
     fn hold_back_safe_gpu(&self, patience: Duration) -> Result<Box<dyn SafeGpuGuard>> {

@@ -19,6 +19,9 @@ pub(super) const PLACE: &str = "place-";
 /// The FIFO of a place in the queue, which hangs up when its claim leaves.
 pub(super) const WAIT: &str = "wait-";
 
+/// How the ID of leases that are not told apart begins; no file has such an ID.
+pub(super) const MERGED: &str = "more-";
+
 /// The name prefix of files of a kind.
 pub(super) fn file_prefix(kind: EntryKind) -> &'static str {
     match kind {

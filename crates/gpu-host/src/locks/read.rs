@@ -1,117 +1,39 @@
-//! Which entries are alive, and their content.
+//! Whether an entry is alive, and its content.
 
-use super::names::{KEPT, LEASE, PLACE, WAIT, file_prefix, of_place};
+use super::names::{KEPT, LEASE, PLACE, WAIT, of_place};
 use super::ofd;
-use super::record_format::{READ_LIMIT, parse};
+use super::record_format::{self, SMALL};
 use super::user_dir::UserDir;
 use crate::fault;
 use crate::timer::{now, timespec};
-use gpu_core::{EntryKind, LeaseEntry, QUEUE_STALL_TIMEOUT, QueuePlace, Result, Waiter};
+use gpu_core::{LeaseEntry, QUEUE_STALL_TIMEOUT, QueuePlace, Result, Waiter};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use rustix::io::Errno;
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// How many live leases of one user are read, and as many attempts; a user who has an eighth of
-/// that gets no further lease.
-const MAX_LIVE_ENTRIES_PER_USER: usize = 2048;
-
-/// Leases that were read before, by path: only their owner can change one.
-#[derive(Debug, Default)]
-pub(super) struct Known(HashMap<PathBuf, (EntryKind, FileStamp, LeaseEntry)>);
-
-/// Identifies a version of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FileStamp {
-    device: u64,
-    inode: u64,
-    modified: (i64, i64),
-}
-
-impl FileStamp {
-    // The widths of these differ between architectures.
-    #[allow(clippy::unnecessary_cast)]
-    fn of(stat: &Stat) -> Self {
-        FileStamp {
-            device: stat.st_dev as u64,
-            inode: stat.st_ino as u64,
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-        }
+/// Opens the file of an attempt or a lease; `None` if it is dead, or no file of its owner.
+///
+/// # Errors
+/// `Io` if that cannot be checked: what cannot be read must not count as dead.
+pub(super) fn living_file(user: &UserDir, name: &str, id: &str) -> Result<Option<(OwnedFd, Stat)>> {
+    let failed = |what: &str, errno| {
+        let path = user.dir.path.join(name);
+        fault::file(format!("check whether lease '{}' is alive: {what}", path.display()), errno)
+    };
+    let opened = user.dir.open_entry(name, OFlags::empty());
+    let Some(file) = opened.map_err(|errno| failed("open it", errno))? else { return Ok(None) };
+    let stat = rustix::fs::fstat(&file).map_err(|errno| failed("query its owner", errno))?;
+    if !user.is_own(&stat) || !is_regular(&stat) {
+        return Ok(None);
     }
-}
-
-impl Known {
-    /// Returns the live attempts or leases in the directories that `each` visits.
-    ///
-    /// Each directory is listed, and all its entries are opened, before the call returns: an
-    /// attempt that is confirmed while attempts are read is there when leases are read after that.
-    ///
-    /// # Errors
-    /// `Io` if the caller or the machine cannot list a directory, check whether an entry is alive,
-    /// or read a live one: it must not count as dead.
-    pub(super) fn living(
-        &mut self,
-        kind: EntryKind,
-        each: impl FnOnce(&mut dyn FnMut(&UserDir) -> Result<()>) -> Result<()>,
-    ) -> Result<Vec<LeaseEntry>> {
-        let file_prefix = file_prefix(kind);
-        let mut found = HashMap::new();
-        let mut counts: HashMap<u32, usize> = HashMap::new();
-        each(&mut |user| {
-            let living = counts.entry(user.owner).or_default();
-            for id in user.names(file_prefix)? {
-                if *living == MAX_LIVE_ENTRIES_PER_USER {
-                    break;
-                }
-                let name = format!("{file_prefix}{id}");
-                let path = user.dir.path.join(&name);
-                if let Some((stamp, entry)) = self.read(user, &path, &name, (kind, &id))? {
-                    *living += 1;
-                    found.insert(path, (kind, stamp, entry));
-                }
-            }
-            Ok(())
-        })?;
-        let entries = found.values().map(|(.., entry)| entry.clone()).collect();
-        self.0.retain(|_, (known, ..)| *known != kind);
-        self.0.extend(found);
-        Ok(entries)
-    }
-
-    fn read(
-        &mut self,
-        user: &UserDir,
-        path: &Path,
-        name: &str,
-        (kind, id): (EntryKind, &str),
-    ) -> Result<Option<(FileStamp, LeaseEntry)>> {
-        let failed = |what: &str, errno| {
-            let path = path.display();
-            fault::file(format!("check whether lease '{path}' is alive: {what}"), errno)
-        };
-        let opened = user.dir.open_entry(name, OFlags::empty());
-        let Some(file) = opened.map_err(|errno| failed("open it", errno))? else { return Ok(None) };
-        let stat = rustix::fs::fstat(&file).map_err(|errno| failed("query its owner", errno))?;
-        if !user.is_own(&stat) || !is_regular(&stat) {
-            return Ok(None);
-        }
-        // From here on, no failure is its owner's, and none means that the lease has ended.
-        let is_alive = ofd::is_write_locked(&file)
-            .and_then(|locked| if locked { Ok(true) } else { is_kept(user, id) });
-        if !is_alive.map_err(|errno| failed("query its lock (F_OFD_GETLK)", errno))? {
-            return Ok(None);
-        }
-        let stamp = FileStamp::of(&stat);
-        Ok(match self.0.remove(path).filter(|(_, known, _)| *known == stamp) {
-            Some((_, stamp, entry)) => Some((stamp, entry)),
-            None => read(&file, &stat, kind, id)
-                .map_err(|errno| fault::file(format!("read lease '{id}'"), errno))?
-                .map(|entry| (stamp, entry)),
-        })
-    }
+    // From here on, no failure is its owner's, and none means that the lease has ended.
+    let is_alive = ofd::is_write_locked(&file)
+        .and_then(|locked| if locked { Ok(true) } else { is_kept(user, id) });
+    let is_alive = is_alive.map_err(|errno| failed("query its lock (F_OFD_GETLK)", errno))?;
+    Ok(is_alive.then_some((file, stat)))
 }
 
 /// Returns whether processes that inherited a lease from its maker keep it alive: by a lock on a
@@ -140,21 +62,21 @@ pub(super) fn files(user: &UserDir, lease: &LeaseEntry) -> Vec<PathBuf> {
     names.into_iter().filter(is_own).map(|name| user.dir.path.join(name)).collect()
 }
 
-/// Reads the entry in a file, alive or not; `None` if it contains none.
+/// Reads a file of at most `limit` bytes into `text`; false if it is larger, or not regular.
 ///
 /// # Errors
 /// The kernel's.
-pub(super) fn read(
+pub(super) fn text(
     file: &OwnedFd,
     stat: &Stat,
-    kind: EntryKind,
-    name: &str,
-) -> rustix::io::Result<Option<LeaseEntry>> {
+    limit: usize,
+    text: &mut Vec<u8>,
+) -> rustix::io::Result<bool> {
     let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
-    if !is_regular(stat) || size > READ_LIMIT {
-        return Ok(None);
+    if !is_regular(stat) || size > limit {
+        return Ok(false);
     }
-    let mut text = vec![0; size];
+    text.resize(size, 0);
     let mut filled = 0;
     while filled < size {
         match rustix::io::pread(file, &mut text[filled..], filled as u64) {
@@ -164,7 +86,8 @@ pub(super) fn read(
             Err(errno) => return Err(errno),
         }
     }
-    Ok(parse(kind, name, stat.st_uid, &text[..filled]))
+    text.truncate(filled);
+    Ok(true)
 }
 
 /// Returns the claim at a place in the queue of a user; `None` when it is dead.
@@ -184,7 +107,9 @@ pub(super) fn waiter(queue: &UserDir, place: &QueuePlace) -> Result<Option<Waite
         if !queue.is_own(&stat) {
             return Ok(None);
         }
-        let entry = read(&file, &stat, EntryKind::Waiter, &name)?;
+        let mut content = Vec::new();
+        let is_read = text(&file, &stat, SMALL.bytes, &mut content)?;
+        let entry = is_read.then(|| record_format::waiter(&name, queue.owner, &content)).flatten();
         // A running claim does not write a renewal in the future.
         let beat = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(u64::MAX));
         let age = now().checked_sub(beat);

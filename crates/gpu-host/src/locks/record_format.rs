@@ -1,17 +1,25 @@
 //! The text of an entry.
 
-use super::names;
+use super::names::{self, MERGED};
 use gpu_core::{
-    Claim, DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, LeaseId, OuterLease, Pid,
-    ProcessKey, QueuePlace, Result, Timestamp,
+    Claim, DeviceUuid, Error, ErrorKind, LeaseEntry, LeaseId, OuterLease, Pid, ProcessKey,
+    QueuePlace, Result, Timestamp,
 };
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::collections::HashSet;
 
 /// Entries of others are read up to this size ...
 pub(super) const READ_LIMIT: usize = 32 << 10;
 /// ... and written up to this size.
-const WRITE_LIMIT: usize = 16 << 10;
-/// The largest machines have 16 GPUs of 7 MIG devices each.
+const WRITE_LIMIT: usize = 8 << 10;
+/// Of a user's files beyond the [first](super::read), those up to this size are entries that name at
+/// most so many devices, each as often as it does. gpuws writes no larger one.
+pub(super) const SMALL: Limits = Limits { bytes: WRITE_LIMIT, names: 64 };
+/// The limits of the others. The largest machines have 16 GPUs of 7 MIG devices each, and a name
+/// may be repeated.
+pub(super) const LARGE: Limits = Limits { bytes: READ_LIMIT, names: 2048 };
+/// The most different devices, also of a request.
 const DEVICES: usize = 512;
 /// A UUID of NVML has 40 bytes, an old name of a MIG device some more.
 const DEVICE_NAME: usize = 128;
@@ -29,20 +37,28 @@ struct Text {
     entry: LeaseEntry,
 }
 
-/// The fields of every future format.
+/// What a file may be at most to be an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    pub(super) bytes: usize,
+    names: usize,
+}
+
+/// The fields of every format, without a copy of them.
 #[derive(Deserialize)]
-struct Newer {
+pub(super) struct Outline<'t> {
     schema: u32,
-    id: LeaseId,
+    #[serde(borrow)]
+    id: Cow<'t, str>,
     #[serde(default)]
     ticket: u64,
-    #[serde(default)]
-    devices: Vec<DeviceUuid>,
+    #[serde(borrow, default)]
+    devices: Vec<&'t str>,
 }
 
 /// Fields that a future format may change: an unreadable one removes no device from the entry.
 #[derive(Default, Deserialize)]
-struct NewerWithin {
+struct Within {
     within: Vec<OuterLease>,
 }
 
@@ -80,58 +96,102 @@ pub(super) fn place_of(entry: &LeaseEntry) -> QueuePlace {
     QueuePlace { ticket: entry.ticket, id: entry.id.clone(), owner: entry.owner, class }
 }
 
-/// Returns the entry of a file with this name, after its kind, and this owner; `None` if it is
-/// none.
-///
-/// An entry from a newer gpuws counts as a lease on the whole of its devices, within its outer
-/// leases; within none if it expresses them in another way.
-pub(super) fn parse(kind: EntryKind, name: &str, owner: u32, text: &[u8]) -> Option<LeaseEntry> {
-    let mut entry = match serde_json::from_slice::<Text>(text) {
-        Ok(text) if text.schema == SCHEMA => text.entry,
-        _ => newer(text)?,
-    };
+/// Returns the place in the queue of a file with this name, after its kind, and this owner; `None` if
+/// it is none.
+pub(super) fn waiter(name: &str, owner: u32, text: &[u8]) -> Option<LeaseEntry> {
+    let text: Text =
+        serde_json::from_slice(text).ok().filter(|text: &Text| text.schema == SCHEMA)?;
+    let mut entry = LeaseEntry { owner, ..text.entry };
     truncate(&mut entry.command);
-    entry.owner = owner;
-    let plain = |device: &DeviceUuid| {
-        device.0.len() <= DEVICE_NAME && device.0.bytes().all(|byte| byte.is_ascii_graphic())
-    };
-    let is_named = match kind {
-        EntryKind::Waiter => {
-            names::place(owner, name).is_some_and(|place| place == place_of(&entry))
-        }
-        EntryKind::Attempt | EntryKind::Lease => entry.id.as_str() == name,
-    };
-    let valid = is_named
-        && entry.devices.len() <= DEVICES
-        && [&entry.claim.among, &entry.claim.except, &entry.claim.required, &entry.parts_of]
-            .iter()
-            .all(|devices| devices.len() <= DEVICES)
-        && entry.claim.visible_minors.len() <= DEVICES
-        && entry.within.len() <= DEPTH
-        && entry.devices.iter().all(plain)
-        && entry.devices.is_empty() == (kind == EntryKind::Waiter);
-    valid.then_some(entry)
+    let is_named = names::place(owner, name).is_some_and(|place| place == place_of(&entry));
+    (is_named && entry.devices.is_empty() && has_short_lists(&entry)).then_some(entry)
 }
 
-fn newer(text: &[u8]) -> Option<LeaseEntry> {
-    let newer: Newer = serde_json::from_slice(text).ok()?;
-    let NewerWithin { mut within } = serde_json::from_slice(text).unwrap_or_default();
-    if within.len() > DEPTH {
-        within.clear();
+impl<'t> Outline<'t> {
+    /// Returns the outline of the lease or attempt in a file with this name, after its kind; `None`
+    /// if the file is no entry.
+    ///
+    /// A file is an entry by its outline alone, so that all readers agree, however much of it they
+    /// keep.
+    pub(super) fn of(name: &str, text: &'t [u8], limits: Limits) -> Option<Self> {
+        if text.len() > limits.bytes {
+            return None;
+        }
+        let outline: Outline<'t> = serde_json::from_slice(text).ok()?;
+        let is_plain = |name: &&str| {
+            name.len() <= DEVICE_NAME && name.bytes().all(|byte| byte.is_ascii_graphic())
+        };
+        let names = &outline.devices;
+        let valid = outline.schema >= SCHEMA
+            && outline.id == name
+            && !name.starts_with(MERGED)
+            && LeaseId::parse(name).is_some()
+            && (1..=limits.names).contains(&names.len())
+            && names.iter().all(is_plain);
+        valid.then_some(outline)
     }
-    let count = u32::try_from(newer.devices.len()).ok()?;
-    (newer.schema > SCHEMA).then(|| LeaseEntry {
-        id: newer.id,
-        ticket: newer.ticket,
-        owner: 0,
-        root: ProcessKey { pid: Pid(0), start: None },
-        within,
-        claim: Claim::whole(count),
-        devices: newer.devices,
-        parts_of: Vec::new(),
-        command: "a newer gpuws".to_owned(),
-        since: Timestamp(0),
-    })
+
+    /// Returns its devices; some may be named several times.
+    pub(super) fn devices(&self) -> &[&'t str] {
+        &self.devices
+    }
+
+    /// Returns its place in the order of arrival.
+    pub(super) fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// Returns the whole entry of this text and owner; `None` if it has too many devices to be told
+    /// apart.
+    ///
+    /// An entry from a newer gpuws counts as a lease on the whole of its devices, within its outer
+    /// leases; within none if it expresses them in another way. So does one whose other fields
+    /// cannot be read.
+    pub(super) fn entry(&self, owner: u32, text: &[u8]) -> Option<LeaseEntry> {
+        let mut seen = HashSet::new();
+        let names = self.devices.iter().filter(|name| seen.insert(**name));
+        let devices: Vec<DeviceUuid> = names.map(|name| DeviceUuid((*name).to_owned())).collect();
+        if devices.len() > DEVICES {
+            return None;
+        }
+        let known = serde_json::from_slice::<Text>(text).ok();
+        let known = known.filter(|text| text.schema == SCHEMA && has_short_lists(&text.entry));
+        let mut entry = match known {
+            Some(text) => text.entry,
+            None => self.unknown(&devices, text)?,
+        };
+        truncate(&mut entry.command);
+        Some(LeaseEntry { owner, devices, ..entry })
+    }
+
+    fn unknown(&self, devices: &[DeviceUuid], text: &[u8]) -> Option<LeaseEntry> {
+        let Within { mut within } = serde_json::from_slice(text).unwrap_or_default();
+        if within.len() > DEPTH {
+            within.clear();
+        }
+        Some(LeaseEntry {
+            id: LeaseId::parse(&self.id)?,
+            ticket: self.ticket,
+            owner: 0,
+            root: ProcessKey { pid: Pid(0), start: None },
+            within,
+            claim: Claim::whole(u32::try_from(devices.len()).ok()?),
+            devices: Vec::new(),
+            parts_of: Vec::new(),
+            merged: None,
+            command: "a newer gpuws".to_owned(),
+            since: Timestamp(0),
+        })
+    }
+}
+
+fn has_short_lists(entry: &LeaseEntry) -> bool {
+    let claim = &entry.claim;
+    [&claim.among, &claim.except, &claim.required, &entry.parts_of]
+        .iter()
+        .all(|devices| devices.len() <= DEVICES)
+        && claim.visible_minors.len() <= DEVICES
+        && entry.within.len() <= DEPTH
 }
 
 fn truncate(command: &mut String) {
@@ -159,15 +219,20 @@ mod tests {
             claim,
             devices: vec![DeviceUuid("GPU-1".into())],
             parts_of: Vec::new(),
+            merged: None,
             command: "python".into(),
             since: Timestamp(1_795_223_083_000),
         }
     }
 
+    fn lease(name: &str, owner: u32, text: &[u8]) -> Option<LeaseEntry> {
+        Outline::of(name, text, LARGE)?.entry(owner, text)
+    }
+
     #[test]
     fn entry_round_trips_and_belongs_to_file_owner() {
         let text = write(&entry()).unwrap();
-        let read = parse(EntryKind::Lease, "3f09c2", 1001, &text).unwrap();
+        let read = lease("3f09c2", 1001, &text).unwrap();
         assert_eq!(read, LeaseEntry { owner: 1001, ..entry() });
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("{\"schema\":1,") && text.ends_with("}\n"), "{text}");
@@ -177,9 +242,9 @@ mod tests {
     #[test]
     fn invalid_entry_is_ignored() {
         let text = write(&entry()).unwrap();
-        let lease = |id, text: &[u8]| parse(EntryKind::Lease, id, 0, text);
+        let lease = |id, text: &[u8]| lease(id, 0, text);
         assert_eq!(lease("other", &text), None, "an entry under another's name");
-        assert_eq!(parse(EntryKind::Waiter, "3f09c2", 0, &text), None, "who waits has nothing");
+        assert_eq!(waiter("3f09c2", 0, &text), None, "who waits has nothing");
         assert_eq!(lease("3f09c2", &text[..text.len() / 2]), None);
         for (from, to) in [
             ("GPU-1", "GPU\\u001b1"),
@@ -198,12 +263,12 @@ mod tests {
     #[test]
     fn newer_schema_entry_claims_whole_devices() {
         let text = br#"{"schema":2,"id":"ab","devices":["GPU-1","GPU-2"],"claim":{"colour":1}}"#;
-        let read = parse(EntryKind::Lease, "ab", 5, text).unwrap();
+        let read = lease("ab", 5, text).unwrap();
         assert_eq!((read.owner, read.claim), (5, Claim::whole(2)));
         assert_eq!((read.devices.len(), read.within), (2, Vec::new()));
         let text =
             br#"{"schema":2,"id":"ab","devices":["GPU-1"],"within":[{"id":"cd","owner":5}]}"#;
-        let read = parse(EntryKind::Lease, "ab", 5, text).unwrap();
+        let read = lease("ab", 5, text).unwrap();
         assert_eq!(read.within, [OuterLease { owner: 5, ..outer("cd") }]);
     }
 
@@ -217,7 +282,7 @@ mod tests {
             let text = format!(
                 r#"{{"schema":2,"id":"ab","within":{within},"devices":["GPU-1","GPU-2"]}}"#
             );
-            let read = parse(EntryKind::Lease, "ab", 5, text.as_bytes());
+            let read = lease("ab", 5, text.as_bytes());
             let read = read.unwrap_or_else(|| panic!("its devices are given away: {text}"));
             assert_eq!((read.claim, read.devices.len()), (Claim::whole(2), 2), "{text}");
             assert_eq!(read.within, [], "{text}");
@@ -227,11 +292,48 @@ mod tests {
     #[test]
     fn long_text_is_truncated_and_long_lists_are_rejected() {
         let long = LeaseEntry { command: "é".repeat(500), ..entry() };
-        let read = parse(EntryKind::Lease, "3f09c2", 0, &write(&long).unwrap()).unwrap();
+        let read = lease("3f09c2", 0, &write(&long).unwrap()).unwrap();
         assert_eq!(read.command, "é".repeat(COMMAND / 2));
         let many = LeaseEntry { devices: vec![DeviceUuid("GPU-1".into()); 3000], ..entry() };
         assert_eq!(write(&many).unwrap_err().kind(), ErrorKind::Invalid);
         let deep = LeaseEntry { within: vec![outer("outer"); DEPTH + 1], ..entry() };
         assert_eq!(write(&deep).unwrap_err().kind(), ErrorKind::Invalid);
+    }
+
+    /// A text with these names of devices.
+    fn naming(devices: &[String]) -> Vec<u8> {
+        let text = serde_json::json!({ "schema": 1, "id": "ab", "devices": devices });
+        text.to_string().into_bytes()
+    }
+
+    #[test]
+    fn repeated_device_counts_once() {
+        let text = naming(&vec!["GPU-1".to_owned(); 500]);
+        let read = lease("ab", 5, &text).unwrap();
+        assert_eq!((read.devices, read.claim), (entry().devices, Claim::whole(1)));
+    }
+
+    #[test]
+    fn entry_with_unreadable_details_holds_its_devices() {
+        let text = br#"{"schema":1,"id":"ab","devices":["GPU-1"],"claim":{"count":"x"}}"#;
+        let read = lease("ab", 5, text).unwrap();
+        assert_eq!((read.devices, read.claim), (entry().devices, Claim::whole(1)));
+    }
+
+    #[test]
+    fn limits_depend_on_text_alone() {
+        let names = |count| (0..count).map(|number| format!("GPU-{number}")).collect::<Vec<_>>();
+        let is_entry = |text: &[u8], limits| Outline::of("ab", text, limits).is_some();
+        for (count, small, large) in [(64, true, true), (65, false, true), (2049, false, false)] {
+            let text = naming(&names(count));
+            assert_eq!(is_entry(&text, SMALL), small, "{count}");
+            assert_eq!(is_entry(&text, LARGE), large, "{count}");
+        }
+        let mut long = naming(&names(1));
+        long.resize(SMALL.bytes + 1, b' ');
+        assert!(!is_entry(&long, SMALL) && is_entry(&long, LARGE));
+        assert_eq!(lease("ab", 0, &naming(&names(513))), None, "too many to be told apart");
+        let text = String::from_utf8(naming(&names(1))).unwrap().replace("ab", "more-1");
+        assert!(Outline::of("more-1", text.as_bytes(), LARGE).is_none(), "this ID is the reader's");
     }
 }

@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, FileType, Mode, Stat, StatxFlags};
 use rustix::io::Errno;
 use std::cell::LazyCell;
 use std::collections::HashMap;
+use std::ffi::CStr;
 
 /// The name prefix of a user's directory.
 pub(super) const USER: &str = "u";
@@ -29,7 +30,9 @@ const SHARED_NAMES: usize = 1 << 20;
 const DIRS_PER_USER: u32 = 256;
 
 /// A user's files beyond this count are ignored, which harms only that user.
-const USER_NAMES: usize = 1 << 16;
+const USER_NAMES: usize = 1 << 14;
+/// The same for the queue of a user.
+const QUEUE_NAMES: usize = 1 << 16;
 
 /// The directory of a user, held open, or its queue directory.
 #[derive(Debug)]
@@ -186,12 +189,24 @@ impl UserDir {
         }
     }
 
-    /// Returns the rest of the names of its files after `kind`; none if its owner has removed it.
+    /// Visits its names, each with its inode number.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn list(&self, mut visit: impl FnMut(&CStr, u64)) -> rustix::io::Result<()> {
+        let each = |name: &CStr, inode: u64| {
+            visit(name, inode);
+            true
+        };
+        self.dir.list(USER_NAMES, each).map(|_| ())
+    }
+
+    /// Returns the names in it, if it is a queue directory; none if its owner has removed it.
     ///
     /// # Errors
     /// `Io` if the caller or the machine is at fault.
-    pub(super) fn names(&self, kind: &str) -> Result<Vec<String>> {
-        match self.dir.names(kind, USER_NAMES, USER_NAMES) {
+    pub(super) fn places(&self) -> Result<Vec<String>> {
+        match self.dir.names("", QUEUE_NAMES, QUEUE_NAMES) {
             Err(Errno::NOENT) => Ok(Vec::new()),
             names => names.map(|(names, _)| names).map_err(|errno| {
                 let path = self.dir.path.display();

@@ -25,7 +25,7 @@ fn lock(file: &File, kind: i32) {
 }
 
 /// Creates a file that is locked like a live entry.
-fn locked(path: &Path, text: &[u8]) -> File {
+pub(crate) fn locked(path: &Path, text: &[u8]) -> File {
     fs::write(path, text).unwrap();
     let file = File::options().read(true).write(true).open(path).unwrap();
     lock(&file, F_WRLCK);

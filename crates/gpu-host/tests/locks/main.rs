@@ -7,6 +7,7 @@ mod entries;
 mod faults;
 mod fd_limits;
 mod hostile;
+mod limits;
 mod location;
 mod other_process;
 mod queue;
@@ -53,6 +54,7 @@ fn entry(locks: &FileLeaseStore, devices: &[&str]) -> LeaseEntry {
         claim: Claim::whole(1),
         devices: devices.iter().map(|&device| DeviceUuid(device.into())).collect(),
         parts_of: Vec::new(),
+        merged: None,
         command: "test".into(),
         since: Timestamp(1_795_223_083_000),
     }

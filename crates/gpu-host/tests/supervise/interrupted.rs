@@ -140,6 +140,7 @@ fn entry(locks: &FileLeaseStore) -> LeaseEntry {
         claim: Claim::whole(1),
         devices: vec![DeviceUuid("GPU-1".into())],
         parts_of: Vec::new(),
+        merged: None,
         command: "test".into(),
         since: Timestamp(0),
     }

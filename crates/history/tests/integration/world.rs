@@ -267,6 +267,7 @@ fn lease(random: &mut Random) -> LeaseEntry {
         claim: Claim { compute_capability: Some((8, 0)), ..Claim::whole(2) },
         devices: vec![DeviceUuid("GPU-1".to_owned())],
         parts_of: Vec::new(),
+        merged: None,
         command: "python train.py".to_owned(),
         since: START,
     }

@@ -33,7 +33,7 @@ pub struct OnDevice {
 impl OnDevice {
     pub(super) fn of(entry: &LeaseEntry, device: &DeviceState, user: UserName<'_>) -> Self {
         let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
-        let parts = parts.filter(|uuid| entry.devices.contains(uuid));
+        let parts = parts.filter(|uuid| entry.has(uuid));
         OnDevice {
             id: entry.id.to_string(),
             user: user(entry.owner),

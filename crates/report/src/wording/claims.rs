@@ -313,6 +313,10 @@ pub fn waiting_for(
 
 /// Formats a lease: `alice (4 GPUs)`.
 fn held(lease: &LeaseEntry, user: User<'_>) -> String {
+    if let Some(merged) = &lease.merged {
+        let count = super::count(merged.count as usize, "lease", "leases");
+        return format!("{} ({count})", super::leases::owner(lease, user));
+    }
     let count = super::count(lease.devices.len(), "GPU", "GPUs");
     match lease.claim.share {
         Share::Whole => format!("{} ({count})", user(lease.owner)),
@@ -369,6 +373,7 @@ mod tests {
             claim,
             devices: (0..devices).map(uuid).collect(),
             parts_of: Vec::new(),
+            merged: None,
             command: String::new(),
             since: Timestamp(0),
         }

@@ -4,8 +4,9 @@ use super::claims::{User, asked, ordinal, reasons};
 use super::reap::Paragraph;
 use super::{age, count, ranges};
 use crate::text::{Align, Line, Table};
-use gpu_core::{LeaseEntry, Timestamp};
+use gpu_core::{DeviceUuid, LeaseEntry, MergedLeases, Timestamp};
 use gpu_steward::{Listed, Listing, Queued};
+use std::collections::BTreeSet;
 
 /// The columns of the table. A narrow terminal omits those in [`LEFT_OUT`].
 const COLUMNS: [(&str, Align); 6] = [
@@ -18,6 +19,8 @@ const COLUMNS: [(&str, Align); 6] = [
 ];
 const LEFT_OUT: [usize; 2] = [2, 4];
 const NARROW: usize = 60;
+/// The most columns of the devices of a lease: whoever leases scattered ones widens no other row.
+const DEVICES: usize = 32;
 
 /// Describes leases and waiting claims within `width` columns; empty if there are none. `user`
 /// returns the name of a user by UID.
@@ -77,7 +80,10 @@ fn row(leased: &Listed, now: Timestamp, user: User<'_>) -> [Line; 6] {
     let known = leased.devices.iter().filter_map(|(_, id)| Some(id.as_ref()?.index));
     let mut indexes: Vec<u32> = known.collect();
     indexes.sort_unstable();
-    let unseen = leased.devices.len() - indexes.len();
+    indexes.dedup();
+    let more = entry.merged.as_ref().map_or(0, |merged| merged.names());
+    let named: BTreeSet<&DeviceUuid> = entry.devices.iter().collect();
+    let unseen = (named.len() + more).saturating_sub(indexes.len());
     let mut devices = ranges(&indexes);
     if unseen > 0 {
         let and = if devices.is_empty() { "" } else { " and " };
@@ -88,17 +94,26 @@ fn row(leased: &Listed, now: Timestamp, user: User<'_>) -> [Line; 6] {
         None => Line::new().dim("whole"),
     };
     let process = match &leased.root {
+        _ if entry.merged.is_some() => Line::new(),
         Some(root) => Line::new().plain(root.key.pid),
         None => Line::new().dim(format_args!("{} ?", entry.root.pid)),
     };
     [
-        Line::new().plain(user(entry.owner)),
-        Line::new().plain(devices),
+        Line::new().plain(owner(entry, user)),
+        Line::new().plain(devices).cut(DEVICES),
         share,
         Line::new().plain(age(now.since(entry.since))),
         process,
         command(entry),
     ]
+}
+
+/// Returns the name of the owner of a lease.
+pub(super) fn owner(entry: &LeaseEntry, user: User<'_>) -> String {
+    match entry.owner {
+        MergedLeases::SEVERAL_USERS => "several users".to_owned(),
+        owner => user(owner),
+    }
 }
 
 fn command(entry: &LeaseEntry) -> Line {

@@ -128,6 +128,7 @@ pub(crate) fn lease(id: &str, ticket: u64, root: u32, devices: &[u32]) -> LeaseE
         claim: Claim::whole(devices.len().max(1) as u32),
         devices: devices.iter().map(|index| uuid(*index)).collect(),
         parts_of: Vec::new(),
+        merged: None,
         command: "train".into(),
         since: Timestamp(0),
     }

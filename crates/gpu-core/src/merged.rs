@@ -1,0 +1,127 @@
+//! The devices of many leases in little memory.
+
+use crate::id::DeviceUuid;
+
+/// Leases that a reader does not tell apart, as one lease on the whole of all devices that they
+/// name.
+///
+/// It keeps no names, because other users write them, as many as they like. It keeps a number of 32
+/// bits for each, so among a million names it takes one of 4,000 other devices for one of its own:
+/// whoever writes that many names could have written that one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MergedLeases {
+    /// How many leases they are.
+    pub count: u32,
+    /// A number for each name, ascending after [`tidy`](Self::tidy). Its last bit is whether the
+    /// name is that of a MIG device.
+    names: Vec<u32>,
+    /// More names than can be kept: every device counts.
+    is_full: bool,
+}
+
+impl MergedLeases {
+    /// The owner of the merged leases of several users. No user has this number ((uid_t)-1,
+    /// chown(2)).
+    pub const SEVERAL_USERS: u32 = u32::MAX;
+
+    /// Adds a name, unless `room` is used up: from then on every device counts.
+    pub fn add(&mut self, name: &str, room: &mut usize) {
+        match room.checked_sub(1) {
+            Some(left) => {
+                *room = left;
+                self.names.push(number(name));
+            }
+            None => {
+                self.is_full = true;
+                self.names = Vec::new();
+            }
+        }
+    }
+
+    /// Adds the names of others.
+    pub fn add_all(&mut self, other: &MergedLeases) {
+        self.is_full |= other.is_full;
+        self.names.extend(&other.names);
+        self.tidy();
+    }
+
+    /// Sorts the names, each once. Call it before the first question.
+    pub fn tidy(&mut self) {
+        self.names.sort_unstable();
+        self.names.dedup();
+    }
+
+    /// Returns whether one of the leases names a device.
+    pub fn contains(&self, device: &DeviceUuid) -> bool {
+        self.is_full || self.names.binary_search(&number(&device.0)).is_ok()
+    }
+
+    /// Returns the number of different names.
+    pub fn names(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Returns the number of different names of MIG devices.
+    pub fn mig_names(&self) -> usize {
+        self.names.iter().filter(|name| *name & 1 == 1).count()
+    }
+}
+
+/// Returns the number of a name. It need not be strong: a user who makes two names collide leases
+/// the other device as well, which that user may do anyway.
+fn number(name: &str) -> u32 {
+    let mut hash = name.len() as u64;
+    let mut mix = |word: u64| {
+        hash = (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    };
+    let mut words = name.as_bytes().chunks_exact(8);
+    for word in &mut words {
+        mix(word.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)));
+    }
+    mix(words.remainder().iter().fold(1, |all, byte| all << 8 | u64::from(*byte)));
+    let high = (hash >> 32) as u32;
+    high & !1 | u32::from(name.starts_with("MIG-"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(names: &[String], mut room: usize) -> MergedLeases {
+        let mut merged = MergedLeases { count: 1, ..MergedLeases::default() };
+        names.iter().for_each(|name| merged.add(name, &mut room));
+        merged.tidy();
+        merged
+    }
+
+    fn has(merged: &MergedLeases, name: &str) -> bool {
+        merged.contains(&DeviceUuid(name.to_owned()))
+    }
+
+    #[test]
+    fn every_added_name_is_found_and_no_other() {
+        let names: Vec<String> = (0..40_000).map(|number| format!("GPU-{number:036}")).collect();
+        let merged = merged(&names, usize::MAX);
+        assert!(names.iter().all(|name| has(&merged, name)));
+        assert!(merged.names() > 39_990, "few collide: {}", merged.names());
+        let others = (40_000..80_000).filter(|number| has(&merged, &format!("GPU-{number:036}")));
+        assert!(others.count() < 10);
+        assert!(!has(&merged, "") && !has(&merged, "GPU-"));
+    }
+
+    #[test]
+    fn names_beyond_room_stand_for_every_device() {
+        let names = ["GPU-a", "GPU-b", "MIG-c"].map(str::to_owned);
+        let exact = merged(&names, 3);
+        assert!(has(&exact, "GPU-b") && !has(&exact, "GPU-d"));
+        assert_eq!((exact.names(), exact.mig_names()), (3, 1));
+        let full = merged(&names, 2);
+        assert!(has(&full, "GPU-d"), "which names were left out is not known");
+        let mut both = exact.clone();
+        both.add_all(&full);
+        assert!(has(&both, "GPU-d"));
+        both = exact.clone();
+        both.add_all(&exact);
+        assert_eq!(both.names(), 3);
+    }
+}

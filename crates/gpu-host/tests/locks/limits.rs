@@ -1,0 +1,211 @@
+//! What readers keep of the entries of users who write as many as they like.
+
+use crate::hostile::{locked, shared};
+use crate::other_process::NOBODY;
+use crate::{ATTEMPT, LEASE, lease, locks};
+use gpu_core::{Clock, DeviceUuid, LeaseEntry, LeaseStore, MergedLeases};
+use gpu_host::SystemClock;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::os::unix::fs::chown;
+use std::path::Path;
+use std::time::Duration;
+
+/// More than a reader may keep of other users' names, in bytes.
+const MOST: usize = 3 << 20;
+
+fn uuid(name: &str) -> DeviceUuid {
+    DeviceUuid(name.to_owned())
+}
+
+/// Returns the text of an entry.
+fn text(id: &str, devices: &[String]) -> Vec<u8> {
+    let text = serde_json::json!({
+        "schema": 1, "id": id, "ticket": 7, "root": { "pid": 7, "start_ticks": 3 },
+        "claim": { "count": 1, "share": "whole", "accept_used": false },
+        "devices": devices, "command": "python", "since_unix_ms": 5,
+    });
+    text.to_string().into_bytes()
+}
+
+/// Creates the directory of a user.
+fn user_dir(shared: &Path, owner: u32) -> std::path::PathBuf {
+    // The files of the directory stay open, to stay locked.
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
+    let dir = shared.join(format!("u{owner}"));
+    fs::create_dir(&dir).unwrap();
+    chown(&dir, Some(owner), None).unwrap();
+    dir
+}
+
+fn plant(dir: &Path, owner: u32, kind: &str, id: &str, devices: &[String]) -> File {
+    let path = dir.join(format!("{kind}{id}"));
+    let file = locked(&path, &text(id, devices));
+    chown(&path, Some(owner), None).unwrap();
+    file
+}
+
+/// Fills the directory of a user with the largest live entries, and returns their devices too.
+fn fill(shared: &Path, owner: u32, count: usize) -> (Vec<File>, Vec<String>) {
+    let dir = user_dir(shared, owner);
+    let mut all = Vec::new();
+    let files = (0..count).map(|number| {
+        let name = |device| format!("GPU-{owner}-{number}-{device}-{}", "x".repeat(90));
+        let devices: Vec<String> = (0..64).map(name).collect();
+        all.extend_from_slice(&devices);
+        plant(&dir, owner, "lease-", &format!("{number:012x}"), &devices)
+    });
+    (files.collect(), all)
+}
+
+/// Returns how many bytes the names in these entries take.
+fn kept(entries: &[LeaseEntry]) -> usize {
+    let of_names = |entry: &LeaseEntry| -> usize {
+        entry.devices.iter().map(|device| size_of::<DeviceUuid>() + device.0.len()).sum()
+    };
+    let of_merged = |entry: &LeaseEntry| entry.merged.as_ref().map_or(0, |all| 4 * all.names());
+    entries.iter().map(|entry| of_names(entry) + of_merged(entry)).sum()
+}
+
+fn is_held(entries: &[LeaseEntry], device: &str) -> bool {
+    entries.iter().any(|entry| entry.has(&uuid(device)))
+}
+
+/// Returns whether each of the devices is held.
+fn are_held<'d>(entries: &[LeaseEntry], devices: impl IntoIterator<Item = &'d String>) -> bool {
+    let named: HashSet<&str> =
+        entries.iter().flat_map(|entry| &entry.devices).map(|device| &*device.0).collect();
+    let merged: Vec<_> = entries.iter().filter_map(|entry| entry.merged.as_ref()).collect();
+    devices
+        .into_iter()
+        .all(|name| named.contains(&**name) || merged.iter().any(|all| all.contains(&uuid(name))))
+}
+
+#[test]
+fn names_of_one_user_take_bounded_memory_and_all_devices_stay_held() {
+    let test = "names_of_one_user_take_bounded_memory_and_all_devices_stay_held";
+    let Some(dir) = shared(test) else { return };
+    let here = locks(dir.path());
+    let (own, _held) = lease(&here, &["GPU-1"]);
+    let (_files, devices) = fill(dir.path(), NOBODY, 400);
+    for reader in [&here, &locks(dir.path()), &here] {
+        let entries = reader.entries(LEASE).unwrap();
+        assert!(kept(&entries) < MOST, "{} bytes", kept(&entries));
+        assert!(entries.contains(&own));
+        assert!(are_held(&entries, &devices), "none is given away");
+        assert!(!is_held(&entries, "GPU-2"), "and no other one is kept back");
+        let count: usize = entries.iter().map(LeaseEntry::count).sum();
+        assert_eq!(count, 1 + 400);
+        assert!(entries.iter().all(|entry| [0, NOBODY].contains(&entry.owner)));
+    }
+}
+
+#[test]
+fn names_of_many_users_take_bounded_memory_and_small_leases_stay_apart() {
+    let test = "names_of_many_users_take_bounded_memory_and_small_leases_stay_apart";
+    let Some(dir) = shared(test) else { return };
+    let here = locks(dir.path());
+    let (own, _held) = lease(&here, &["GPU-1"]);
+    let filled: Vec<_> = (0..8).map(|user| fill(dir.path(), 70_000 + user, 60)).collect();
+    // The last user by name.
+    let honest = user_dir(dir.path(), 99_999);
+    let _lease = plant(&honest, 99_999, "lease-", "0123456789ab", &["GPU-3".to_owned()]);
+    let entries = here.entries(LEASE).unwrap();
+    assert!(kept(&entries) < MOST, "{} bytes", kept(&entries));
+    assert!(are_held(&entries, filled.iter().flat_map(|(_, devices)| devices)));
+    assert!(!is_held(&entries, "GPU-2"));
+    assert!(entries.contains(&own));
+    let apart = entries.iter().find(|entry| entry.id.as_str() == "0123456789ab").unwrap();
+    assert_eq!((apart.owner, &apart.devices[..]), (99_999, &[uuid("GPU-3")][..]));
+}
+
+/// One user may have thousands of numbers, in user namespaces.
+#[test]
+fn leases_of_hundreds_of_users_are_one() {
+    let Some(dir) = shared("leases_of_hundreds_of_users_are_one") else { return };
+    let users = 70_000..70_120;
+    let filled: Vec<_> = users.map(|user| fill(dir.path(), user, 3)).collect();
+    let entries = locks(dir.path()).entries(LEASE).unwrap();
+    assert!(kept(&entries) < MOST, "{} bytes", kept(&entries));
+    let merged = entries.iter().filter(|entry| entry.merged.is_some());
+    let owners: Vec<u32> = merged.map(|entry| entry.owner).collect();
+    assert_eq!(owners.len(), 64 + 1, "{owners:?}");
+    assert!(owners.contains(&MergedLeases::SEVERAL_USERS));
+    assert!(are_held(&entries, filled.iter().flat_map(|(_, devices)| devices)));
+}
+
+#[test]
+fn dead_entries_hold_nothing_however_many_there_are() {
+    let Some(dir) = shared("dead_entries_hold_nothing_however_many_there_are") else { return };
+    let own = user_dir(dir.path(), NOBODY);
+    for number in 0..2500 {
+        let id = format!("{number:012x}");
+        drop(plant(&own, NOBODY, "lease-", &id, &[format!("GPU-{number}")]));
+    }
+    let live = ["000000000001", "000000000700", "000000000700-x"];
+    let _files: Vec<_> = live
+        .iter()
+        .map(|id| {
+            let _ = fs::remove_file(own.join(format!("lease-{id}")));
+            plant(&own, NOBODY, "lease-", id, &[format!("GPU-live-{id}")])
+        })
+        .collect();
+    let reader = locks(dir.path());
+    for _ in 0..2 {
+        let entries = reader.entries(LEASE).unwrap();
+        let held = (0..2500).filter(|number| is_held(&entries, &format!("GPU-{number}")));
+        assert_eq!(held.count(), 0);
+        assert!(live.iter().all(|id| is_held(&entries, &format!("GPU-live-{id}"))));
+    }
+}
+
+/// What a reader remembers hides nothing that is new.
+#[test]
+fn entry_published_between_two_reads_is_seen() {
+    let Some(dir) = shared("entry_published_between_two_reads_is_seen") else { return };
+    let own = user_dir(dir.path(), NOBODY);
+    let names = |number: u32| vec![format!("GPU-{number}")];
+    let mut files: Vec<_> = (0..300)
+        .map(|number| plant(&own, NOBODY, "lease-", &format!("{number:012x}"), &names(number)))
+        .collect();
+    let reader = locks(dir.path());
+    let clock = SystemClock::new();
+    // The directory has not changed for long, so its listing is kept.
+    clock.sleep(Duration::from_millis(120));
+    let read = || [ATTEMPT, LEASE].map(|kind| reader.entries(kind).unwrap()).concat();
+    for number in 300..316 {
+        assert!(!is_held(&read(), &format!("GPU-{number}")));
+        let (kind, id) = match number % 4 {
+            0 => ("try-", format!("{number:012x}")),
+            1 => ("lease-", format!("{number:012x}")),
+            // Before all others by name, and after them.
+            2 => ("lease-", format!("0-{number}")),
+            _ => ("lease-", format!("z-{number}")),
+        };
+        files.push(plant(&own, NOBODY, kind, &id, &names(number)));
+        let entries = read();
+        let names: Vec<String> = (0..=number).map(|number| format!("GPU-{number}")).collect();
+        assert!(are_held(&entries, &names), "{number}");
+    }
+    // A dead one among the first is noticed at once.
+    files.remove(0);
+    assert!(!is_held(&read(), "GPU-0"));
+}
+
+#[test]
+fn hints_of_other_users_take_bounded_memory() {
+    let Some(dir) = shared("hints_of_other_users_take_bounded_memory") else { return };
+    for user in 0..20 {
+        let owner = 70_000 + user;
+        let own = user_dir(dir.path(), owner);
+        for number in 0..40 {
+            let devices: Vec<String> =
+                (0..64).map(|device| format!("GPU-{user}-{number}-{device}")).collect();
+            drop(plant(&own, owner, "past-", &format!("{number:012x}"), &devices));
+        }
+    }
+    let last = locks(dir.path()).last_leased();
+    assert!((64..=4096).contains(&last.len()), "{}", last.len());
+}
