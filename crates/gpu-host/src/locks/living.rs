@@ -13,6 +13,7 @@ use gpu_core::{
     Claim, EntryKind, LeaseEntry, LeaseId, MergedLeases, Pid, ProcessKey, Result, Timestamp,
 };
 use rustix::fs::Stat;
+use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;

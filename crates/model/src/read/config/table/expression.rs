@@ -433,7 +433,9 @@ mod tests {
                 "width" => Value::Integer(4096),
                 "ratio" => Value::Float(2.5),
                 "huge" => Value::Integer(MAX),
-                "types" => Value::List(Rc::new([Value::Text("a".to_owned()), Value::Text("b".to_owned())])),
+                "types" => {
+                    Value::List(Rc::new([Value::Text("a".to_owned()), Value::Text("b".to_owned())]))
+                }
                 "widths" => Value::List(Rc::new([Value::Integer(8), Value::Integer(16)])),
                 "pattern" => Value::Text("M*".to_owned()),
                 _ => Value::Null,
@@ -490,7 +492,17 @@ mod tests {
 
     #[test]
     fn what_has_no_value_is_null() {
-        for text in ["huge*huge", "huge+huge", "width//0", "width%0", "width/0", "width^99", "missing+1", "ratio^9999", "types*2"] {
+        for text in [
+            "huge*huge",
+            "huge+huge",
+            "width//0",
+            "width%0",
+            "width/0",
+            "width^99",
+            "missing+1",
+            "ratio^9999",
+            "types*2",
+        ] {
             assert_eq!(value(text, 0), Value::Null, "{text}");
         }
     }

@@ -97,7 +97,9 @@ impl<'a> Node<'a> {
 
     /// Returns a configuration within this one by its path; an empty path is this one.
     pub(super) fn within(&self, path: &str) -> Option<&Node<'a>> {
-        path.split('.').filter(|key| !key.is_empty()).try_fold(self, |node, key| node.nested.get(key))
+        path.split('.')
+            .filter(|key| !key.is_empty())
+            .try_fold(self, |node, key| node.nested.get(key))
     }
 
     /// Returns the keys with the values that are given or follow: those of the configuration, and
