@@ -333,7 +333,7 @@ fn split_is_printed_in_the_form_of_other_programs() {
     let vllm = out(&with(&["--format", "vllm"]));
     let expected = format!(
         "VLLM_PP_LAYER_PARTITION=16,16 vllm serve {LLAMA} --pipeline-parallel-size 2 \
-         --max-model-len 8192\n"
+         --max-model-len 8192 --gpu-memory-utilization 0.98\n"
     );
     assert_eq!(vllm, expected);
     let spilled = ["--memory", "10GiB", "--host-memory", "64GiB", "--format", "vllm"];

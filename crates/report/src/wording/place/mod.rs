@@ -5,7 +5,7 @@ mod command;
 pub use command::{llama, preparation, shown, vllm};
 
 use super::count;
-use crate::json::place_model::{Question, Verdict};
+use crate::json::place_model::{Question, Verdict, parameters};
 use gpu_core::{Bytes, amount};
 use gpu_model::Model;
 use gpu_model::need::{Engine, Run};
@@ -62,6 +62,75 @@ pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
             )
         }
     }
+}
+
+/// Returns what a model is, and what it takes on one GPU.
+pub fn described(question: &Question<'_>, first: &Answer) -> [String; 2] {
+    let model = question.model;
+    let name = match model.name == model.architecture {
+        true => model.name.clone(),
+        false => format!("{}  {}", model.name, model.architecture),
+    };
+    let estimate = &first.estimate;
+    let sequences = match question.sequences {
+        1 => String::new(),
+        many => format!(" × {many} sequences"),
+    };
+    let host = match estimate.pinned {
+        Bytes(0) => String::new(),
+        bytes => format!("; {} more in the memory of the host", amount(bytes)),
+    };
+    [
+        format!(
+            "{name}  {}  {:.2} B parameters  {}",
+            count(first.chain.blocks(), "layer", "layers"),
+            parameters(model) as f64 / 1e9,
+            amount(model.bytes())
+        ),
+        format!(
+            "{} tokens of context{sequences}: weights {} + context {} + buffers {} + overhead {} = \
+             {} on one GPU{host}",
+            question.context,
+            amount(estimate.weights + estimate.training),
+            amount(estimate.context),
+            amount(estimate.buffer),
+            amount(estimate.overhead),
+            amount(estimate.total())
+        ),
+    ]
+}
+
+/// Returns the layers that a room holds, and what it lacks; `None` for a GPU that holds nothing.
+pub fn held(question: &Question<'_>, first: &Answer, at: usize) -> Option<String> {
+    let split = &first.split;
+    let (room, used) = (question.rooms.rooms.get(at)?, split.used.get(at)?);
+    let layers = first.chain.layers.iter().zip(&split.rooms);
+    let names: Vec<&str> =
+        layers.filter(|(_, of)| **of == Some(at)).map(|(layer, _)| &*layer.name).collect();
+    let held = match names[..] {
+        [] => String::new(),
+        [one] => one.to_owned(),
+        [first, .., last] => {
+            let first = first.strip_prefix("block ").unwrap_or(first);
+            let last = last.strip_prefix("block ").unwrap_or(last);
+            format!("{first} – {last}")
+        }
+    };
+    let moved = split.moved.iter().filter(|moved| moved.room == at).count();
+    let is_short = used.total() > room.capacity;
+    if names.is_empty() && moved == 0 && !is_short && room.kind == RoomKind::Gpu {
+        return None;
+    }
+    let held = match (moved, held.as_str()) {
+        (0, _) => held,
+        (moved, "") => format!("parts of {}", count(moved, "layer", "layers")),
+        (moved, held) => format!("{held}, parts of {moved} more"),
+    };
+    Some(match used.total().saturating_sub(room.capacity) {
+        Bytes(0) => held,
+        lack if held.is_empty() => format!("lacks {}", amount(lack)),
+        lack => format!("lacks {}; {held}", amount(lack)),
+    })
 }
 
 /// Returns the verdict, and what follows it.

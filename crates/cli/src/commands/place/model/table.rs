@@ -4,11 +4,11 @@ use super::details::{encodings, layers, tensor_parallel};
 use crate::args::{Global, PlaceModelArgs};
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table};
-use crate::wording::{count, flow};
+use crate::wording::flow;
 use gpu_core::{Bytes, amount};
-use gpu_model::split::{Answer, RoomKind};
-use gpu_report::json::place_model::{Question, parameters};
-use gpu_report::wording::place::{Again, judged, next};
+use gpu_model::split::Answer;
+use gpu_report::json::place_model::Question;
+use gpu_report::wording::place::{Again, described, held, judged, next};
 use gpu_report::wording::reset::gpus;
 
 pub(super) fn show(
@@ -63,38 +63,7 @@ pub(super) fn show(
 }
 
 fn head(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result<(), Failure> {
-    let model = question.model;
-    let name = match model.name == model.architecture {
-        true => model.name.clone(),
-        false => format!("{}  {}", model.name, model.architecture),
-    };
-    let text = format!(
-        "{name}  {}  {:.2} B parameters  {}",
-        count(first.chain.blocks(), "layer", "layers"),
-        parameters(model) as f64 / 1e9,
-        amount(model.bytes())
-    );
-    flow(screen, Line::new(), &text)?;
-    let estimate = &first.estimate;
-    let sequences = match question.sequences {
-        1 => String::new(),
-        many => format!(" × {many} sequences"),
-    };
-    let host = match estimate.pinned {
-        Bytes(0) => String::new(),
-        bytes => format!("; {} more in the memory of the host", amount(bytes)),
-    };
-    let text = format!(
-        "{} tokens of context{sequences}: weights {} + context {} + buffers {} + overhead {} = {} \
-         on one GPU{host}",
-        question.context,
-        amount(estimate.weights + estimate.training),
-        amount(estimate.context),
-        amount(estimate.buffer),
-        amount(estimate.overhead),
-        amount(estimate.total())
-    );
-    flow(screen, Line::new(), &text)
+    described(question, first).iter().try_for_each(|text| flow(screen, Line::new(), text))
 }
 
 fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result<(), Failure> {
@@ -110,39 +79,11 @@ fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result
     let split = &first.split;
     let mut unused = Vec::new();
     for (at, (room, used)) in question.rooms.rooms.iter().zip(&split.used).enumerate() {
-        let names: Vec<&str> = first
-            .chain
-            .layers
-            .iter()
-            .zip(&split.rooms)
-            .filter(|(_, of)| **of == Some(at))
-            .map(|(layer, _)| &*layer.name)
-            .collect();
-        let held = match names[..] {
-            [] => String::new(),
-            [one] => one.to_owned(),
-            [first, .., last] => {
-                let first = first.strip_prefix("block ").unwrap_or(first);
-                let last = last.strip_prefix("block ").unwrap_or(last);
-                format!("{first} – {last}")
-            }
-        };
-        let moved = split.moved.iter().filter(|moved| moved.room == at).count();
-        let held = match (moved, held.as_str()) {
-            (0, _) => held,
-            (moved, "") => format!("parts of {}", count(moved, "layer", "layers")),
-            (moved, held) => format!("{held}, parts of {moved} more"),
-        };
-        let held = match used.total().saturating_sub(room.capacity) {
-            Bytes(0) => held,
-            lack if held.is_empty() => format!("lacks {}", amount(lack)),
-            lack => format!("lacks {}; {held}", amount(lack)),
-        };
         let is_short = used.total() > room.capacity;
-        if names.is_empty() && moved == 0 && !is_short && room.kind == RoomKind::Gpu {
+        let Some(held) = held(question, first, at) else {
             unused.extend(room.name.strip_prefix("GPU ").and_then(|gpu| gpu.parse::<u32>().ok()));
             continue;
-        }
+        };
         let total = Line::new();
         let total = match is_short {
             true => total.accent(amount(used.total())),
