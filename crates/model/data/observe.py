@@ -259,6 +259,8 @@ class Sampler:
                 return rng.choice([2, 4, 8] if re.search(r"num|heads|group", name) else [64, 96, 128, 192])
             return KEEP
         if isinstance(default, int):
+            if "None" in kind and self.change(0.2):
+                return None
             if re.search(r"first_k|replace|step|interval|period|offset|freq|start|end|shared_layers|dense_layers|max_window", name):
                 return rng.choice([0, 1, 2, 3, 4, 5]) if self.change(0.7) else default
             if re.search(r"expert", name) and not re.search(r"per_tok|topk|top_k|size|dim|shared", name):

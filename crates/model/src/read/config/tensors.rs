@@ -7,25 +7,6 @@ use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
 use serde_json::{Map, Value};
 
-/// Types of models that transformers does not have, whose layers are those of a type that it has.
-///
-/// Sources: the code beside the published weights, and the classes that vLLM maps them to.
-const SAME: &[(&str, &str)] = &[
-    ("aquila", "llama"),
-    ("baichuan", "llama"),
-    ("deepseek", "deepseek_v2"),
-    ("dream", "qwen2"),
-    ("ernie4_5_vl", "ernie4_5_vl_moe"),
-    ("hunyuan", "hunyuan_v1_moe"),
-    ("internlm2", "llama"),
-    ("internvl_chat", "internvl"),
-    ("kimi_k2", "deepseek_v3"),
-    ("orion", "llama"),
-    ("pangu_pro_moe", "qwen2_moe"),
-    ("xverse", "llama"),
-    ("yi", "llama"),
-];
-
 /// The classes of a model, and its configuration: the whole, or the part that is known.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Classes {
@@ -57,8 +38,7 @@ impl Classes {
     }
 
     fn named(name: &str, object: &Map<String, Value>) -> Option<Classes> {
-        let same = SAME.iter().find(|(other, _)| *other == name).map_or(name, |(_, same)| *same);
-        let kind = Type::named(same)?;
+        let kind = Type::named(name)?;
         let (config, model) = (kind.config?, kind.model.or(kind.base)?);
         Some(Classes { config, model, object: object.clone(), doubt: None })
     }

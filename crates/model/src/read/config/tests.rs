@@ -212,7 +212,7 @@ fn windows_follow_the_class() {
     assert_eq!(layers_of("mistral", 2, r#","sliding_window":null"#), "FF");
     assert_eq!(layers_of("mixtral", 2, ""), "FF");
     assert_eq!(layers_of("qwen2", 3, r#","sliding_window":9"#), "FFF");
-    let used = r#","use_sliding_window":true,"max_window_layers":1"#;
+    let used = r#","sliding_window":9,"use_sliding_window":true,"max_window_layers":1"#;
     assert_eq!(layers_of("qwen2", 3, used), "Fww");
     assert_eq!(layers_of("gemma2", 4, ""), "wFwF");
     assert_eq!(layers_of("gpt_oss", 4, ""), "wFwF");
@@ -273,7 +273,7 @@ fn layers_of_nemotron_have_a_mixer_or_a_feed_forward_part() {
         "moe_shared_expert_intermediate_size":40,"hybrid_override_pattern":"M*-E"}"#;
     let mamba = 64 * (2 * 64 + 2 * 2 * 16 + 4) + 128 * 5 + 3 * 4 + 64 + 64 * 64;
     let attention = 2 * 64 * 64 + 2 * 64 * 32;
-    let experts = 4 * 2 * 64 * 24 + 2 * 64 * 40 + 4 * 64;
+    let experts = 4 * 2 * 64 * 24 + 2 * 64 * 40 + 4 * 64 + 4;
     let rest = 2 * 10 * 64 + 5 * 64;
     assert_eq!(parameters(&parse(text)), mamba + attention + 2 * 64 * 32 + experts + rest);
 }
@@ -328,7 +328,7 @@ fn unknown_types_of_layers_are_doubts() {
 fn parts_beside_the_language_model_are_counted_and_noted() {
     let notes = parse(GEMMA_3_4B).notes;
     assert!(
-        notes[0].starts_with("the parts for images and sound are counted: 0.78 GiB"),
+        notes[0].starts_with("the parts for images and sound are counted: 800 MiB"),
         "{notes:?}"
     );
     assert_eq!(parse(LLAMA_3_8B).notes, [""; 0]);

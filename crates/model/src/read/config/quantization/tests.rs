@@ -342,8 +342,8 @@ fn rules_by_name_decide_for_each_tensor() {
 
 #[test]
 fn experts_are_quantized_and_their_router_is_not() {
-    let routed = "model.layers.1.mlp.experts.gate_up_proj";
-    let n = EXPERTS * 512 * ROWS;
+    let routed = "model.layers.1.mlp.experts.down_proj";
+    let n = EXPERTS * 256 * ROWS;
     let int4 = json!({"quant_method": "compressed-tensors", "format": "pack-quantized",
         "ignore": ["re:.*self_attn.*", "re:.*shared_experts.*",
             "re:.*mlp\\.(gate|up|gate_up|down)_proj.*", "lm_head"],
@@ -351,7 +351,7 @@ fn experts_are_quantized_and_their_router_is_not() {
             "group_size": 32, "strategy": "group"}}}});
     for (name, config, experts, attention) in [
         ("mxfp4", json!({"quant_method": "mxfp4"}), n / 2 + n / 32, 2),
-        ("experts alone", json!({"quant_method": "experts_int8"}), n + EXPERTS * 512 * 4, 2),
+        ("experts alone", json!({"quant_method": "experts_int8"}), n + EXPERTS * ROWS * 4, 2),
         ("experts by patterns", int4, n / 2 + n / 16 + EXPERTS * 16, 2),
         (
             "fp8",

@@ -138,6 +138,8 @@ impl List {
                 return Err(ConfigError::Overflow(format!("{prefix}{name}")));
             }
             let name = format!("{prefix}{}", name.replace("*.", ""));
+            // The entry of a list may itself be a tensor.
+            let name = name.trim_end_matches('.').to_owned();
             self.tensors.push(Plain { name, shape: shape.clone() });
         }
         Ok(())
