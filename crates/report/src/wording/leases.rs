@@ -161,6 +161,7 @@ mod tests {
             claim: Claim::whole(1),
             devices: Vec::new(),
             parts_of: Vec::new(),
+            merged: None,
             command: String::new(),
             since: Timestamp(0),
         };
