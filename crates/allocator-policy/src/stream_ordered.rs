@@ -198,11 +198,11 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         if let Some(found) = self.extend(rounded)? {
             return Ok(found);
         }
-        if self.settings.internal_dependencies {
-            if let Some(found) = self.fitting_any(rounded) {
-                self.ledger.usage.retries += 1;
-                return Ok(found);
-            }
+        if self.settings.internal_dependencies
+            && let Some(found) = self.fitting_any(rounded)
+        {
+            self.ledger.usage.retries += 1;
+            return Ok(found);
         }
         if self.trim(Bytes(0))? > Bytes(0) {
             self.ledger.usage.retries += 1;

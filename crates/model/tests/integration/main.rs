@@ -1,5 +1,7 @@
 //! Tests of the public API, with published models and figures, and with files of other packages.
 
+#![expect(clippy::print_stdout, reason = "the deviations are the result")]
+
 mod accelerate;
 mod answer;
 mod checkpoints;

@@ -28,8 +28,11 @@ const QWEN3_30B: &str = r#"{"model_type":"qwen3_moe","hidden_size":2048,"interme
     "vocab_size":151936,"torch_dtype":"bfloat16","tie_word_embeddings":false}"#;
 const MIXTRAL: &str = r#"{"model_type":"mixtral","torch_dtype":"bfloat16"}"#;
 
+/// A name, its configuration, and for each mixture the size of the published file.
+type Published = (&'static str, &'static str, &'static [(&'static str, u64)]);
+
 /// Sizes in hundredths of 10^9 bytes.
-const PUBLISHED: &[(&str, &str, &[(&str, u64)])] = &[
+const PUBLISHED: &[Published] = &[
     (
         "Llama 3.1 8B",
         LLAMA_3_8B,

@@ -254,7 +254,6 @@ fn median(rows: &[Row]) -> f64 {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the errors are the result")]
 fn predictions_are_near_published_figures() {
     let mut table = String::new();
     for (name, rows) in [("measured", reserved()), ("published", machines())] {
