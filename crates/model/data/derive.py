@@ -510,7 +510,7 @@ class Class:
                 continue
             done.add(key)
             missing = [(given, effective, derived, path) for given, effective, derived, path in self.seen
-                       if (given.get(key) is None or (isinstance(given.get(key), int) and given[key] < 0)) and key in effective]
+                       if (key not in given or (isinstance(given[key], int) and given[key] < 0)) and key in effective]
             if not missing:
                 if plain.get(key, keyword_defaults.get(key)) is not None:
                     out[key] = plain.get(key, keyword_defaults.get(key))
@@ -527,7 +527,7 @@ class Class:
                 exprs[inside] += 1
             expr = exprs.most_common(1)[0][0]
             if expr is not None:
-                wrong = sum(1 for _, effective, _, _ in missing if evaluate(expr, effective, None) != effective[key])
+                wrong = sum(1 for _, effective, _, _ in missing if evaluate(expr, effective, None) not in (effective[key], None))
                 if wrong:
                     doubts.append(f"default of {key}: {wrong} of {len(missing)} differ")
                 out[key] = {"is": text(expr)}
