@@ -157,14 +157,17 @@ pub(crate) fn kind(name: &str) -> Kind {
         return Kind::Router;
     }
     let shared = has("shexp") || has("shared_expert") || has("shared_mlp");
-    let routed =
-        !shared && (has("exps") || has_part("experts") || has_part("block_sparse_moe"));
+    let routed = !shared && (has("exps") || has_part("experts") || has_part("block_sparse_moe"));
     let pick = |dense, all, some| match (shared, routed) {
         (true, _) => all,
         (_, true) => some,
         _ => dense,
     };
-    if has("ffn_gate") || has("gate_proj") || has("gate_up") || has("input_linear") || has_part("w1")
+    if has("ffn_gate")
+        || has("gate_proj")
+        || has("gate_up")
+        || has("input_linear")
+        || has_part("w1")
     {
         pick(Kind::Gate, Kind::SharedGate, Kind::ExpertGate)
     } else if ["ffn_up", "up_proj", "fc1", "c_fc", "h_to_4h", "fc_in", "intermediate.dense"]
@@ -173,9 +176,18 @@ pub(crate) fn kind(name: &str) -> Kind {
         || has_part("w3")
     {
         pick(Kind::Up, Kind::SharedUp, Kind::ExpertUp)
-    } else if ["ffn_down", "down_proj", "fc2", "mlp.c_proj", "4h_to_h", "fc_out", "output.dense", "output_linear"]
-        .iter()
-        .any(|text| has(text))
+    } else if [
+        "ffn_down",
+        "down_proj",
+        "fc2",
+        "mlp.c_proj",
+        "4h_to_h",
+        "fc_out",
+        "output.dense",
+        "output_linear",
+    ]
+    .iter()
+    .any(|text| has(text))
         || has_part("w2")
     {
         pick(Kind::Down, Kind::SharedDown, Kind::ExpertDown)

@@ -233,10 +233,8 @@ mod tests {
 
     #[test]
     fn refusal_names_what_works() {
-        let run = |engine, weights| Run {
-            weights: Scheme::named(weights),
-            ..Run::new(engine, 256)
-        };
+        let run =
+            |engine, weights| Run { weights: Scheme::named(weights), ..Run::new(engine, 256) };
         let plain = Model::default();
         for (model, format, run, remedy) in [
             (&plain, Format::Gguf, run(Engine::Vllm, ""), "--engine llama.cpp"),

@@ -54,12 +54,14 @@ impl Reader<'_> {
             }
             Falcon if keys.flag("multi_query", true)? => 1,
             _ => {
-                let names = ["num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"];
+                let names =
+                    ["num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"];
                 keys.integer(&names)?.unwrap_or(heads)
             }
         };
         let over = hidden.checked_div(heads).unwrap_or(0);
-        let head = keys.integer(&["head_dim", "kv_channels", "attention_head_dim"])?.unwrap_or(over);
+        let head =
+            keys.integer(&["head_dim", "kv_channels", "attention_head_dim"])?.unwrap_or(over);
         if !stateful && (heads == 0 || hidden == 0) {
             return Err(ConfigError::Missing("num_attention_heads"));
         }
@@ -78,7 +80,8 @@ impl Reader<'_> {
 
     /// Reads the number of layers.
     pub(super) fn count(&self) -> Result<u64, ConfigError> {
-        let names = ["num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers"];
+        let names =
+            ["num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers"];
         let count = self.keys.number(&names, 0)?;
         match count {
             1..=MAX_LAYERS => Ok(count),
@@ -108,7 +111,12 @@ impl Reader<'_> {
             Llama4 => keys.integer(&["intermediate_size"])?,
             _ => keys.integer(&names)?,
         };
-        let names = ["n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert"];
+        let names = [
+            "n_shared_experts",
+            "num_shared_experts",
+            "moe_num_shared_experts",
+            "num_shared_expert",
+        ];
         let shared = match self.family {
             Llama4 => 1,
             _ => keys.integer(&names)?.unwrap_or(0),
@@ -195,7 +203,9 @@ impl Reader<'_> {
             }
             RecurrentGemma => {
                 let kinds = match keys.texts("block_types")?.or(keys.texts("_block_types")?) {
-                    Some(list) => list.into_iter().map(|name| kind(name).unwrap_or(Kind::Full)).collect(),
+                    Some(list) => {
+                        list.into_iter().map(|name| kind(name).unwrap_or(Kind::Full)).collect()
+                    }
                     None => vec![Kind::Linear, Kind::Linear, Kind::Sliding],
                 };
                 // `attention` is local in this family.
@@ -257,7 +267,8 @@ impl Reader<'_> {
     pub(super) fn doubts(&self, model_type: &str) -> Vec<String> {
         let list = self.keys.texts("layer_types").ok().flatten().unwrap_or_default();
         let unknown = list.iter().find(|name| kind(name).is_none());
-        let unknown = unknown.map(|name| format!("the layers of type '{}' are unknown", shown(name)));
+        let unknown =
+            unknown.map(|name| format!("the layers of type '{}' are unknown", shown(name)));
         let linear = list.iter().any(|name| kind(name) == Some(Kind::Linear));
         let delta = self.keys.given("linear_num_key_heads").is_some();
         let state = matches!(self.family, Usual) && linear && !delta;

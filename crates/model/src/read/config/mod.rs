@@ -54,7 +54,9 @@ pub enum ConfigError {
     #[error("read the configuration: {0} layers are not from 1 to 4096")]
     Layers(u64),
     /// The model type is unknown, and its keys are not those of most models.
-    #[error("read the configuration: model type '{name}' is none of the {known} known types, and has not the keys that most models share")]
+    #[error(
+        "read the configuration: model type '{name}' is none of the {known} known types, and has not the keys that most models share"
+    )]
     Unknown {
         /// The model type.
         name: String,
@@ -123,8 +125,7 @@ fn known(
     let generic = classes.is_none();
     let reader = Reader { keys, family: Family::named(model_type), is_known: !generic };
     let widths = reader.widths()?;
-    let contexts =
-        ["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
+    let contexts = ["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
     let mut architecture = Architecture {
         hidden: widths.hidden,
         feed_forward: widths.feed_forward,
@@ -156,6 +157,10 @@ fn known(
         config.notes = notes(&tensors, keys)?;
         // What is derived says whether the output has a matrix of its own.
         architecture.tied = !tensors.iter().any(|tensor| is_output_matrix(&tensor.name));
+    } else {
+        // The error of `tensors` names what is missing; a part of an unknown type is why.
+        let unknown = config.classes.as_ref().map(Classes::unknown).unwrap_or_default();
+        doubts.extend(unknown.into_iter().map(Doubt::of_weights));
     }
     doubts.extend(reader.doubts(model_type).into_iter().map(Doubt::of_context));
     config.architecture = architecture;
@@ -171,8 +176,9 @@ fn known(
 fn notes(tensors: &[Tensor], keys: &Keys<'_>) -> Result<Vec<String>, ConfigError> {
     let encoders = tensors.iter().filter(|tensor| is_encoder(&tensor.name));
     let bytes: Bytes = encoders.map(|tensor| tensor.bytes).sum();
-    let counted = (bytes > Bytes(0))
-        .then(|| format!("the parts for images and sound are counted: {bytes}, before quantization"));
+    let counted = (bytes > Bytes(0)).then(|| {
+        format!("the parts for images and sound are counted: {bytes}, before quantization")
+    });
     let names = ["num_nextn_predict_layers", "num_mtp_modules", "mtp_num_hidden_layers"];
     let more = keys.integer(&names)?.filter(|count| *count > 0);
     let left = more.map(|count| {

@@ -314,7 +314,8 @@ fn unknown_types_of_layers_are_doubts() {
     };
     let psychic = r#"{"model_type":"llama","num_hidden_layers":1,"layer_types":["psychic"]}"#;
     assert_eq!(doubts(psychic), ["the layers of type 'psychic' are unknown"]);
-    let state = r#"{"model_type":"llama","num_hidden_layers":1,"layer_types":["linear_attention"]}"#;
+    let state =
+        r#"{"model_type":"llama","num_hidden_layers":1,"layer_types":["linear_attention"]}"#;
     assert_eq!(doubts(state), ["the states of 'llama' are unknown"]);
     let unknown = r#"{"model_type":"novel_vl","text_config":{"model_type":"qwen3","head_dim":64}}"#;
     assert_eq!(doubts(unknown), ["of model type 'novel_vl', the language model alone is known"]);
@@ -326,10 +327,15 @@ fn unknown_types_of_layers_are_doubts() {
 #[test]
 fn parts_beside_the_language_model_are_counted_and_noted() {
     let notes = parse(GEMMA_3_4B).notes;
-    assert!(notes[0].starts_with("the parts for images and sound are counted: 800 MiB"), "{notes:?}");
+    assert!(
+        notes[0].starts_with("the parts for images and sound are counted: 800 MiB"),
+        "{notes:?}"
+    );
     assert_eq!(parse(LLAMA_3_8B).notes, [""; 0]);
     let mtp = DEEPSEEK_V2_LITE.replacen('{', r#"{"num_nextn_predict_layers":1,"#, 1);
-    assert!(parse(&mtp).notes[0].starts_with("the layers that predict further tokens are left out"));
+    assert!(
+        parse(&mtp).notes[0].starts_with("the layers that predict further tokens are left out")
+    );
 }
 
 #[test]

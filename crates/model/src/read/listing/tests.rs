@@ -200,7 +200,8 @@ fn configuration_alone_is_a_model_with_derived_tensors() {
 fn index_without_its_files_tells_the_total() {
     let parameters = 2 * 4 * 8 + 4 * 8 * 8 + 3 * 8 * 16 + 3 * 8;
     let of = |config: &str, metadata: &str| {
-        let index = format!(r#"{{"metadata":{metadata},"weight_map":{{"a":"model-1.safetensors"}}}}"#);
+        let index =
+            format!(r#"{{"metadata":{metadata},"weight_map":{{"a":"model-1.safetensors"}}}}"#);
         let files = [("config.json", text(config)), ("model.safetensors.index.json", text(&index))];
         let [all, alone] = [None, Some("config.json")].map(|wanted| read(&files, wanted).unwrap());
         assert_eq!(all.model, alone.model);

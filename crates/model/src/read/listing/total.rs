@@ -19,7 +19,9 @@ pub(super) fn compare(model: &mut Model, index: &Index) {
         model.tensors = assumed_tensors(shape);
     }
     let derived = model.bytes();
-    let Some(claimed) = index.total_bytes.or_else(|| counted(&model.tensors, index)) else { return };
+    let Some(claimed) = index.total_bytes.or_else(|| counted(&model.tensors, index)) else {
+        return;
+    };
     let apart = u128::from(derived.0.abs_diff(claimed)) * 100;
     if claimed == 0 || derived.0 == 0 || apart <= u128::from(claimed) * TOLERANCE {
         return;

@@ -207,6 +207,9 @@ impl<'a> Parser<'a> {
         }
         let found = if self.take("!") {
             Ok(Expression::Not(Box::new(self.unary()?)))
+        } else if self.take("-") {
+            let zero = Expression::Constant(Value::Integer(0));
+            Ok(Expression::Pair(Operator::Subtract, Box::new(zero), Box::new(self.unary()?)))
         } else if self.take("(") {
             let inner = self.level(0)?;
             if self.take(")") { Ok(inner) } else { Err(Malformed) }
@@ -433,7 +436,9 @@ mod tests {
                 "width" => Value::Integer(4096),
                 "ratio" => Value::Float(2.5),
                 "huge" => Value::Integer(MAX),
-                "types" => Value::List(Rc::new([Value::Text("a".to_owned()), Value::Text("b".to_owned())])),
+                "types" => {
+                    Value::List(Rc::new([Value::Text("a".to_owned()), Value::Text("b".to_owned())]))
+                }
                 "widths" => Value::List(Rc::new([Value::Integer(8), Value::Integer(16)])),
                 "pattern" => Value::Text("M*".to_owned()),
                 _ => Value::Null,
@@ -456,6 +461,7 @@ mod tests {
             ("2*(width+3)", 8198),
             ("width//32-1", 127),
             ("(0-1)%3", 2),
+            ("5+-2", 3),
             ("(width//16)^2", 65_536),
             ("floor(width*ratio)", 10_240),
             ("ceil(width/100)", 41),
@@ -490,7 +496,17 @@ mod tests {
 
     #[test]
     fn what_has_no_value_is_null() {
-        for text in ["huge*huge", "huge+huge", "width//0", "width%0", "width/0", "width^99", "missing+1", "ratio^9999", "types*2"] {
+        for text in [
+            "huge*huge",
+            "huge+huge",
+            "width//0",
+            "width%0",
+            "width/0",
+            "width^99",
+            "missing+1",
+            "ratio^9999",
+            "types*2",
+        ] {
             assert_eq!(value(text, 0), Value::Null, "{text}");
         }
     }

@@ -56,13 +56,21 @@ pub(super) struct Type {
 #[serde(untagged)]
 enum Missing {
     /// An expression over other keys.
-    Is { is: String },
+    Is {
+        is: String,
+    },
     /// The first value that has a true condition.
-    Cases { cases: Vec<(String, serde_json::Value)> },
+    Cases {
+        cases: Vec<(String, serde_json::Value)>,
+    },
     /// The same for each layer.
-    Layers { layers: Vec<(String, serde_json::Value)> },
+    Layers {
+        layers: Vec<(String, serde_json::Value)>,
+    },
     /// The numbers of the layers of which a condition is true.
-    Indices { indices: String },
+    Indices {
+        indices: String,
+    },
     Constant(serde_json::Value),
 }
 
@@ -182,7 +190,10 @@ mod tests {
                     rules.counts.values().for_each(|count| expression(count, name));
                     for (_, _, class, when) in &rules.parts {
                         expression(when, name);
-                        assert!(class.starts_with('*') || line("model", class).is_some(), "{class}");
+                        assert!(
+                            class.starts_with('*') || line("model", class).is_some(),
+                            "{class}"
+                        );
                     }
                 }
                 other => panic!("{other}"),

@@ -97,7 +97,9 @@ impl<'a> Node<'a> {
 
     /// Returns a configuration within this one by its path; an empty path is this one.
     pub(super) fn within(&self, path: &str) -> Option<&Node<'a>> {
-        path.split('.').filter(|key| !key.is_empty()).try_fold(self, |node, key| node.nested.get(key))
+        path.split('.')
+            .filter(|key| !key.is_empty())
+            .try_fold(self, |node, key| node.nested.get(key))
     }
 
     /// Returns the keys with the values that are given or follow: those of the configuration, and
@@ -221,7 +223,7 @@ impl<'a> Node<'a> {
     }
 
     /// Returns what the table does not know of the configurations.
-    pub(super) fn doubts(&self) -> Vec<String> {
+    pub(in crate::read::config) fn doubts(&self) -> Vec<String> {
         let unknown = (self.unknown.iter())
             .map(|(key, name)| format!("'{key}' is of an unknown type, '{name}', and left out"));
         // What a missing key means is a doubt if the key is missing.
