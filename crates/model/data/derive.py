@@ -777,9 +777,41 @@ def main(directory):
         lines.append(f"model {name} {compact(entry)}")
     for name in sorted(filter(None, types)):
         lines.append(f"type {name} {compact(types[name])}")
+    lines = filled(lines)
     print(f"# Made by derive.py from models of transformers {transformers.__version__}. Do not edit.")
     for line in lines:
         print(line)
+
+
+def filled(lines):
+    """Adds the plain defaults of keys that rules use and for which no default was seen."""
+    split = [line.split(" ", 2) for line in lines]
+    configs = {name: json.loads(entry) for kind, name, entry in split if kind == "config"}
+    needed = collections.defaultdict(set)
+    for kind, _, entry in split:
+        if kind != "model":
+            continue
+        rules = json.loads(entry)
+        texts = [*rules.get("counts", {}).values(), *(part[3] for part in rules.get("parts", []))]
+        texts += [text for rule in rules["rules"] for text in rule[1:4]]
+        for key in set().union(*[keys_in(text) for text in texts]):
+            owner = rules["config"]
+            while owner is not None and key.split(".")[0] in configs[owner].get("subs", {}):
+                nested, key = key.split(".", 1)
+                owner = configs[owner]["subs"][nested]
+                owner = None if owner.startswith("*") else owner
+            if owner is not None:
+                needed[owner].add(key)
+    out = []
+    for kind, name, entry in split:
+        missing = needed[name] - set(configs[name]["defaults"]) if kind == "config" else set()
+        if missing:
+            plain = plain_defaults(name)[1]
+            configs[name]["defaults"].update({key: plain[key] for key in sorted(missing) if plain.get(key) not in (None, [])})
+            configs[name]["defaults"] = dict(sorted(configs[name]["defaults"].items()))
+            entry = compact(configs[name])
+        out.append(f"{kind} {name} {entry}")
+    return out
 
 
 def compact(value):
