@@ -31,8 +31,12 @@ def main():
                 config_class = configuration_auto.CONFIG_MAPPING[model_type]
                 model_class = getattr(transformers, name if isinstance(name, str) else name[0])
                 raw = nested(observe.draw_all(observe.Sampler(rng, [0.6, 0.3, 0][attempt % 3]), config_class))
+                config = config_class(**json.loads(json.dumps(raw)))
+                # Files of several modalities leave the key out where it is that of the language model.
+                if isinstance(getattr(config, "tie_word_embeddings", None), bool):
+                    raw["tie_word_embeddings"] = config.tie_word_embeddings
                 with torch.device("meta"):
-                    model = model_class(config_class(**json.loads(json.dumps(raw))))
+                    model = model_class(config)
                 parameters = 0
                 for row in observe.shapes(model):
                     for shape in row["tensors"].values():

@@ -159,12 +159,16 @@ def written(atom, yes):
     return f"!({plain})" if any(c in plain for c in "<>") else f"!{plain}"
 
 
+STRUCTURAL = re.compile(r"step|interval|period|freq|pattern|every|first|replace|offset|start|end|shared|cross|layer|dense|moe|sparse|parallel")
+WIDTH = re.compile(r"size|dim|heads|experts|width|vocab|group|intermediate|topk|_k$")
+
+
 def atoms_for(points, skip=()):
     """Returns the atoms that differ among points (env, i, n)."""
     envs = list({id(env): env for env, _, _ in points}.values())
     layered = any(i is not None for _, i, _ in points)
     keys = sorted(set().union(*[env.keys() for env in envs]) - set(skip)) if envs else []
-    found = []
+    found, late = [], []
     for key in keys:
         values = [env.get(key) for env in envs]
         kinds = {type(value) for value in values}
@@ -186,7 +190,11 @@ def atoms_for(points, skip=()):
                 r"step|interval|period|freq|pattern|every|first|replace|offset|start|shared|cross", key):
                 found += [("<", key), ("%1", key), ("%0", key)]
             continue
-        found.append(("is", key))
+        flag = not layered or not STRUCTURAL.search(key) or any(isinstance(value, bool) for value in values)
+        if flag or str in kinds:
+            found.append(("is", key))
+        else:
+            late.append(("is", key))
         if type(None) in kinds and len(kinds) > 1:
             found.append(("null", key))
         if str in kinds:
@@ -194,8 +202,10 @@ def atoms_for(points, skip=()):
                 found.append(("=", key, item))
         numbers = [v for v in values if isinstance(v, int) and not isinstance(v, bool)]
         if numbers:
+            if len(set(numbers)) <= 6 and max(numbers) <= 8:
+                found += [("=", key, number) for number in sorted(set(numbers))]
             found.append((">", key, 1))
-            if layered and min(numbers) < 32:
+            if layered and min(numbers) < 32 and STRUCTURAL.search(key) and not WIDTH.search(key):
                 found += [("<", key), ("<=", key), (">=n", key), ("n>", key), ("%1", key), ("%0", key)]
                 for other in keys:
                     if other != key and re.search("offset|start", other):
@@ -203,7 +213,7 @@ def atoms_for(points, skip=()):
     if layered:
         found += [("i=", "", 0), ("i=", "", 1), ("i%", "", 2), ("i%", "", 3), ("i%", "", 4), ("last", "")]
         found += [("i+1%", "", number) for number in (2, 3, 4, 5, 6, 8)]
-    return found
+    return found + late
 
 
 def pairs_for(points):
@@ -436,18 +446,25 @@ class Row:
                     index[(id(env), i)] = number
                 learners[prefix] = (Learner(points), index)
             learner, index = learners[prefix]
-            for variant in variants:
-                if None in variant:
-                    continue
+            whole = [variant for variant in variants if None not in variant]
+            fits = []  # The variants that give the shape of each cell.
+            for at, layer, shape in cells:
+                env = self.seen[at]["env"]
+                fits.append([v for v in whole if tuple(evaluate(e, env, layer) for e in v) == shape])
+            # A variant that no cell needs for itself is left out.
+            needed = {fit[0] for fit in fits if len(fit) == 1}
+            whole = [variant for variant in whole if variant in needed] or whole[:1]
+            for variant in whole:
                 label, care = 0, (1 << len(learner.points)) - 1
                 for k, (at, layer, shape) in enumerate(cells):
                     number = index.get((id(self.seen[at]["env"]), layer))
                     if number is None:
                         doubts.append(f"{pattern}: beyond the layers")
                         continue
-                    if tuple(exprs[k]) == variant:
+                    kept = [v for v in fits[k] if v in whole]
+                    if kept == [variant]:
                         label |= 1 << number
-                    elif tuple(evaluate(e, self.seen[at]["env"], layer) for e in variant) == shape:
+                    elif variant in kept:
                         care &= ~(1 << number)
                 groups[(prefix, label, care)].append((pattern, variant))
         for (prefix, label, care), members in groups.items():
@@ -510,7 +527,7 @@ class Class:
                 continue
             done.add(key)
             missing = [(given, effective, derived, path) for given, effective, derived, path in self.seen
-                       if (given.get(key) is None or (isinstance(given.get(key), int) and given[key] < 0)) and key in effective]
+                       if (key not in given or (isinstance(given[key], int) and given[key] < 0)) and key in effective]
             if not missing:
                 if plain.get(key, keyword_defaults.get(key)) is not None:
                     out[key] = plain.get(key, keyword_defaults.get(key))
@@ -527,7 +544,7 @@ class Class:
                 exprs[inside] += 1
             expr = exprs.most_common(1)[0][0]
             if expr is not None:
-                wrong = sum(1 for _, effective, _, _ in missing if evaluate(expr, effective, None) != effective[key])
+                wrong = sum(1 for _, effective, _, _ in missing if evaluate(expr, effective, None) not in (effective[key], None))
                 if wrong:
                     doubts.append(f"default of {key}: {wrong} of {len(missing)} differ")
                 out[key] = {"is": text(expr)}
@@ -760,9 +777,41 @@ def main(directory):
         lines.append(f"model {name} {compact(entry)}")
     for name in sorted(filter(None, types)):
         lines.append(f"type {name} {compact(types[name])}")
+    lines = filled(lines)
     print(f"# Made by derive.py from models of transformers {transformers.__version__}. Do not edit.")
     for line in lines:
         print(line)
+
+
+def filled(lines):
+    """Adds the plain defaults of keys that rules use and for which no default was seen."""
+    split = [line.split(" ", 2) for line in lines]
+    configs = {name: json.loads(entry) for kind, name, entry in split if kind == "config"}
+    needed = collections.defaultdict(set)
+    for kind, _, entry in split:
+        if kind != "model":
+            continue
+        rules = json.loads(entry)
+        texts = [*rules.get("counts", {}).values(), *(part[3] for part in rules.get("parts", []))]
+        texts += [text for rule in rules["rules"] for text in rule[1:4]]
+        for key in set().union(*[keys_in(text) for text in texts]):
+            owner = rules["config"]
+            while owner is not None and key.split(".")[0] in configs[owner].get("subs", {}):
+                nested, key = key.split(".", 1)
+                owner = configs[owner]["subs"][nested]
+                owner = None if owner.startswith("*") else owner
+            if owner is not None:
+                needed[owner].add(key)
+    out = []
+    for kind, name, entry in split:
+        missing = needed[name] - set(configs[name]["defaults"]) if kind == "config" else set()
+        if missing:
+            plain = plain_defaults(name)[1]
+            configs[name]["defaults"].update({key: plain[key] for key in sorted(missing) if plain.get(key) not in (None, [])})
+            configs[name]["defaults"] = dict(sorted(configs[name]["defaults"].items()))
+            entry = compact(configs[name])
+        out.append(f"{kind} {name} {entry}")
+    return out
 
 
 def compact(value):

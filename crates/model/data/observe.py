@@ -220,9 +220,12 @@ class Sampler:
             value = KEEP if self.keeps() else self.value(name, default, kind, main)
             if value is not KEEP:
                 raw[name] = trace(value, path + name)
-        for name in re.findall(r"kwargs\.(?:get|pop)\(\s*[\"'](\w+)[\"']", source):
+        read = set(re.findall(r"kwargs\.(?:get|pop)\(\s*[\"'](\w+)[\"']", source))
+        for name in sorted(read):
             if not SKIPPED.search(name) and name not in raw and self.change(0.4) and not self.keeps():
-                if re.search(r"pattern|interval|period|step|freq|every", name):
+                if name == "hybrid_override_pattern":
+                    raw[name] = "".join(self.rng.choice("M*-E") for _ in range(main or self.rng.choice(self.layers)))
+                elif re.search(r"pattern|interval|period|step|freq|every", name):
                     raw[name] = trace(self.rng.choice([1, 2, 3, 4]), path + name)
                 elif re.search(r"idxs|indices|_layers$", name) and main:
                     raw[name] = sorted(i for i in range(main) if self.rng.random() < 0.5)
@@ -253,7 +256,7 @@ class Sampler:
             if "int |" not in kind and not kind.startswith("int"):
                 return KEEP
         if default is None:
-            if "int" in kind and self.change(0.35):
+            if "int" in kind and self.change(0.7 if "key_value" in name or "kv_heads" in name else 0.35):
                 if re.search(r"step|interval|period|freq|pattern", name):
                     return rng.choice([1, 2, 3])
                 return rng.choice([2, 4, 8] if re.search(r"num|heads|group", name) else [64, 96, 128, 192])
@@ -262,7 +265,7 @@ class Sampler:
             if "None" in kind and self.change(0.2):
                 return None
             if re.search(r"first_k|replace|step|interval|period|offset|freq|start|end|shared_layers|dense_layers|max_window", name):
-                return rng.choice([0, 1, 2, 3, 4, 5]) if self.change(0.7) else default
+                return rng.choice([0, 1, 1, 2, 2, 3, 4, 5]) if self.change(0.9) else default
             if re.search(r"expert", name) and not re.search(r"per_tok|topk|top_k|size|dim|shared", name):
                 return rng.choice([default, 4, 8, 12]) if default <= 8 else rng.choice([8, 16, 24])
             if re.search(r"per_tok|topk|top_k|n_group", name):

@@ -158,6 +158,10 @@ fn known(
         config.notes = notes(&tensors, keys)?;
         // What is derived says whether the output has a matrix of its own.
         architecture.tied = !tensors.iter().any(|tensor| is_output_matrix(&tensor.name));
+    } else {
+        // The error of `tensors` names what is missing; a part of an unknown type is why.
+        let unknown = config.classes.as_ref().map(Classes::unknown).unwrap_or_default();
+        doubts.extend(unknown.into_iter().map(Doubt::of_weights));
     }
     doubts.extend(reader.doubts(model_type).into_iter().map(Doubt::of_context));
     config.architecture = architecture;

@@ -21,7 +21,8 @@ pub(super) fn modern(object: &Map<String, Value>) -> Map<String, Value> {
             new.insert(key.to_owned(), value);
         }
     };
-    add("layer_types", attention_list(object).or_else(|| numbered(object)));
+    let types = attention_list(object).or_else(|| numbered(object)).or_else(|| chunked(object));
+    add("layer_types", types);
     add("layers_block_type", pattern(object));
     if let Some(Value::Object(linear)) = object.get("linear_attn_config") {
         for (old, key) in [
@@ -51,6 +52,15 @@ fn numbered(object: &Map<String, Value>) -> Option<Value> {
     let count = object.get("num_hidden_layers")?.as_u64()?.min(super::keys::MAX_LAYERS);
     let is_full = |i: u64| full.iter().any(|number| number.as_u64() == Some(i));
     Some((1..=count).map(|i| json!(name(is_full(i)))).collect())
+}
+
+/// Returns the layers of Llama 4's `no_rope_layers`: 0 is full attention, all others see chunks.
+fn chunked(object: &Map<String, Value>) -> Option<Value> {
+    let is_llama4 = object.get("model_type")?.as_str()?.starts_with("llama4");
+    let list = object.get("no_rope_layers")?.as_array()?;
+    let name = |kind: &Value| if kind == 0 { "full_attention" } else { "chunked_attention" };
+    let names = || list.iter().map(|kind| json!(name(kind))).collect();
+    (is_llama4 && !list.is_empty()).then(names)
 }
 
 /// Returns the layers of Nemotron's pattern.
@@ -86,6 +96,9 @@ mod tests {
         let found = layers(r#"{"hybrid_override_pattern":"M-*E"}"#, "layers_block_type");
         assert_eq!(found, json!([linear, "mlp", full, "moe"]));
         assert_eq!(layers(r#"{"hybrid_override_pattern":"MX"}"#, "layers_block_type"), Value::Null);
+        let llama = r#"{"model_type":"llama4_text","no_rope_layers":[0,1]}"#;
+        assert_eq!(layers(llama, "layer_types"), json!([full, "chunked_attention"]));
+        assert_eq!(layers(&llama.replace("llama4", "smollm3"), "layer_types"), Value::Null);
         // A list of today wins.
         let both = r#"{"attn_type_list":[0],"layer_types":["full_attention"]}"#;
         assert_eq!(layers(both, "layer_types"), json!([full]));

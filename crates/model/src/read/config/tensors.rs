@@ -49,6 +49,12 @@ impl Classes {
         Some(Node::new(&self.object, &empty, &self.config)?.text().complete())
     }
 
+    /// Returns what the table does not know of the configuration.
+    pub(super) fn unknown(&self) -> Vec<String> {
+        let empty = Map::new();
+        Node::new(&self.object, &empty, &self.config).map(|node| node.doubts()).unwrap_or_default()
+    }
+
     /// Derives the tensors in an encoding, and what the table does not know of them.
     pub(super) fn tensors(
         &self,

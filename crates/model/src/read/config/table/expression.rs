@@ -207,6 +207,9 @@ impl<'a> Parser<'a> {
         }
         let found = if self.take("!") {
             Ok(Expression::Not(Box::new(self.unary()?)))
+        } else if self.take("-") {
+            let zero = Expression::Constant(Value::Integer(0));
+            Ok(Expression::Pair(Operator::Subtract, Box::new(zero), Box::new(self.unary()?)))
         } else if self.take("(") {
             let inner = self.level(0)?;
             if self.take(")") { Ok(inner) } else { Err(Malformed) }
@@ -458,6 +461,7 @@ mod tests {
             ("2*(width+3)", 8198),
             ("width//32-1", 127),
             ("(0-1)%3", 2),
+            ("5+-2", 3),
             ("(width//16)^2", 65_536),
             ("floor(width*ratio)", 10_240),
             ("ceil(width/100)", 41),

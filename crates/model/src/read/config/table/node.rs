@@ -223,7 +223,7 @@ impl<'a> Node<'a> {
     }
 
     /// Returns what the table does not know of the configurations.
-    pub(super) fn doubts(&self) -> Vec<String> {
+    pub(in crate::read::config) fn doubts(&self) -> Vec<String> {
         let unknown = (self.unknown.iter())
             .map(|(key, name)| format!("'{key}' is of an unknown type, '{name}', and left out"));
         // What a missing key means is a doubt if the key is missing.
