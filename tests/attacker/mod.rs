@@ -44,7 +44,7 @@ fn plan(test: &str) -> Option<Plan> {
         seed: bound("GPUWS_ATTACK_SEED", 1, 1),
         steps,
         most: AT_MOST * steps,
-        expects_violation: false,
+        expected: None,
         has_run: true,
         reader: "product",
         honest: "product",
@@ -78,7 +78,7 @@ fn attacker_breaks_nothing_in_temporary_dir() {
 fn attacker_defeats_reader_trusting_file_names() {
     let test = "attacker_defeats_reader_trusting_file_names";
     let Some(plan) = plan(test) else { return };
-    let verdict = run(&Plan { reader: "shared-directory", expects_violation: true, ..plan });
+    let verdict = run(&Plan { reader: "shared-directory", expected: Some("did not make"), ..plan });
     println!("{}", verdict.figures);
     assert!(verdict.has("did not make"), "{}", verdict.report());
 }
@@ -87,7 +87,7 @@ fn attacker_defeats_reader_trusting_file_names() {
 fn attacker_defeats_reader_trusting_file_owner() {
     let test = "attacker_defeats_reader_trusting_file_owner";
     let Some(plan) = plan(test) else { return };
-    let verdict = run(&Plan { reader: "file-owner", expects_violation: true, ..plan });
+    let verdict = run(&Plan { reader: "file-owner", expected: Some("did not make"), ..plan });
     println!("{}", verdict.figures);
     assert!(verdict.has("did not make"), "{}", verdict.report());
 }
@@ -95,7 +95,7 @@ fn attacker_defeats_reader_trusting_file_owner() {
 #[test]
 fn oracle_detects_claims_ignoring_each_other() {
     let Some(plan) = plan("oracle_detects_claims_ignoring_each_other") else { return };
-    let verdict = run(&Plan { honest: "blind", expects_violation: true, ..plan });
+    let verdict = run(&Plan { honest: "blind", expected: Some("is granted twice"), ..plan });
     println!("{}", verdict.figures);
     assert!(verdict.has("is granted twice"), "{}", verdict.report());
 }

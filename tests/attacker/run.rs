@@ -35,8 +35,9 @@ pub(crate) struct Plan {
     /// The maximum steps until honest processes and attackers have met, or until a violation if one
     /// is expected: a busy machine gives the readers few turns.
     pub(crate) most: u64,
-    /// Whether a broken rule must be found out.
-    pub(crate) expects_violation: bool,
+    /// Words of the violation that a broken rule must cause. Without a broken rule, any violation ends
+    /// the run.
+    pub(crate) expected: Option<&'static str>,
     /// Root can create a shared directory, and does so in the middle of the run.
     pub(crate) has_run: bool,
     /// The rule of the readers and of the honest claims.
@@ -105,10 +106,12 @@ impl Run<'_> {
 
     /// Returns whether the run shows what it is for, or the attackers have made all their steps.
     fn is_enough(&self) -> bool {
-        let has_met = self.oracle.grants > 0 && self.oracle.foreign > 0;
-        !self.oracle.violations.is_empty()
-            || has_met && !self.plan.expects_violation
-            || self.sandbox.summaries().iter().all(|summary| summary.done)
+        let violations = &self.oracle.violations;
+        let shows = match self.plan.expected {
+            Some(words) => violations.iter().any(|violation| violation.contains(words)),
+            None => !violations.is_empty() || self.oracle.grants > 0 && self.oracle.foreign > 0,
+        };
+        shows || self.sandbox.summaries().iter().all(|summary| summary.done)
     }
 
     fn steps(&self) -> u64 {

@@ -12,7 +12,7 @@ fn status_shows_lease_owner() {
          \"$0\" claim --gpu 5 --export > words; . ./words; touch inner\n\
          \"$0\" run -- sh -c 'rm inner; exec sleep 300' & inner=$!\n\
          until_so test ! -e inner\n\
-         \"$0\" status; echo ====; \"$0\" status --json\n\
+         COLUMNS=80 \"$0\" status; echo ====; \"$0\" status --json\n\
          kill $front $inner; wait $front $inner",
     );
     let output_text = out(&output);
@@ -108,7 +108,7 @@ fn repeated_device_is_one_in_the_table() {
              \"$0\" query --query-gpu=uuid --format=csv,noheader > uuids\n\
              \"$0\" claim --gpu 11 --export > /dev/null\n\
              mkfifo end; python3 repeat.py < end & exec 3> end; until_so test -e written\n\
-             \"$0\" leases; echo ====; \"$0\" leases --json; exec 3>&-; wait"
+             COLUMNS=120 \"$0\" leases; echo ====; \"$0\" leases --json; exec 3>&-; wait"
         ),
     );
     let output_text = out(&output);

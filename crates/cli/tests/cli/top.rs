@@ -157,7 +157,7 @@ fn process_of_a_session_is_ended_from_the_view_and_its_memory_comes_back() {
         r#""$0" top; "$0" query --query-gpu=index,memory.used --format=csv,noheader,nounits"#;
     let words = [&words[..], &[then, GPUWS]].concat();
     // Blanks may be missing on the screen: only what changes is written. The result is printed when the view has ended.
-    let steps = "notebook.py=jj|notebook.py=K|ends=\\ry|seen=q";
+    let steps = "notebook.py=jj|notebook.py=K|requested=\\ry|seen=q";
     let shown = on_terminal((100, 30), steps, &words);
     assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
     let (_, after) = shown.rsplit_once(RESTORED).expect(&shown);

@@ -239,12 +239,14 @@ impl<'a> DetectContext<'a> {
         self.age(pid).unwrap_or_else(known) >= MIN_AGE
     }
 
-    /// Returns whether a process computes on one of these devices, or may.
+    /// Returns whether a process computes on one of these devices, or may. It does not on a device
+    /// that fails to answer.
     pub(crate) fn computes(&self, pid: Pid, devices: &[&DeviceState]) -> bool {
         devices.iter().any(|device| {
             let own = self.listed(device, pid).and_then(|process| process.utilization.ok());
-            let whole = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
-            own.or(whole).is_none_or(|utilization| utilization.get() > 0)
+            let Ok(sample) = &device.sample else { return own.is_some_and(|own| own.get() > 0) };
+            let known = own.or(sample.utilization.ok());
+            known.is_none_or(|utilization| utilization.get() > 0)
         })
     }
 

@@ -187,7 +187,7 @@ mod tests {
         let host = "gpu01.very-long-department.institute.university.example";
         let hosts = Hosts::<Seen>::of(vec![said(host, 0, &json!({ "gpus": [gpu] }))]);
         let told = text(&hosts.lines(80));
-        let row = "gpu01.very-long-dep…    5  NVIDIA A100-SXM4-80GB  56 °C  98 %  71.0 / 80.0 GiB";
+        let row = "gpu01.very-long-dep…    5  NVIDIA A100-SXM4-80GB  56 °C  98 %  71.0/80.0 GiB";
         assert!(told.contains(row), "{told}");
         assert!(text(&hosts.lines(usize::MAX)).contains(host), "whole where there is room");
     }

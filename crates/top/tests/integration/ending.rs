@@ -201,11 +201,11 @@ fn plan_is_confirmed_only_after_its_end_was_on_the_screen() {
     while !lines(&state).contains("would end 9") {
         assert_eq!(press(&mut state, "y"), Effect::Nothing, "{}", lines(&state));
         let screen = lines(&state);
-        assert!(screen.contains("PgDn shows the rest of the plan"), "{screen}");
+        assert!(screen.contains("PgDn: show the rest of the plan"), "{screen}");
         assert!(!screen.contains("y End"), "{screen}");
         state.update(key(KeyCode::PageDown));
     }
-    assert!(lines(&state).contains("y ends 9 processes"), "{}", lines(&state));
+    assert!(lines(&state).contains("y: end 9 processes"), "{}", lines(&state));
     // The wheel skips nothing either.
     state.update(key(KeyCode::Home));
     let second = lines(&state).lines().nth(3).unwrap().to_owned();
@@ -229,7 +229,7 @@ fn question_before_quitting_is_whole_on_a_narrow_terminal() {
     state.update(Event::Resize(48, 12));
     press(&mut state, "q");
     let screen = lines(&state);
-    assert!(screen.contains("q sends no further signal and quits"), "{screen}");
+    assert!(screen.contains("q: send no further signal and quit"), "{screen}");
     assert!(screen.contains("Esc: continue"), "{screen}");
 }
 
@@ -273,7 +273,7 @@ fn quitting_while_processes_are_ended_asks_then_stops_after_the_step() {
     state.update(key(KeyCode::Esc));
     assert_eq!(press(&mut state, "q"), Effect::Draw);
     assert_eq!(state.overlay(), Some(Overlay::Ending));
-    assert!(lines(&state).contains("q sends no further signal and quits"));
+    assert!(lines(&state).contains("q: send no further signal and quit"));
     state.update(key(KeyCode::Esc));
     assert!(!lines(&state).contains("no further signal"), "{}", lines(&state));
     assert_eq!(press(&mut state, "q"), Effect::Draw, "it asks again");

@@ -159,9 +159,9 @@ proptest! {
                 }
                 Effect::Execute(number) => {
                     prop_assert!(confirmed && number == asked, "{number}, not {asked}");
-                    prop_assert!(prompt.contains("y ends "), "{prompt}");
+                    prop_assert!(prompt.contains("y: end "), "{prompt}");
                 }
-                Effect::Stop => prop_assert!(prompt.contains("q sends no further signal")),
+                Effect::Stop => prop_assert!(prompt.contains("q: send no further signal")),
                 _ => {}
             }
         }

@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use std::fs;
 
 /// Codes of what no shipped machine has; tests of gpu-reaper have it.
-const NOT_SHIPPED: [&str; 29] = [
+const NOT_SHIPPED: [&str; 31] = [
     "below-slowdown-temperature",
     "device-error",
     "driver-unavailable",
     "ecc-mode-pending",
     "fabric-not-registered",
     "fabric-registration-failed",
+    "fabric-unhealthy",
     "held-by-mps",
     "holders-unknown",
     "mapped-by-display-or-daemon",
@@ -35,6 +36,7 @@ const NOT_SHIPPED: [&str; 29] = [
     "sram-threshold-exceeded",
     "started-just-now",
     "stopped",
+    "sxid",
     "unreadable-values",
     "zombie",
 ];

@@ -8,7 +8,8 @@ const UNITS: [&str; 17] = [
 ];
 
 /// Last words of the names of integers without a unit: identifiers, counts and scores.
-const UNITLESS: [&str; 15] = [
+const UNITLESS: [&str; 16] = [
+    "sxid",
     "schema",
     "pid",
     "pids",
