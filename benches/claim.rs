@@ -144,6 +144,7 @@ fn fill(shared: &Path, owner: u32, count: usize) -> Vec<File> {
 
 /// Reads all leases once, as `gpuws status` does, beside the leases of users who wrote as many as
 /// readers open.
+#[expect(clippy::print_stdout, reason = "says why figures are missing")]
 fn crowds(criterion: &mut Criterion) {
     if !rustix::process::geteuid().is_root() {
         return println!("the leases of other users are left out: not root");

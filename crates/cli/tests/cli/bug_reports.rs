@@ -1,14 +1,14 @@
 //! Texts from public bug reports, in the directory `GPUWS_BUGS`: each case is a directory whose name
 //! ends with that of the case. They are not in the repository.
 
-use crate::program::{gpuws, with_input};
+use crate::program::{gpuws, skipped, with_input};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The directory of each case, or `None`, which is told, if there are none here.
+/// The directory of each case, or `None`, after a message, if there are none here.
 fn cases() -> Option<impl Fn(&str) -> PathBuf> {
     let Some(root) = std::env::var_os("GPUWS_BUGS").map(PathBuf::from) else {
-        eprintln!("skipped: GPUWS_BUGS does not name a directory of bug reports");
+        skipped("GPUWS_BUGS does not name a directory of bug reports");
         return None;
     };
     let entries = fs::read_dir(&root).expect("GPUWS_BUGS is a directory");
@@ -101,7 +101,7 @@ fn pasted_bug_reports_are_judged() {
             Some(part) => !has(part),
             None => has(part),
         };
-        if pasted.code != *code || !parts.iter().all(|part| is_told(part)) {
+        if pasted.code != *code || !parts.iter().all(is_told) {
             wrong.push(format!("{name}/{file}: {} {told}", pasted.code));
         }
     }

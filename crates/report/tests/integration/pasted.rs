@@ -18,7 +18,7 @@ fn told(text: &str) -> String {
         told.push(gpu_text::lacking(&documents).to_owned());
         return told.join("\n");
     }
-    let mut diagnosis = gpu_reaper::diagnose(&[now.clone()]);
+    let mut diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&now));
     diagnosis.join_ghosts();
     for finding in &diagnosis.findings {
         let kind = wording::kind(finding.kind).to_uppercase();
