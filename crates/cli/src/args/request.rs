@@ -155,7 +155,7 @@ mod tests {
         }
         assert!(again.contains("--claims '/tmp/a+b'") && again.contains("--mem 6GiB"), "{again}");
         assert_eq!(read("").request.again(), "");
-        let waiting = read("-n 3 --gpu 0,1,2 --mem 6GiB --timeout 5s --no-wait").request;
+        let waiting = read("-n 3 --gpu 0,1,2 --mem 6GiB --timeout 5s").request;
         assert_eq!(waiting.preview(), "gpuws claim -n 3 --mem 6GiB --gpu 0,1,2");
     }
 }

@@ -200,7 +200,7 @@ fn tensor_parallelism_is_preferred_to_a_pipeline() {
     assert_eq!(code, Some(0), "{told}");
     assert!(out.contains(" --tensor-parallel-size 2 ") && !out.contains("pipeline"), "{out}");
     let json = object(&place(&config, &[&words[..4], &["--engine", "vllm", "--json"]].concat()));
-    assert_eq!(json["tensor_parallel_size"], 2);
+    assert_eq!(json["tensor_parallel_count"], 2);
     // 7 heads cannot be divided over two GPUs.
     let mut odd = with("num_attention_heads", json!(7));
     odd["num_key_value_heads"] = json!(7);

@@ -48,7 +48,7 @@ pub struct PlacedModel<'a> {
     pub tensor_parallel: Vec<TensorParallel>,
     /// Number of GPUs over which vLLM divides each layer. Null if it does not: the model has a
     /// placement by layers then, or does not fit.
-    pub tensor_parallel_size: Option<u64>,
+    pub tensor_parallel_count: Option<u64>,
     /// GPUs that are not available, with the reasons.
     pub unavailable: &'a [String],
     /// What was ignored, or is known less exactly.
@@ -285,7 +285,7 @@ impl<'a> PlacedModel<'a> {
             reasons: split.reasons(&first.chain, rooms),
             encodings: std::iter::once(first).chain(others).map(Tried::of).collect(),
             tensor_parallel: question.tensor_parallel.iter().map(TensorParallel::of).collect(),
-            tensor_parallel_size: question.served.map(|served| served.size.ranks),
+            tensor_parallel_count: question.served.map(|served| served.size.ranks),
             unavailable: question.unavailable,
             notes: question.notes,
         }
