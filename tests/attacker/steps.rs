@@ -286,8 +286,8 @@ fn mode(attacker: &mut Attacker) -> Outcome {
     (format!("{bits:o} {}", show(&path)), set_mode(&path, bits))
 }
 
-/// Denies one honest user, or nobody any more, access to a file by an access control list (acl(5),
-/// linux/posix_acl_xattr.h), while its mode permits it.
+/// Denies one honest user access to a file by an access control list (acl(5),
+/// linux/posix_acl_xattr.h) while its mode permits it, or removes the denial.
 fn deny(attacker: &mut Attacker) -> Outcome {
     const NAME: &str = "system.posix_acl_access";
     let path = if attacker.chance.one_in(3) { attacker.any_dir() } else { attacker.any_file() };

@@ -1,4 +1,4 @@
-//! How much work fragmented jobs are: accesses to blocks, per request.
+//! The work that fragmented jobs cause: accesses to blocks per request.
 
 use crate::blocks::ACCESSES;
 use crate::policy::{Allocation, Retired, Stream};

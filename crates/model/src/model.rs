@@ -20,7 +20,7 @@ pub struct Model {
     pub doubts: Vec<Doubt>,
 }
 
-/// Something of a model that is not understood and may change what the model takes.
+/// A property of a model that is not understood and may change what the model takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// The figure that may be wrong.

@@ -174,8 +174,8 @@ impl Findings<'_> {
         line.plain(self.user(pid)).plain("  ").padded_to(44)
     }
 
-    /// Returns the commands to type next. Of a block of several findings, these are the commands that
-    /// all of them have: on what is only possible, nobody should be ended in bulk.
+    /// Returns the commands to type next. For a block of several findings, these are the commands
+    /// that all of them have: possible findings are no reason to end processes in bulk.
     fn advice(&self, block: &Block<'_>, advised: &mut BTreeSet<String>) -> Vec<Line> {
         let Some(first) = block.first().filter(|_| !self.quiet) else { return Vec::new() };
         let is_shared =

@@ -38,8 +38,8 @@ impl Refusals {
         self.least = Some(self.least.map_or(wanted, |least| least.min(wanted)));
     }
 
-    /// Notes that a region or a page was taken or given back; both together change nothing. A range
-    /// of addresses that was reserved is none: the request would reserve it again.
+    /// Records that a region or a page was taken or given back; both together cancel out. A
+    /// reserved address range does not count, because the request would reserve it again.
     pub(super) fn note_change(&mut self, address: u64, size: u64) {
         self.held ^= mix(address ^ mix(size));
     }

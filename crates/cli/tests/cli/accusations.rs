@@ -1,5 +1,5 @@
-//! What is only possible names nobody in `status`, shares a block in `doctor`, and is never what a
-//! busy machine has; and what `reap` says where it ends nobody.
+//! Possible findings: `status` shows no names, `doctor` groups them in a block, and a busy machine
+//! has none. Also what `reap` prints if it ends no process.
 
 use std::fmt::Write as _;
 use std::path::Path;

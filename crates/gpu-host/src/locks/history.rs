@@ -141,7 +141,7 @@ impl LastLeased {
                 return;
             }
             self.read += 1;
-            // One that cannot be read is one hint less.
+            // An unreadable file only costs a hint.
             let _ = self.add_file(user, &name, &mut content);
         }
     }

@@ -46,7 +46,7 @@ pub enum Cause {
 /// A process that the message does not name holds at least this much: less is the driver's own.
 const LEAST_STRANGER: Bytes = Bytes::from_mib(64);
 
-/// No device has as much memory.
+/// No device has this much memory.
 const ANY_DEVICE: Bytes = Bytes(1 << 40);
 
 /// Less than one in this many parts of a device is too little to call it free.

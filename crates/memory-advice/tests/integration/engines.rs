@@ -27,7 +27,7 @@ fn diagnoses(text: &str) -> Vec<Diagnosis> {
     report.events.iter().map(|event| explain(&shown(event), None)).collect()
 }
 
-/// Returns all that is said of a message.
+/// Returns the whole output for a message.
 fn said(diagnosis: &Diagnosis) -> String {
     let mut said = vec![diagnosis.verdict.clone()];
     said.extend(diagnosis.reasons.iter().cloned());

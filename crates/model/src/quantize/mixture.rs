@@ -21,7 +21,7 @@ pub(super) struct Mixture {
     pub(super) ends: Option<&'static str>,
 }
 
-/// A matrix, as the rules tell them apart.
+/// The matrices that the rules distinguish.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Query,
@@ -266,7 +266,7 @@ impl Mixture {
     }
 }
 
-/// Returns the encoding with blocks of 32 for a matrix whose rows are no multiple of 256.
+/// Returns the encoding with blocks of 32 for a matrix with rows that are no multiple of 256.
 fn narrower(to: Encoding) -> Option<Encoding> {
     Encoding::named(match to.name() {
         "Q6_K" => "Q8_0",

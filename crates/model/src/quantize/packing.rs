@@ -1,4 +1,4 @@
-//! The bytes of a matrix whose weights are quantized in groups.
+//! The bytes of a matrix with weights that are quantized in groups.
 
 use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
@@ -10,11 +10,11 @@ pub enum Group {
     Matrix,
     /// Those of a row (an output channel).
     Row,
-    /// So many neighbours of a row.
+    /// This many neighbours in a row.
     Columns(u64),
     /// A tile of rows and columns.
     Tile(u64, u64),
-    /// So many neighbours of the flattened matrix.
+    /// This many neighbours in the flattened matrix.
     Run(u64),
 }
 

@@ -31,7 +31,7 @@ enum Form {
 pub enum Use {
     /// It quantizes an unquantized checkpoint with this option while it loads.
     Option(&'static str),
-    /// It loads a checkpoint that is quantized so, with this option, which may be empty.
+    /// It loads a checkpoint that is already in this scheme, with this option, which may be empty.
     Checkpoint(&'static str),
     /// It loads a GGUF file.
     File,

@@ -136,8 +136,8 @@ pub fn sizes(
     degrees.into_iter().map(|ranks| size(model, run, capacity, ranks, utilisation)).collect()
 }
 
-/// The largest share of a device that is planned for: beyond, a start fails on what the driver and
-/// other processes hold.
+/// The largest share of a device that a plan uses. With a larger share, a start fails because of
+/// what the driver and other processes hold.
 const LARGEST_SHARE: f64 = 0.97;
 
 /// How vLLM serves a model with each layer divided over GPUs.

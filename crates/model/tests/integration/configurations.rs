@@ -8,7 +8,7 @@ use std::process::Command;
 
 const ROWS: &str = include_str!("configurations.txt");
 
-/// Models of which transformers counts more than the files hold.
+/// Models with more parameters in transformers than in their files.
 const MISSES: [&str; 1] = ["LongCat Flash 560B"];
 
 struct Row<'a> {
@@ -93,7 +93,7 @@ fn random_configurations_agree_with_transformers() {
         let (doubts, derived) = match read(config.as_bytes()) {
             Ok(config) => {
                 let tensors = config.tensors();
-                // An error is said beside the estimate, as a doubt.
+                // The output gives an error beside the estimate, as a doubt.
                 let doubts = !config.doubts.is_empty() || tensors.is_err();
                 let sum = tensors.unwrap_or_default().iter().map(|tensor| tensor.elements()).sum();
                 (doubts, sum)

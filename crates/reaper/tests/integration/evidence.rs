@@ -484,7 +484,7 @@ fn whoever_computes_is_no_finding() {
     assert_eq!(kinds(|info, _| info.started_at = Err(Absent::NotRecorded)), [], "age unknown");
     let whole: fn(&mut ProcessInfo, &mut DeviceProcess) =
         |_, listed| listed.utilization = Err(Absent::NotSupported);
-    assert_eq!(kinds(whole), [], "only the device tells that somebody computes");
+    assert_eq!(kinds(whole), [], "only the device shows that a process computes");
     // The same at rest: each is an idle orphan, except those of an unknown parent.
     let mut idle = computing(|_, listed| listed.utilization = Ok(Percent::new(0).unwrap()));
     for device in &mut idle.devices {

@@ -78,7 +78,7 @@ fn is_class(target: &str) -> bool {
         && target.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Weights of which only some are stored, with a bit for each that says which.
+/// Weights that are stored only in part, with a bit for each weight that marks the stored ones.
 #[derive(Clone, Copy)]
 struct Sparsity {
     /// Thousandths of the weights that are stored.
