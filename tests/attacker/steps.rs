@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 /// A description of the step, and whether the kernel permitted it.
 pub(crate) type Outcome = (String, io::Result<()>);
 
-/// How many leases make a crowd.
+/// The number of leases in a crowd.
 const CROWD: u64 = 400;
 
 /// A step.
@@ -405,7 +405,7 @@ fn crowd(attacker: &mut Attacker) -> Outcome {
     let kind = *attacker.chance.of(&["lease-", "lease-", "try-"]);
     let result = (0..CROWD).try_for_each(|number| {
         let path = dir.join(format!("{kind}{number:012x}"));
-        // One of an earlier step may be there.
+        // A file of an earlier step may be there.
         let _ = fs::remove_file(&path);
         let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
         set_mode(&path, 0o644)?;

@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 #[derive(Clone, Copy, PartialEq)]
 enum Ends {
     AtOnce,
-    /// After so many further requests.
+    /// After this many further requests.
     Later(usize),
 }
 

@@ -187,7 +187,7 @@ impl JobsOf {
     }
 }
 
-/// What the leases on a device leave of it.
+/// The part of a device that its leases leave.
 struct Granted {
     /// The memory, if known.
     room: Option<Bytes>,
@@ -196,7 +196,7 @@ struct Granted {
 }
 
 impl Granted {
-    /// Adds a lease; false if it cannot have been granted beside the others.
+    /// Adds a lease; returns false if gpuws cannot have granted it beside the others.
     fn add(&mut self, lease: &LeaseEntry) -> bool {
         let share = lease.claim.memory();
         let room = match (self.is_shared, share, self.room) {

@@ -181,13 +181,13 @@ pub struct LeaseEntry {
 }
 
 impl LeaseEntry {
-    /// Returns whether it has a device.
+    /// Returns whether the lease has a device.
     pub fn has(&self, device: &DeviceUuid) -> bool {
         self.devices.contains(device)
             || self.merged.as_ref().is_some_and(|merged| merged.contains(device))
     }
 
-    /// Returns how many leases it stands for.
+    /// Returns how many leases this lease stands for.
     pub fn count(&self) -> usize {
         self.merged.as_ref().map_or(1, |merged| merged.count as usize)
     }

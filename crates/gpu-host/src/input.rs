@@ -74,7 +74,7 @@ impl<R: Read> Read for Input<R> {
 /// A pipe or device that does not block: waits for its data while it has a writer.
 struct Patient {
     file: File,
-    /// How often it may still have no writer; none once data has come.
+    /// How many more checks may find no writer; 0 once data has arrived.
     tries: usize,
 }
 

@@ -421,7 +421,7 @@ mod tests {
                 assert!(search.steps < most, "{choice:?}: {} steps", search.steps);
             }
         }
-        // Where nothing is cached, no replay starts again: one is endless, one grows, one confirms.
+        // Without a cache, no replay starts again: one has endless memory, one grows, one confirms.
         for workload in fragmented(3000) {
             let found = need(&workload, &PolicyConfig::Direct).expect("memory is endless");
             assert_eq!((found.replays, found.exact), (3, true));

@@ -55,7 +55,7 @@ impl Findings<'_> {
         lines
     }
 
-    /// Returns the findings in blocks.
+    /// Groups the findings into blocks.
     fn blocks(&self) -> Vec<Block<'_>> {
         let (certain, possible): (Vec<_>, Vec<_>) =
             self.diagnosis.findings.iter().partition(|finding| finding.is_confident());

@@ -14,7 +14,7 @@ pub(super) struct Refusals {
     least_before_last: Option<u64>,
     /// The least one before the current request.
     least_before_request: Option<u64>,
-    /// A hash of everything that is held of the device, now and when the request began.
+    /// A hash of all memory in use on the device, now and when the request began.
     held: u64,
     held_before_request: u64,
 }
@@ -94,10 +94,10 @@ mod tests {
             // An earlier request would have been granted.
             (&[90, 60], &[70], false, None, Some(60)),
             (&[70], &[70], false, None, Some(70)),
-            // The policy freed memory and asked again.
+            // The policy freed memory and tried again.
             (&[], &[90, 70], true, Some(70), Some(90)),
             (&[80], &[90, 70], true, Some(70), Some(80)),
-            // It asked twice for the same, with and without an effect in between.
+            // It made the same request twice, with and without an effect in between.
             (&[80], &[70, 70], false, Some(70), Some(80)),
             (&[80], &[70, 70], true, None, Some(70)),
             // The first of its refusals would have been the grant.

@@ -147,7 +147,7 @@ fn disturb(front: &mut Child, begun: &Path, chance: u64, signals: &[AtomicU64; 2
     let who = match mixed(chance + 4) % 8 {
         0 => vec![front],
         1 | 2 => children(front),
-        // The two that know the tree, at one moment.
+        // Both processes that know the tree, at the same moment.
         3 | 4 => [&[front][..], &children(front)].concat(),
         _ => vec![any],
     };

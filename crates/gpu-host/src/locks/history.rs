@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 
 /// How many are kept per user, as a hint.
 const HINTS: usize = 16;
-/// How many of each user are read, and of all users together.
+/// The number of files to read of each user, and of all users together.
 const READ: usize = 2 * HINTS;
 const READ_OF_ALL: usize = 2048;
 /// The most devices of them.

@@ -235,14 +235,14 @@ fn weight(text: &[u8]) -> usize {
 
 /// The merged live entries.
 struct Merged {
-    /// How long it holds.
+    /// The time until which the merged entries are valid.
     until: Duration,
     hasher: RandomState,
     /// The files that were checked, by directory, inode and name.
     asked: HashSet<u64>,
     /// By owner, with the earliest ticket and the earliest change of a file, in seconds since 1970.
     users: BTreeMap<u32, (Arc<MergedLeases>, u64, i64)>,
-    /// How many more names can be kept.
+    /// The number of further names that can be kept.
     room: usize,
     changed: bool,
 }

@@ -37,7 +37,7 @@ struct Text {
     entry: LeaseEntry,
 }
 
-/// What a file may be at most to be an entry.
+/// The maximum size and number of names of a file that is an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) bytes: usize,
@@ -96,8 +96,8 @@ pub(super) fn place_of(entry: &LeaseEntry) -> QueuePlace {
     QueuePlace { ticket: entry.ticket, id: entry.id.clone(), owner: entry.owner, class }
 }
 
-/// Returns the place in the queue of a file with this name, after its kind, and this owner; `None` if
-/// it is none.
+/// Returns the place in the queue of a file with this name, after its kind, and this owner; `None`
+/// if the file has no place.
 pub(super) fn waiter(name: &str, owner: u32, text: &[u8]) -> Option<LeaseEntry> {
     let text: Text =
         serde_json::from_slice(text).ok().filter(|text: &Text| text.schema == SCHEMA)?;

@@ -107,7 +107,7 @@ impl Cause {
     }
 }
 
-/// Whether what is free or cached is too little of the device to matter.
+/// Whether the free or cached memory is too little of the device to matter.
 fn has_little_left(shown: &OomFigures) -> bool {
     let rest = shown.free.unwrap_or_default() + shown.unused.unwrap_or_default();
     shown.total.is_some_and(|total| rest < Bytes(total.0 / FULL))

@@ -108,7 +108,8 @@ fn layer(tensor: &Tensor) -> Option<u64> {
     }
 }
 
-/// Returns whether a layer of so many gets more bits: the first and the last eighth, and each third.
+/// Returns whether one of this many layers gets more bits: the first and last eighth, and each
+/// third.
 fn more_bits(layer: u64, layers: u64) -> bool {
     layer < layers / 8 || layer >= 7 * layers / 8 || layer.saturating_sub(layers / 8) % 3 == 2
 }

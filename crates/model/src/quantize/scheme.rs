@@ -40,7 +40,7 @@ pub enum Use {
 }
 
 /// llama-quantize's names: rules, the encoding of most matrices, and that of embedding and output.
-/// The last column marks mixtures whose rules are not published.
+/// The last column marks mixtures with unpublished rules.
 #[rustfmt::skip]
 const GGML: &[(&str, &str, &str, Option<&str>, bool)] = &[
     ("Q8_0", "Q8_0", "Q8_0", None, false),

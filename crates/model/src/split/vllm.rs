@@ -17,7 +17,7 @@ pub struct Vllm {
     pub weights: Bytes,
     /// Activations of the largest batch, as vLLM measures them with a dummy run.
     pub activations: Bytes,
-    /// The context of one sequence of the asked length.
+    /// The context of one sequence of the requested length.
     pub one: Bytes,
     /// What is left for context.
     pub cache: Bytes,

@@ -118,6 +118,6 @@ fn random_configurations_agree_with_transformers() {
     )
     .unwrap();
     assert!(compared > 0, "{}", String::from_utf8_lossy(&output.stderr));
-    // Random keys also make models of no use: without a doubt, few may differ.
+    // Random keys also make useless models: without a doubt, few may differ.
     assert!(wrong.len() * 100 <= compared * 3, "{}", wrong.join("\n"));
 }

@@ -45,7 +45,7 @@ struct First {
     last: Moment,
 }
 
-/// The time of a message, and that on the clock of its log if it has no date.
+/// The time of a message, and its time on the clock of its log if it has no date.
 type Moment = (Timestamp, Option<Duration>);
 
 impl First {
@@ -56,7 +56,7 @@ impl First {
         match [last, message.at].map(|at| at == DriverMessage::UNDATED) {
             [false, false] => message.at.since(last) <= BURST,
             [true, true] => match (elapsed, message.elapsed) {
-                // A clock that goes back was started anew.
+                // A clock that goes back was restarted.
                 (Some(last), Some(at)) => at.checked_sub(last).is_some_and(|span| span <= BURST),
                 (None, None) => true,
                 _ => false,

@@ -110,7 +110,8 @@ fn by_device<'a>(messages: &[&'a DriverMessage], causes: &[Option<Cause>]) -> By
         match cause {
             None => {
                 let logged = logged(&mut by_device, message.bus, code, message.at);
-                // Of 154, the last one has the present recovery action; else the gravest counts.
+                // The last Xid 154 has the present recovery action; of other errors, the gravest
+                // counts.
                 let meaning = meaning_of(message);
                 let action = |meaning: Option<XidMeaning>| meaning.map(|meaning| meaning.action);
                 if code == 154 || action(meaning) >= action(logged.meaning) {
@@ -240,7 +241,7 @@ fn finding(
     };
     let advice = match (action, device) {
         (XidAction::Reset, Some(device)) => Advice::ResetDevice(device.id().index),
-        // The driver itself asks for it.
+        // The driver itself requests it.
         (XidAction::Reboot, _) if logged.code == 154 => Advice::Reboot,
         _ if class == Some(XidClass::Application) && logged.programs.len() <= 1 => {
             Advice::ReadProgramError

@@ -449,8 +449,8 @@ fn ghost_is_tied_to_the_one_mig_instance_with_its_memory() {
     }
 }
 
-/// Eight devices with four processes each, which init has adopted or whose parent is unknown: a job
-/// that a script started in the background. `change` sets how a process was seen.
+/// Eight devices with four processes each. Init has adopted each process, or its parent is unknown:
+/// a job that a script started in the background. `change` sets how a process was seen.
 fn computing(change: impl Fn(&mut ProcessInfo, &mut DeviceProcess)) -> Snapshot {
     let (mut devices, mut holders, mut processes) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..8 {

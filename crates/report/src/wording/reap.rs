@@ -48,7 +48,7 @@ pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -
         told.push(Paragraph::new(head, refused.why.to_string()));
     }
     let suspects = || diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
-    // Members of a scope; a suspect on another device is not what the user asked about.
+    // Members of a scope; the user did not ask about a suspect on another device.
     let is_member = |pid: Pid| !suspects().any(|suspect| suspect.process.pid == pid);
     for left_out in plan.left_out.iter().filter(|left_out| is_member(left_out.pid)) {
         let who = process(left_out.pid, left_out.name.as_deref().unwrap_or("?"));
@@ -110,7 +110,7 @@ fn untouched_on(
     };
     let gpu = device.map_or(String::new(), |id| format!(" --gpu {}", id.index));
     let doctor = format!("gpuws {sim}doctor{gpu}");
-    // Memory that somebody may hold, of these users if they are named.
+    // Memory that some process may hold; if users are named, a process of theirs.
     let unaccounted = findings().find(|finding| {
         let suspects = &finding.suspects;
         let is_theirs = suspects.iter().any(|suspect| is_of(suspect.process.pid));
