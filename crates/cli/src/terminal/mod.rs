@@ -139,9 +139,8 @@ impl Screen {
         self.width.map_or(usize::MAX, |width| width.saturating_sub(used))
     }
 
-    /// Prints the origin of the following output, such as a simulated machine, unless it is this
-    /// machine. With `--quiet` it prints to standard error: the user does not want headings, but
-    /// needs this label.
+    /// Prints the origin of the output, such as a simulated machine, unless it is this machine;
+    /// with `--quiet` to standard error, because the option drops headings and not this label.
     pub(crate) fn origin(
         &mut self,
         origin: &Origin,
