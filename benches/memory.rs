@@ -244,8 +244,9 @@ fn growth(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Fragmented jobs of this many allocations, whose need is the hardest to find: every second block
-/// is freed and a larger request follows, and a full device with large blocks of random length.
+/// Fragmented jobs of this many allocations. Their need is the hardest to find: one job frees every
+/// second block and then makes larger requests, the other fills the device with large blocks of
+/// random length.
 fn fragmented(allocations: u64) -> [(&'static str, Workload); 2] {
     let mut state = 1u64;
     let mut random = move |below: u64| {

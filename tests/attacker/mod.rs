@@ -27,8 +27,8 @@ static ONE: Mutex<()> = Mutex::new(());
 /// The total steps of both runs, quick and deep.
 const STEPS: [u64; 2] = [8_000, 50_000];
 
-/// How many times as many steps it may take until the attackers have met honest processes, or until
-/// a broken rule is found out.
+/// The factor by which the steps may exceed their number until the attackers have met honest
+/// processes, or until a broken rule is found out.
 const AT_MOST: u64 = 50;
 
 /// Runs a test alone in its own namespaces; returns the directory for its file system.

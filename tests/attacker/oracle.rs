@@ -4,7 +4,7 @@ use super::layout::TOTAL;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a reader may keep of the names that others write, in bytes.
+/// The memory that a reader may use for names that other users write, in bytes.
 const MOST_KEPT: u64 = 2 << 20;
 
 /// A lease that an honest process holds.

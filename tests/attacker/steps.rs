@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 /// A description of the step, and whether the kernel permitted it.
 pub(crate) type Outcome = (String, io::Result<()>);
 
-/// How many leases make a crowd.
+/// The number of leases in a crowd.
 const CROWD: u64 = 400;
 
 /// A step.
@@ -286,8 +286,8 @@ fn mode(attacker: &mut Attacker) -> Outcome {
     (format!("{bits:o} {}", show(&path)), set_mode(&path, bits))
 }
 
-/// Denies one honest user, or nobody any more, access to a file by an access control list (acl(5),
-/// linux/posix_acl_xattr.h), while its mode permits it.
+/// Denies one honest user access to a file by an access control list (acl(5),
+/// linux/posix_acl_xattr.h) while its mode permits it, or removes the denial.
 fn deny(attacker: &mut Attacker) -> Outcome {
     const NAME: &str = "system.posix_acl_access";
     let path = if attacker.chance.one_in(3) { attacker.any_dir() } else { attacker.any_file() };
@@ -405,7 +405,7 @@ fn crowd(attacker: &mut Attacker) -> Outcome {
     let kind = *attacker.chance.of(&["lease-", "lease-", "try-"]);
     let result = (0..CROWD).try_for_each(|number| {
         let path = dir.join(format!("{kind}{number:012x}"));
-        // One of an earlier step may be there.
+        // A file of an earlier step may be there.
         let _ = fs::remove_file(&path);
         let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
         set_mode(&path, 0o644)?;

@@ -1,4 +1,4 @@
-//! How much work fragmented jobs are: accesses to blocks, per request.
+//! The work that fragmented jobs cause: accesses to blocks per request.
 
 use crate::blocks::ACCESSES;
 use crate::policy::{Allocation, Retired, Stream};
@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 #[derive(Clone, Copy, PartialEq)]
 enum Ends {
     AtOnce,
-    /// After so many further requests.
+    /// After this many further requests.
     Later(usize),
 }
 

@@ -93,10 +93,10 @@ impl ModelMemory {
     }
 
     /// Raises the total to [`least_refused`](ModelMemory::least_refused) after a request of the
-    /// program failed, if a policy that observes only grants and refusals, and that has no retired
-    /// memory, is now in the state in which it would be on a device of that total before the same
-    /// request, or before that part of it which the device would grant. Returns whether it did: the
-    /// request can then be repeated instead of all requests from the start.
+    /// program failed, if a device of that total would have brought the policy to the same state
+    /// before this request, or before the part of it that the device would grant. The policy must
+    /// observe only grants and refusals, and have no retired memory. Returns whether it raised the
+    /// total: the caller can then repeat the request instead of all requests from the start.
     pub fn raise(&self) -> bool {
         let state = &mut *self.lock();
         let raised = state.refusals.raise();

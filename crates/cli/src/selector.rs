@@ -8,8 +8,8 @@ use gpu_core::{SelectError, Selector, Snapshot};
 /// Returns the indexes of the selected devices.
 ///
 /// # Errors
-/// That of the driver if it has not answered: then no device can be found; otherwise a selector that
-/// matches none.
+/// The error of the driver if the driver has not answered, because then no device can be found;
+/// otherwise an error if a selector matches no device.
 pub(crate) fn chosen(snapshot: &Snapshot, selectors: &[Selector]) -> Result<Vec<u32>, Failure> {
     match &snapshot.driver {
         Err(fault) if snapshot.devices.is_empty() && !selectors.is_empty() => {

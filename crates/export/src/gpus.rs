@@ -136,7 +136,7 @@ fn add_xids(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics: &
         let xid = match message.kind {
             DriverMessageKind::Xid(xid) => xid,
             DriverMessageKind::FallenOffBus => 79,
-            // An error of an NVSwitch, at the address of no GPU.
+            // An error of an NVSwitch; its address belongs to no GPU.
             DriverMessageKind::SXid(_) => continue,
         };
         let at = last.entry(xid).or_default();

@@ -74,10 +74,10 @@ impl JobsOf {
         }
     }
 
-    /// Adds the leases. A user can write any lease, with any ID and ticket. So only an ID as gpuws
-    /// makes them counts, which is no number of a Slurm job; leases under which a process uses the
-    /// device come first, then the earliest; one that conflicts with those before it was not granted.
-    /// A lease that was taken within a Slurm job is that job.
+    /// Adds the leases. A user can write any lease, with any ID and ticket. So only IDs in the form
+    /// of gpuws count, which are never numbers of Slurm jobs. Leases under which a process uses the
+    /// device come first, then the earliest. A lease that conflicts with those before it was not
+    /// granted. A lease that was taken within a Slurm job counts as that job.
     fn add_leases(
         &mut self,
         snapshot: &Snapshot,
@@ -187,7 +187,7 @@ impl JobsOf {
     }
 }
 
-/// What the leases on a device leave of it.
+/// The part of a device that its leases leave.
 struct Granted {
     /// The memory, if known.
     room: Option<Bytes>,
@@ -196,7 +196,7 @@ struct Granted {
 }
 
 impl Granted {
-    /// Adds a lease; false if it cannot have been granted beside the others.
+    /// Adds a lease; returns false if gpuws cannot have granted it beside the others.
     fn add(&mut self, lease: &LeaseEntry) -> bool {
         let share = lease.claim.memory();
         let room = match (self.is_shared, share, self.room) {

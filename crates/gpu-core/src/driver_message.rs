@@ -25,12 +25,12 @@ pub struct DriverMessage {
     /// The time at which it was logged, on the wall clock, or [`DriverMessage::UNDATED`].
     #[cfg_attr(feature = "serde", serde(rename = "at_unix_ms"))]
     pub at: Timestamp,
-    /// The time of a message without a date, on a clock of its log: since boot, or since the start
-    /// of a year that is not told. It only says how far two messages of a log are apart.
+    /// The time of a message without a date, on the clock of its log: since boot, or since the
+    /// start of an unknown year. Only the difference between two messages of one log is meaningful.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub elapsed: Option<Duration>,
-    /// The GPU, or the NVSwitch of an SXid; always with function 0: the driver prints none in a
-    /// message with an Xid.
+    /// The GPU, or the NVSwitch of an SXid. The function is always 0, because the driver prints no
+    /// function in a message with an Xid.
     pub bus: PciBusId,
     /// The error.
     pub kind: DriverMessageKind,

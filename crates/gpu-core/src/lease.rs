@@ -99,7 +99,7 @@ impl LeaseId {
         valid.then(|| LeaseId(text.to_owned()))
     }
 
-    /// Returns whether it has the form of those that gpuws makes: 12 hexadecimal digits.
+    /// Returns whether the ID has the form that gpuws uses: 12 hexadecimal digits.
     pub fn is_random(&self) -> bool {
         self.0.len() == 12 && self.0.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
@@ -169,7 +169,7 @@ pub struct LeaseEntry {
     /// of them was unknown.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub parts_of: Vec<DeviceUuid>,
-    /// Further devices, if it stands for leases that a reader does not tell apart. No file has
+    /// Further devices, if this lease stands for several leases that a reader merges. No file has
     /// this.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub merged: Option<Arc<MergedLeases>>,
@@ -181,13 +181,13 @@ pub struct LeaseEntry {
 }
 
 impl LeaseEntry {
-    /// Returns whether it has a device.
+    /// Returns whether the lease has a device.
     pub fn has(&self, device: &DeviceUuid) -> bool {
         self.devices.contains(device)
             || self.merged.as_ref().is_some_and(|merged| merged.contains(device))
     }
 
-    /// Returns how many leases it stands for.
+    /// Returns how many leases this lease stands for.
     pub fn count(&self) -> usize {
         self.merged.as_ref().map_or(1, |merged| merged.count as usize)
     }

@@ -2,20 +2,19 @@
 
 use crate::id::DeviceUuid;
 
-/// Leases that a reader does not tell apart, as one lease on the whole of all devices that they
-/// name.
+/// Leases that a reader merges: they count as one lease on the whole of all devices that they name.
 ///
-/// It keeps no names, because other users write them, as many as they like. It keeps a number of 32
-/// bits for each, so among a million names it takes one of 4,000 other devices for one of its own:
-/// whoever writes that many names could have written that one.
+/// It keeps no names, because other users can write any number of them. It keeps a 32-bit number
+/// for each name, so with a million names it mistakes one of 4,000 other devices for one of its
+/// own. A user who writes that many names could also have named that device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergedLeases {
-    /// How many leases they are.
+    /// The number of leases.
     pub count: u32,
-    /// A number for each name, ascending after [`tidy`](Self::tidy). Its last bit is whether the
-    /// name is that of a MIG device.
+    /// A number for each name, ascending after [`tidy`](Self::tidy). The last bit marks the name of
+    /// a MIG device.
     names: Vec<u32>,
-    /// More names than can be kept: every device counts.
+    /// There are more names than can be kept, so every device counts.
     is_full: bool,
 }
 
@@ -45,7 +44,7 @@ impl MergedLeases {
         self.tidy();
     }
 
-    /// Sorts the names, each once. Call it before the first question.
+    /// Sorts the names and removes duplicates. Call it before the first query.
     pub fn tidy(&mut self) {
         self.names.sort_unstable();
         self.names.dedup();
@@ -67,8 +66,8 @@ impl MergedLeases {
     }
 }
 
-/// Returns the number of a name. It need not be strong: a user who makes two names collide leases
-/// the other device as well, which that user may do anyway.
+/// Returns the number of a name. It need not be strong: a user who makes two names collide also
+/// leases the other device, which any user may do anyway.
 fn number(name: &str) -> u32 {
     let mut hash = name.len() as u64;
     let mut mix = |word: u64| {

@@ -18,8 +18,9 @@ pub(crate) fn process(what: impl Into<String>, errno: Errno) -> Error {
     Error::new(kind, what).with_source(errno)
 }
 
-/// Returns a failure of pidfd_open(2). The kernel asks no permission for it (before Linux 5.3 it
-/// lacks it), so if it is refused, a seccomp filter refuses it, to root as well.
+/// Returns a failure of pidfd_open(2). The kernel requires no permission for this call (kernels
+/// before Linux 5.3 lack it), so a refusal comes from a seccomp filter, which applies to root as
+/// well.
 pub(crate) fn pidfd(what: impl Into<String>, errno: Errno) -> Error {
     let what = what.into();
     match errno {

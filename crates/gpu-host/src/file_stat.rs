@@ -1,4 +1,4 @@
-//! What the kernel says of a file, by statx(2), or by fstatat(2) where statx is not available.
+//! Metadata of a file, from statx(2), or from fstatat(2) where statx is not available.
 
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, StatxFlags, major, makedev, minor, statat, statx};
@@ -25,9 +25,9 @@ impl FileStat {
     /// Reads the fields of a path's target. With `AT_STATX_DONT_SYNC`, network file systems answer
     /// from their cache: a dead server must not block a walk over all descriptors of the machine.
     ///
-    /// A seccomp filter or a security module may refuse statx (`ENOSYS`, or `EPERM` in old container
-    /// runtimes). fstatat then answers instead. It has no such flag, so there a dead server can
-    /// block the caller: a file that is not recognised would be worse.
+    /// A seccomp filter or a security module may refuse statx (`ENOSYS`, or `EPERM` in old
+    /// container runtimes). This function then falls back to fstatat. That call has no such flag,
+    /// so a dead server can block the caller; to miss a file would be worse.
     ///
     /// # Errors
     /// The kernel's.

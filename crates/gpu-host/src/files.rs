@@ -89,7 +89,7 @@ fn rank(kind: DeviceFileKind) -> (u8, u32) {
 /// GPU, and its holders must not be attributed to GPU 0.
 ///
 /// # Errors
-/// `Io` when it exists and cannot be identified: without it, its holders would seem to hold nothing.
+/// `Io` when the file exists and cannot be identified: its holders would seem to hold nothing.
 fn device_file(path: &Path, named: DeviceFileKind) -> Result<Option<DeviceFile>> {
     let text = path.to_string_lossy();
     let stat = match identify(CWD.as_fd(), path) {

@@ -398,7 +398,7 @@ impl Host for LinuxHost {
 /// it.
 fn hidden(root: &ProcRoot) -> Unreadable {
     let mut unreadable = Unreadable::default();
-    // If its type is unknown, it may be real, and the list incomplete.
+    // If the type of `/proc` is unknown, it may be the real one, and the list incomplete.
     if root.is_real_proc() != Ok(false) && first(root) == Err(Errno::NOENT) {
         unreadable.count(Absent::NotPermitted);
     }

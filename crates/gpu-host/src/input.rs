@@ -1,6 +1,6 @@
-//! A text that a user names, opened so that reading it ends.
+//! Opens a text that a user names, so that reading it always ends.
 //!
-//! A pipe that no program writes to, or a device without an end, must not hold a command for ever.
+//! A pipe without a writer, or a device without an end, must not block a command for ever.
 
 use crate::timer;
 use rustix::event::{PollFd, PollFlags};
@@ -10,10 +10,10 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// The most bytes that are read of a pipe or socket.
+/// The most bytes that are read from a pipe or socket.
 const MAX_PIPE: u64 = 16 << 30;
 
-/// The most bytes that are read of a character device.
+/// The most bytes that are read from a character device.
 const MAX_DEVICE: u64 = 8 << 20;
 
 /// How long a pipe may have no writer, as a number of tries and the time between two.
@@ -24,7 +24,7 @@ const BETWEEN: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Input<R> {
     from: R,
-    /// The bytes that may still be read; `None` for a file, whose size is its end.
+    /// The bytes that may still be read; `None` for a file, because a file has an end.
     left: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ impl<R: Read> Read for Input<R> {
 /// A pipe or device that does not block: waits for its data while it has a writer.
 struct Patient {
     file: File,
-    /// How often it may still have no writer; none once data has come.
+    /// How many more checks may find no writer; 0 once data has arrived.
     tries: usize,
 }
 

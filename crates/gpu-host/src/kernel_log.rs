@@ -36,8 +36,8 @@ const MAX_MESSAGES: usize = 10_000;
 /// `devkmsg_write` replaces it by that of user programs.
 const KERNEL: u32 = 0;
 
-/// The beginnings of the driver's records, about GPUs and about NVSwitches. Elsewhere in a record of
-/// the kernel stands text that users choose, such as names of cgroups.
+/// The prefixes of the driver's records about GPUs and NVSwitches. Elsewhere, a kernel record can
+/// contain text that users choose, such as names of cgroups.
 const PREFIXES: [&str; 2] = ["NVRM: ", "nvidia-nvswitch"];
 
 /// Returns the messages in the log below `dev`; `booted` is the wall clock at boot.

@@ -33,7 +33,7 @@ pub fn raise_open_file_limit() {
     OpenFiles::raise();
 }
 
-/// The limit that this process was started with, once it was raised.
+/// The limit that this process started with, set once the limit was raised.
 static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
 /// Returns the soft limit on open files of programs that are started under the original limit;
@@ -52,7 +52,7 @@ impl OpenFiles {
     /// Raises the soft limit to the hard one.
     pub(crate) fn raise() -> Self {
         let before = getrlimit(Resource::Nofile);
-        // Of several, the first one has seen the limit that this process was started with.
+        // If several callers raise it, the first one saw the limit that this process started with.
         let _ = BEFORE.set(before);
         let raised = OpenFiles { before };
         raised.set_raised();

@@ -20,7 +20,7 @@ pub(crate) fn wall_seconds() -> i64 {
     clock_gettime(ClockId::Realtime).tv_sec
 }
 
-/// Returns the clock of the times of files, in seconds and nanoseconds since 1970.
+/// Returns the clock that stamps files, in seconds and nanoseconds since 1970.
 pub(crate) fn wall() -> (i64, i64) {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::RealtimeCoarse);
     (tv_sec, tv_nsec)

@@ -47,8 +47,9 @@ impl Machine {
     /// directory, its `machine.toml`, or a file of `gpuws record` by path.
     ///
     /// # Errors
-    /// `Invalid`, with the closest name, when there is none of this name; `Io` when the path cannot
-    /// be searched, for example without permission; otherwise those of the reader of its format.
+    /// `Invalid`, with the closest name, when no machine has this name; `Io` when the path cannot
+    /// be searched, for example without permission; otherwise the errors of the reader of its
+    /// format.
     pub fn named(machine: &Path) -> Result<Self> {
         match Found::of(machine) {
             Found::Embedded(name) => Machine::embedded(name),

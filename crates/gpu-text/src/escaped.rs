@@ -131,7 +131,7 @@ fn unescape(text: &str, plain: &mut String) {
     }
 }
 
-/// Returns the character of a code of so many hexadecimal digits.
+/// Returns the character of a code with this many hexadecimal digits.
 fn code(chars: &mut std::str::Chars<'_>, digits: usize) -> Option<char> {
     let code: String = chars.by_ref().take(digits).collect();
     let is_whole = code.len() == digits && code.bytes().all(|byte| byte.is_ascii_hexdigit());

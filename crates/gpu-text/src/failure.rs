@@ -197,8 +197,8 @@ fn named_device(text: &str) -> Option<NamedDevice> {
     index
 }
 
-/// Returns whether a program wrote such a line, and no person: only a log has it, so that it counts
-/// in a text of any length.
+/// Returns whether only programs write such a line. Only a log has it, so it counts in a text of
+/// any length.
 fn is_of_log(code: ErrorCode) -> bool {
     matches!(
         code,

@@ -191,7 +191,7 @@ lab7                Tue Mar  4 09:12:33 2025  550.54.14
         }
     }
 
-    /// Processes without PIDs account for memory, unless holders with PIDs would look unlisted.
+    /// Processes without PIDs account for memory, unless holders with PIDs would seem unlisted.
     #[test]
     fn users_without_pids_account_for_memory() {
         let listed = |text: &str| {

@@ -1,4 +1,4 @@
-//! Whether texts have anything to judge a machine by.
+//! Decides whether texts show anything by which to judge a machine.
 
 use crate::document::{Document, Kind};
 use gpu_core::{DeviceState, Snapshot};

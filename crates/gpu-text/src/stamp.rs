@@ -1,7 +1,7 @@
-//! The times in a text: those of the messages of a log, and that at which a tool printed.
+//! The times in a text: those of log messages, and the time at which a tool printed.
 //!
-//! A pasted text is judged by its own times, so each form counts, with as much as it says: a date
-//! may lack the time zone, and syslog's lacks the year.
+//! A pasted text is judged by its own times, so every form counts, even an incomplete one: a date
+//! may lack the time zone, and a date of syslog lacks the year.
 
 use crate::work_meter;
 use gpu_core::Timestamp;
@@ -13,7 +13,7 @@ const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// A time, as far as its text says it.
+/// A time, as precise as its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stamp {
     /// In milliseconds since 1970, and the minutes by which the local time is ahead of UTC.
@@ -34,7 +34,7 @@ pub struct TextTimes {
 }
 
 impl TextTimes {
-    /// Takes the times of a line: that before a message, or that of a tool's heading.
+    /// Records the time of a line: before a message, or in a tool's heading.
     pub(crate) fn take_line(&mut self, line: &str) {
         let found = of_line(line).or_else(|| of_heading(line));
         match found {
@@ -49,8 +49,8 @@ impl TextTimes {
         TextTimes { zoned: self.zoned.max(other.zoned), local: self.local.max(other.local) }
     }
 
-    /// Returns the latest time. One without a time zone is in that of the latest one with a zone,
-    /// or else in UTC; `None` if no line has a date with its year.
+    /// Returns the latest time. A time without a zone is in the zone of the latest time that has
+    /// one, or else in UTC; `None` if no line has a date with its year.
     pub(crate) fn latest(self) -> Option<Timestamp> {
         let zoned = self.zoned.map(|(at, _)| at);
         let local = self.local.map(|at| at - self.offset());

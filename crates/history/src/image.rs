@@ -76,11 +76,11 @@ pub(crate) fn encode(
     Ok((bytes, Image { flat, texts, numbers, dictionary: dictionary(base, structure) }))
 }
 
-/// Returns the frame of which these are the bytes.
+/// Returns the frame that these bytes encode.
 ///
 /// # Errors
-/// `Expansion` if it has more than `most` bytes, `Malformed` if it is no frame. Neither is found
-/// after more than about this many bytes of work.
+/// `Expansion` if it has more than `most` bytes, `Malformed` if it is no frame. Both are detected
+/// after at most about this many bytes of work.
 pub(crate) fn decode(bytes: &[u8], base: &Image, most: usize) -> Result<Image, DamageKind> {
     let mut is_too_large = false;
     let image = expand(bytes, base, |length| {

@@ -28,7 +28,7 @@ pub struct Reader {
     /// The frames on the path to the last one that was read, with their places in the index and
     /// their checksums.
     path: Vec<(usize, u32, Image)>,
-    /// The entries of that day whose data could not be read, so that each is read once.
+    /// The entries of that day with unreadable data, so that each is read once.
     unreadable: BTreeMap<usize, DamageKind>,
     /// The frames that were last found to be lost together, with the reason.
     row: Option<(Range<usize>, Damage)>,

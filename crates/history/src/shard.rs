@@ -47,9 +47,9 @@ pub(crate) struct Shard {
     entries: Vec<Option<Entry>>,
     /// Which of them are frames.
     frames: Vec<u32>,
-    /// Which of them own their data, in the order of their data: no byte belongs to two.
+    /// The entries that own their data, in the order of the data: no byte belongs to two.
     owners: Vec<(u32, Range<u64>)>,
-    /// The entries whose data belongs to another.
+    /// The entries with data that belongs to another entry.
     overlapping: BTreeSet<u32>,
     /// The chunks: the first entry of each, how many frames it has, and its bytes in both files.
     chunks: Vec<Chunk>,

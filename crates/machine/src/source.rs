@@ -460,8 +460,8 @@ impl Source {
         }
     }
 
-    /// Returns the audit log, or one that takes no line and why. This is for a run, which must end
-    /// what it started, with an audit log or without.
+    /// Returns the audit log, or a log that records nothing, and why. This is for a run, which must
+    /// end what it started, with an audit log or without.
     pub fn journal_if_any(&self) -> (Box<dyn Journal>, Option<MachineError>) {
         match self.journal() {
             Ok(journal) => (journal, None),

@@ -9,8 +9,8 @@
 //!
 //! Most failed replays need not be repeated from the start. If the request that failed is also the
 //! first that the next size would grant, the job runs on that size as it did so far, so the device
-//! grows and the replay goes on. Only if an earlier request would be granted, or if the policy may
-//! have waited for work, the next replay starts again. A job that runs for long with a full device
+//! grows and the replay goes on. The next replay starts again only if an earlier request would be
+//! granted, or if the policy may have waited for work. A job that runs for long with a full device
 //! has many such sizes; after [`MAX_STEPS`] steps, the rest is bisected.
 
 use crate::replay::{Outcome, Replay, Witness};
@@ -303,7 +303,7 @@ mod tests {
         }
     }
 
-    /// Returns the need that a search finds which starts again for each size, and its replays.
+    /// Returns the need and the replays of a search that starts again for each size.
     fn restarted(workload: &Workload, choice: &PolicyConfig) -> (Bytes, Outcome, bool) {
         let mut search = Search { workload, choice, replays: 0, steps: 0 };
         let mut total = Bytes(workload.peak_requested());
@@ -421,7 +421,7 @@ mod tests {
                 assert!(search.steps < most, "{choice:?}: {} steps", search.steps);
             }
         }
-        // Where nothing is cached, no replay starts again: one is endless, one grows, one confirms.
+        // Without a cache, no replay starts again: one has endless memory, one grows, one confirms.
         for workload in fragmented(3000) {
             let found = need(&workload, &PolicyConfig::Direct).expect("memory is endless");
             assert_eq!((found.replays, found.exact), (3, true));

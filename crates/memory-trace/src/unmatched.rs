@@ -3,12 +3,12 @@
 use crate::trace::{Action, Event};
 use std::collections::BTreeSet;
 
-/// Events with their numbers in the recording, in order. A step may free thousands of regions, which
-/// a replay frees in another order, so the events are found by their addresses.
+/// Events with their numbers in the recording, in order. A step may free thousands of regions in an
+/// order that differs from the replay's, so the events are found by their addresses.
 #[derive(Debug, Default)]
 pub(crate) struct Unmatched {
     events: Vec<Option<(usize, Event)>>,
-    /// Where the first event is that was not matched.
+    /// The position of the first unmatched event.
     start: usize,
     /// The events that were not matched: action, address and index.
     by_address: BTreeSet<(u8, u64, usize)>,

@@ -512,7 +512,7 @@ def sample(model_class, config_class, rng, calm):
 
 
 def configurations(config_class, count, seed=3):
-    """Returns configurations of many layers, of which no model is built, as samples have them."""
+    """Returns configurations of many layers as samples have them; no model is built from them."""
     found, rng = [], random.Random(seed)
     for attempt in range(count * 4):
         REGISTRY.clear()
@@ -534,7 +534,7 @@ def configurations(config_class, count, seed=3):
 
 
 def defaults_only(config_class):
-    """Returns the values of a configuration of which nothing is given."""
+    """Returns the values of a configuration when nothing is given."""
     try:
         config = config_class()
     except Exception as error:  # A class without defaults.

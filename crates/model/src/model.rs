@@ -20,7 +20,7 @@ pub struct Model {
     pub doubts: Vec<Doubt>,
 }
 
-/// Something of a model that is not understood and may change what the model takes.
+/// A property of a model that is not understood and may change what the model takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// The figure that may be wrong.
@@ -32,9 +32,9 @@ pub struct Doubt {
 /// A figure that a doubt makes an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Figure {
-    /// The bytes of the weights. The tensors of weight files settle such a doubt.
+    /// The bytes of the weights. The tensors of weight files remove such a doubt.
     Weights,
-    /// What the layers keep of a sequence. Weight files do not settle such a doubt.
+    /// What the layers keep of a sequence. Weight files do not remove such a doubt.
     Context,
 }
 

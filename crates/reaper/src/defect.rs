@@ -29,8 +29,8 @@ pub fn full_observation() -> Observation {
 pub enum Defect {
     /// It works only after a reset.
     ResetRequired,
-    /// The driver asks for more than a reset: a reboot, the end of peer-to-peer work, the recovery of
-    /// the IMEX domain, or an action that is not known here.
+    /// The driver requests more than a reset: a reboot, the end of peer-to-peer work, the recovery
+    /// of the IMEX domain, or an action that is not known here.
     Recovery(RecoveryAction),
     /// Its compute mode is Prohibited.
     ComputeProhibited,

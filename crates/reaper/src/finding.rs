@@ -213,7 +213,7 @@ impl Finding {
 }
 
 impl Finding {
-    /// Returns whether it says more than that something is possible.
+    /// Returns whether the finding is at least likely.
     pub fn is_confident(&self) -> bool {
         self.confidence > Confidence::Possible
     }
@@ -299,13 +299,13 @@ impl Diagnosis {
         }
     }
 
-    /// Returns the findings that say more than that something is possible.
+    /// Returns the findings that are at least likely.
     pub fn confident(&self) -> impl Iterator<Item = &Finding> {
         self.findings.iter().filter(|finding| finding.is_confident())
     }
 
     /// Returns how many findings are only possible: a healthy machine has such findings too, so a
-    /// view counts them and names nobody.
+    /// view counts them and shows no names.
     pub fn possible_count(&self) -> usize {
         self.findings.iter().filter(|finding| !finding.is_confident()).count()
     }

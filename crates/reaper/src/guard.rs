@@ -45,7 +45,7 @@ pub enum Refusal {
     NotTheSame,
     /// It holds no device.
     HoldsNothing,
-    /// It holds devices, and none of the requested ones.
+    /// It holds devices, but not the requested ones.
     HoldsOthers,
     /// It belongs to none of the requested users.
     OtherUser,

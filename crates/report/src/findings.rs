@@ -55,7 +55,7 @@ impl Findings<'_> {
         lines
     }
 
-    /// Returns the findings in blocks.
+    /// Groups the findings into blocks.
     fn blocks(&self) -> Vec<Block<'_>> {
         let (certain, possible): (Vec<_>, Vec<_>) =
             self.diagnosis.findings.iter().partition(|finding| finding.is_confident());
@@ -174,8 +174,8 @@ impl Findings<'_> {
         line.plain(self.user(pid)).plain("  ").padded_to(44)
     }
 
-    /// Returns the commands to type next. Of a block of several findings, these are the commands that
-    /// all of them have: on what is only possible, nobody should be ended in bulk.
+    /// Returns the commands to type next. For a block of several findings, these are the commands
+    /// that all of them have: possible findings are no reason to end processes in bulk.
     fn advice(&self, block: &Block<'_>, advised: &mut BTreeSet<String>) -> Vec<Line> {
         let Some(first) = block.first().filter(|_| !self.quiet) else { return Vec::new() };
         let is_shared =

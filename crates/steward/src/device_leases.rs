@@ -72,8 +72,7 @@ impl DeviceLeases {
             && self.on(device).all(is_of_other)
     }
 
-    /// Returns how many MIG devices of a machine are free, as [`is_part_free`](Self::is_part_free)
-    /// tells.
+    /// Returns how many MIG devices of a machine are free by [`is_part_free`](Self::is_part_free).
     pub fn free_parts(&self, snapshot: &Snapshot, usage: &Usage) -> usize {
         let free = |device: &DeviceState| {
             let parts = device.mig.iter().flatten();

@@ -92,8 +92,8 @@ impl Tree<'_> {
         }
     }
 
-    /// Returns the files of the leased devices. A search for any others as well could find one of
-    /// those, and hide that the rest could not be read.
+    /// Returns the files of the leased devices. A search that includes other files could find one
+    /// of those, and hide that the rest could not be read.
     ///
     /// # Errors
     /// `Field` if it is unknown which files they are.

@@ -116,7 +116,7 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
     Ok(Listing { leases, queue, scene })
 }
 
-/// Returns the devices of a lease; of leases that are not told apart, those that are visible.
+/// Returns the devices of a lease; for merged leases, those that are visible.
 fn devices(entry: &LeaseEntry, scene: &Scene) -> Vec<(DeviceUuid, Option<DeviceId>)> {
     let named = entry.devices.iter().map(|uuid| (uuid.clone(), scene.device(uuid).cloned()));
     let merged = scene.devices().filter_map(|device| {

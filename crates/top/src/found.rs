@@ -13,7 +13,7 @@ pub(crate) fn on<'d>(
     diagnosis.findings.iter().filter(is_here)
 }
 
-/// Returns the findings about a device that say more than that something is possible.
+/// Returns the findings about a device that are at least likely.
 pub(crate) fn confident<'d>(
     diagnosis: &'d Diagnosis,
     device: &DeviceId,

@@ -139,7 +139,7 @@ pub struct Row {
     pub age: Option<Duration>,
     /// The kind of use, in nvidia-smi's letters; `-` if it is unknown.
     pub kind: &'static str,
-    /// The finding that suspects it of more than what is possible.
+    /// The finding that suspects it and is at least likely.
     pub finding: Option<FindingKind>,
     /// Whether a lease covers it: it descends from the process that has the lease.
     pub is_leased: bool,

@@ -65,9 +65,9 @@ pub(super) struct Pool {
     pub(super) reserved: u64,
     /// The number of searches while garbage collection was on, by kind.
     pub(super) searches: [u64; 2],
-    /// By kind, blocks to examine when the cache is emptied: every free block that is a whole region
-    /// or may contain a whole page. A block that has been reused since may be among them, and may be
-    /// among them twice.
+    /// By kind, blocks to examine when the cache is emptied: every free block that is a whole
+    /// region or may contain a whole page. A block that has been reused since may also be in the
+    /// list, even twice.
     pub(super) queue: [Vec<BlockId>; 2],
 }
 

@@ -32,8 +32,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Frees the unsplit blocks of a pool, and unmaps the free pages of its expandable segments.
     ///
-    /// It examines only blocks that became free since the last time: none of the others has
-    /// anything to release.
+    /// It examines only blocks that became free since the last time, because the others have
+    /// nothing to release.
     fn release_free(&mut self, pool: u32, kind: SegmentKind) -> Result<(), Error> {
         let mut found = self.take_queue(pool, kind);
         let rank = |id: &BlockId| (self.blocks[*id].list & EXPANDABLE, self.rank(*id));
@@ -58,7 +58,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         queue.retain(|id| {
             let block = self.blocks[*id];
             let shelf = free_list_of(block.list);
-            // A block that was removed is not queued; its ID may be that of another pool's by now.
+            // A removed block is no longer queued; another pool may have reused its ID.
             let is_ours =
                 block.queued && kind_of(shelf) == kind && self.shelves[shelf].pool == pool;
             if is_ours {
@@ -80,13 +80,13 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         is_large_enough && block.state == BlockState::Free
     }
 
-    /// Notes that a block is to be examined when the cache is emptied.
+    /// Queues a block to examine when the cache is emptied.
     pub(super) fn enqueue(&mut self, id: BlockId) {
         let shelf = free_list_of(self.blocks[id].list);
         let (pool, kind) = (self.shelves[shelf].pool, kind_of(shelf));
         let (pool_, kind_) = (pool as usize, kind as usize);
         if self.shelves.pools[pool_].queue[kind_].len() > 2 * self.blocks.len() {
-            // Most of it has been reused since.
+            // Most of the queue has been reused since.
             let live = self.take_queue(pool, kind);
             live.iter().for_each(|id| self.blocks[*id].queued = true);
             self.shelves.pools[pool_].queue[kind_] = live;

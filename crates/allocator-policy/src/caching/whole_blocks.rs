@@ -9,7 +9,7 @@ use crate::segment::SegmentKind;
 use gpu_core::DeviceMemory;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The free whole regions of an allocator whose settings release single ones; no other needs this.
+/// The free whole regions of an allocator. Only settings that release single regions need them.
 #[derive(Debug, Default)]
 pub(super) struct WholeBlocks {
     /// The large ones of the common pool, by the number of searches when they became free.

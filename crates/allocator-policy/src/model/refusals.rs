@@ -14,7 +14,7 @@ pub(super) struct Refusals {
     least_before_last: Option<u64>,
     /// The least one before the current request.
     least_before_request: Option<u64>,
-    /// A hash of everything that is held of the device, now and when the request began.
+    /// A hash of all memory in use on the device, now and when the request began.
     held: u64,
     held_before_request: u64,
 }
@@ -38,8 +38,8 @@ impl Refusals {
         self.least = Some(self.least.map_or(wanted, |least| least.min(wanted)));
     }
 
-    /// Notes that a region or a page was taken or given back; both together change nothing. A range
-    /// of addresses that was reserved is none: the request would reserve it again.
+    /// Records that a region or a page was taken or given back; both together cancel out. A
+    /// reserved address range does not count, because the request would reserve it again.
     pub(super) fn note_change(&mut self, address: u64, size: u64) {
         self.held ^= mix(address ^ mix(size));
     }
@@ -94,10 +94,10 @@ mod tests {
             // An earlier request would have been granted.
             (&[90, 60], &[70], false, None, Some(60)),
             (&[70], &[70], false, None, Some(70)),
-            // The policy freed memory and asked again.
+            // The policy freed memory and tried again.
             (&[], &[90, 70], true, Some(70), Some(90)),
             (&[80], &[90, 70], true, Some(70), Some(80)),
-            // It asked twice for the same, with and without an effect in between.
+            // It made the same request twice, with and without an effect in between.
             (&[80], &[70, 70], false, Some(70), Some(80)),
             (&[80], &[70, 70], true, None, Some(70)),
             // The first of its refusals would have been the grant.

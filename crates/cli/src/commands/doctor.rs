@@ -57,8 +57,8 @@ pub(crate) fn run(
     report(args, global, (past, &snapshots, &leased), &[], screen)
 }
 
-/// Diagnoses the selected devices from these snapshots and leases, after what was before, and prints
-/// the result.
+/// Diagnoses the selected devices from these snapshots and leases, and from the past before them,
+/// and prints the result.
 pub(super) fn report(
     args: &DoctorArgs,
     global: &Global,

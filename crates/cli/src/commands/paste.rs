@@ -29,7 +29,7 @@ pub(super) fn run(
             .with_source(format!("GPU {index} is at {before} in one and at {now} in another"))
             .with_hint("paste one machine at a time"));
     }
-    // The text may be days old: it is judged by its own time.
+    // The text may be days old, so it is judged by its own time.
     let at = gpu_text::moment(&documents).unwrap_or_else(|| SystemClock::new().wall());
     let snapshot = gpu_text::snapshot(&documents, at);
     let failures = gpu_text::unattributed(&documents);

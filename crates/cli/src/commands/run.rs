@@ -40,7 +40,7 @@ fn not_started(error: &gpu_core::Error) -> Failure {
         ErrorKind::Process(ProcessFault::NotPermitted) => Exit::CommandNotRun,
         _ => Exit::Own,
     };
-    // Its kind has a hint for processes, and not for programs.
+    // The error kind has a hint for processes, but none for programs.
     let hint = ProgramFault::behind(error).and_then(ProgramFault::hint);
     hint.into_iter().fold(Failure::new(exit, error.fault().text), Failure::with_hint)
 }

@@ -117,8 +117,8 @@ pub(crate) fn run(
     exit
 }
 
-/// Keeps only the selected devices. Without a driver there is nothing to select from, and its failure
-/// is what there is to show.
+/// Keeps only the selected devices. Without a driver there are no devices to select, and the output
+/// shows the failure of the driver.
 fn only<'a>(whole: &'a Snapshot, selectors: &[Selector]) -> Result<Cow<'a, Snapshot>, Failure> {
     if selectors.is_empty() || (whole.driver.is_err() && whole.devices.is_empty()) {
         return Ok(Cow::Borrowed(whole));

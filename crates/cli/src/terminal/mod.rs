@@ -69,7 +69,7 @@ pub(crate) struct Screen {
     /// The name of a file; none for standard output.
     file: Option<String>,
     colour: bool,
-    /// The width of a terminal, or the one that `COLUMNS` names; none of any other pipe.
+    /// The width of a terminal, or the value of `COLUMNS`; `None` for any other pipe.
     width: Option<usize>,
     is_terminal: bool,
     closed: bool,
@@ -139,8 +139,8 @@ impl Screen {
         self.width.map_or(usize::MAX, |width| width.saturating_sub(used))
     }
 
-    /// Prints the origin of what follows, such as a simulated machine, unless it is this machine;
-    /// with `--quiet` on standard error, because a heading is unwanted and the label is not.
+    /// Prints the origin of the output, such as a simulated machine, unless it is this machine;
+    /// with `--quiet` to standard error, because the option drops headings and not this label.
     pub(crate) fn origin(
         &mut self,
         origin: &Origin,

@@ -1,5 +1,5 @@
-//! What is only possible names nobody in `status`, shares a block in `doctor`, and is never what a
-//! busy machine has; and what `reap` says where it ends nobody.
+//! Possible findings: `status` shows no names, `doctor` groups them in a block, and a busy machine
+//! has none. Also what `reap` prints if it ends no process.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -72,7 +72,7 @@ fn equal_possible_findings_share_a_block_with_a_bound() {
     assert_eq!(doctor.matches("held by").count(), 8, "{doctor}");
     assert_eq!(doctor.matches("no compute observed").count(), 1, "once for all: {doctor}");
     assert!(doctor.contains("and 24 more: gpuws --sim"), "{doctor}");
-    assert!(!doctor.contains("reap --pid"), "nobody is ended in bulk: {doctor}");
+    assert!(!doctor.contains("reap --pid"), "no bulk command: {doctor}");
     assert!(doctor.contains("doctor --samples 11 --every 60"), "{doctor}");
     assert!(doctor.contains("32 findings, only possible."), "{doctor}");
     let status = text(&gpuws(&["--sim", &machine], &[]));
@@ -115,7 +115,7 @@ fn reap_says_why_it_ends_nobody_on_what_was_asked_for() {
     let of_user = printed("--sim labbox reap --user bob");
     let idle = idle.replace("(bob)", "(bob) on GPU 2");
     assert!(of_user.contains(&format!("no unaccounted memory of bob; {idle}")), "{of_user}");
-    assert!(!of_user.contains("19777"), "it belongs to somebody else: {of_user}");
+    assert!(!of_user.contains("19777"), "another user owns it: {of_user}");
     let busy = printed("--sim labbox reap --gpu 0");
     assert!(busy.contains("\nno unaccounted memory on GPU 0\nnothing was done."), "{busy}");
     let both = printed("--sim labbox reap --gpu 2,3");

@@ -184,7 +184,7 @@ fn pipe_closed_before_the_start_changes_no_exit_code() {
         assert_eq!(code(words, true), expected, "{words}");
     }
     assert_eq!(code("--sim labbox status -l 1", true), Some(0), "it ends");
-    // A usage error is one even if nobody reads it.
+    // A usage error keeps its exit code even if the reader of the pipe is gone.
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));

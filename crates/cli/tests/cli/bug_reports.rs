@@ -1,11 +1,11 @@
-//! Texts from public bug reports, in the directory `GPUWS_BUGS`: each case is a directory whose name
-//! ends with that of the case. They are not in the repository.
+//! Texts from public bug reports, in the directory `GPUWS_BUGS`. Each case has a directory; the
+//! name of the directory ends with the name of the case. The texts are not in the repository.
 
 use crate::program::{gpuws, skipped, with_input};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The directory of each case, or `None`, after a message, if there are none here.
+/// The directory of each case; prints a message and returns `None` if this machine has no cases.
 fn cases() -> Option<impl Fn(&str) -> PathBuf> {
     let Some(root) = std::env::var_os("GPUWS_BUGS").map(PathBuf::from) else {
         skipped("GPUWS_BUGS does not name a directory of bug reports");

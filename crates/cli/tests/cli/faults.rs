@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-/// A program that makes system calls of another one fail.
+/// A program that makes system calls of another program fail.
 const DENY: &str = include_str!("../../../gpu-host/tests/deny.c");
 
 /// The program, compiled; `None` if there is no C compiler.
@@ -59,7 +59,7 @@ fn unanswered_lock_query_grants_nothing() {
     }
 }
 
-/// A job that leaves a process behind that has the device and that the driver does not list.
+/// A job that leaves a process behind. The process has the device, and the driver does not list it.
 const LEAVES: &str = "sh -c 'sh -c \"exec sleep 60\" < $GPUWS_SIM_SESSION/dev/nvidia7 & \
                       echo $! > pid; sleep 0.2'";
 

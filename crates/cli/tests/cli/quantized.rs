@@ -20,7 +20,7 @@ fn with(key: &str, value: Value) -> Value {
     config
 }
 
-/// Places a model of which only the configuration is there.
+/// Places a model that has only a configuration and no weight files.
 fn place(config: &Value, words: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("config.json");

@@ -3,10 +3,10 @@
 //!
 //! The observer is independent of leases: each job locks the file of each of its devices with
 //! flock(1), and the kernel releases the locks when the last process with that file ends. So a
-//! process that still has the device keeps the lock. A lock that is held elsewhere is a double hold,
-//! and is traced: which run held it, which processes have the file, and which leases there are. The
-//! only explanation is that the earlier job closed its lease by itself, as some of the jobs do, and
-//! that its supervisor was killed, which alone kept the lease from then on.
+//! process that still has the device keeps the lock. If another job holds the lock, the device is
+//! held twice, and the test traces which run held it, which processes have the file, and which
+//! leases exist. Only one explanation is valid: the earlier job closed its lease by itself, as some
+//! of the jobs do, and its supervisor, which alone kept the lease from then on, was killed.
 //!
 //! `GPUWS_STORM_RUNS` is the number of runs, and `GPUWS_STORM_SEED` the seed.
 
@@ -147,7 +147,7 @@ fn disturb(front: &mut Child, begun: &Path, chance: u64, signals: &[AtomicU64; 2
     let who = match mixed(chance + 4) % 8 {
         0 => vec![front],
         1 | 2 => children(front),
-        // The two that know the tree, at one moment.
+        // Both processes that know the tree, at the same moment.
         3 | 4 => [&[front][..], &children(front)].concat(),
         _ => vec![any],
     };

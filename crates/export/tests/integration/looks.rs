@@ -213,7 +213,7 @@ fn a_thousand_owners_of_unused_leases_are_a_hundred_and_the_others() {
     assert_eq!(value("1", "(others)"), None);
 }
 
-/// Returns an ID as gpuws makes it.
+/// Returns an ID in the form that gpuws uses.
 fn id(number: u32) -> String {
     format!("{number:012x}")
 }
@@ -258,7 +258,7 @@ fn forged_leases_hide_no_job_of_another_user() {
     ];
     for (what, flood, snapshot) in floods {
         for owner in [1000, 4000] {
-            // Or of a user each.
+            // Or each lease has its own user.
             let of = |(n, lease): (u32, &LeaseEntry)| LeaseEntry {
                 owner: if owner == 1000 { 1000 } else { owner + n },
                 ..lease.clone()

@@ -126,8 +126,8 @@ impl RecoveryAction {
         known.map_or(u32::MAX, |(number, ..)| *number)
     }
 
-    /// Returns the action that nvidia-smi prints as this name, in either case; `None` if it is no
-    /// name of one that is known here.
+    /// Returns the action that nvidia-smi prints as this name, in either case; `None` if the name
+    /// is unknown here.
     pub fn from_name(name: &str) -> Option<Self> {
         let known = Self::KNOWN.iter().map(|(_, action, known)| (*action, *known));
         let mut known = known.chain(Self::ALSO);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// The attribute of an access control list.
 const ACL: &str = "system.posix_acl_access";
 
-/// How often a file must be denied although its mode permits it, before that is an error.
+/// How many times in a row a file with a permissive mode must be denied before that is an error.
 const DENIALS: usize = 64;
 
 /// None of our names is longer: a kind, a ticket, a class and an ID.
@@ -96,8 +96,8 @@ impl Dir {
         open_beneath(&self.fd, name, access)
     }
 
-    /// Opens an existing file to read it, as [`open_file`](Self::open_file) does; `None` if there is
-    /// none, or its owner has seen to it that it cannot be opened.
+    /// Opens an existing file to read it, as [`open_file`](Self::open_file) does; `None` if it does
+    /// not exist, or its owner has made it impossible to open.
     ///
     /// # Errors
     /// The kernel's, for any other reason: what cannot be read must not count as missing.
@@ -106,7 +106,7 @@ impl Dir {
         name: &str,
         flags: OFlags,
     ) -> rustix::io::Result<Option<OwnedFd>> {
-        // An owner who changes the mode all the time does not make both looks disagree every time.
+        // An owner who keeps changing the mode cannot make both reads disagree every time.
         for _ in 0..DENIALS {
             match self.open_file(name, OFlags::RDONLY | flags) {
                 Err(errno) if is_of_owner(errno) => return Ok(None),
@@ -129,7 +129,7 @@ impl Dir {
     }
 
     /// Returns whether the mode or the access control list (acl(5)) of this directory or of a file
-    /// in it denies access to anybody. Only an owner can set them, and gpuws sets none that does.
+    /// in it denies access to any user. Only an owner can set them, and gpuws sets none that does.
     fn is_closed(&self, name: &str) -> rustix::io::Result<bool> {
         let lacks = |stat: &Stat, mode| !Mode::from_raw_mode(stat.st_mode).contains(mode);
         let has_list = |size| matches!(size, Ok(_) | Err(Errno::RANGE));
@@ -143,7 +143,7 @@ impl Dir {
         }
         match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(true),
-            // The owner has closed the directory since, or something else denies it: look again.
+            // The owner has closed the directory since, or something else denies it: check again.
             Err(Errno::ACCESS) => Ok(false),
             stat => {
                 let path = format!("/proc/self/fd/{}/{name}", self.fd.as_raw_fd());
@@ -252,7 +252,7 @@ fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<
 }
 
 /// Returns whether a name that cannot be opened is missing, or is no file or directory of gpuws. If
-/// these were errors, the owner of a name could keep everybody from reading the rest.
+/// these were errors, the owner of a name could keep all users from reading the rest.
 fn is_of_owner(errno: Errno) -> bool {
     match errno {
         Errno::NOENT => true,
@@ -265,8 +265,8 @@ fn is_of_owner(errno: Errno) -> bool {
     }
 }
 
-/// Returns whether a path that is not readable is a directory for leases of all users, by its owner
-/// and its mode: then something else denies it.
+/// Returns whether the owner and the mode of an unreadable path are those of a directory for leases
+/// of all users. If so, something else denies access.
 fn is_shared(path: &Path, trust: Trust) -> bool {
     let stat = rustix::fs::stat(path);
     trust == Trust::Shared && stat.is_ok_and(|stat| trusted(path, &stat, trust).is_ok())

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 
 /// How many are kept per user, as a hint.
 const HINTS: usize = 16;
-/// How many of each user are read, and of all users together.
+/// The number of files to read of each user, and of all users together.
 const READ: usize = 2 * HINTS;
 const READ_OF_ALL: usize = 2048;
 /// The most devices of them.
@@ -141,7 +141,7 @@ impl LastLeased {
                 return;
             }
             self.read += 1;
-            // One that cannot be read is one hint less.
+            // An unreadable file only costs a hint.
             let _ = self.add_file(user, &name, &mut content);
         }
     }

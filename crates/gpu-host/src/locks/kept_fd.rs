@@ -9,21 +9,21 @@ use crate::limits;
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::io::{Errno, Result, fcntl_dupfd_cloexec};
 
-/// The first number that is tried. Round numbers are those that people choose.
+/// The first number to try. People tend to choose round numbers.
 const FIRST: RawFd = 173;
 
 /// Numbers that scripts use.
 const TAKEN: [RawFd; 4] = [200, 222, 250, 255];
 
-/// If the limit on open files allows no number from [`FIRST`] on, the highest free ones that it
-/// allows are tried, down to this one: below it are those of shells.
+/// If the limit on open files allows no number from [`FIRST`] on, gpuws tries the highest free ones
+/// that it allows, down to this one. Shells use the numbers below it.
 const LOWEST: RawFd = 10;
 
 /// Moves a descriptor to a number that scripts do not use, below the limit on open files of the
 /// programs that this process starts. The result has close-on-exec set.
 ///
-/// If there is no such number, the descriptor keeps its own: the lease is then as good as the job
-/// leaves it.
+/// If no such number is free, the descriptor keeps its number. The job may then close it and lose
+/// the lease.
 pub(super) fn moved(file: OwnedFd) -> OwnedFd {
     let limit = limits::of_programs().and_then(|limit| RawFd::try_from(limit).ok());
     at(&file, limit.unwrap_or(RawFd::MAX)).unwrap_or(file)

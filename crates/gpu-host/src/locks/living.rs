@@ -1,7 +1,8 @@
 //! The live entries of all users, read in bounded memory and time, whatever the users write.
 //!
-//! No entry of a user hides one of another: each limit is one user's, and what exceeds the limits on
-//! memory counts as a lease on the whole of the devices that it names ([`MergedLeases`]).
+//! No user's entry can hide an entry of another user: each limit applies to one user, and entries
+//! beyond the limits on memory count as a lease on the whole of the devices that they name
+//! ([`MergedLeases`]).
 
 use super::names::{MERGED, file_prefix};
 use super::read::{living_file, text};
@@ -20,20 +21,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many files of one user and kind are opened, the first ones by name. gpuws leaves no lease to
-/// the rest: it grants no user more than 256.
+/// How many files of one user and kind a reader opens, the first ones by name. The rest contains no
+/// lease of gpuws, which grants no user more than 256.
 const OPENED_PER_USER: usize = 2048;
 
-/// How many of these are asked anew at each read; of the caller, all.
+/// How many of these files each read checks again. It checks all files of the caller.
 const FIRST_PER_USER: usize = 256;
 
-/// The other files, and entries that are not told apart, are asked again after this time, or ten
-/// times as long as it took to ask them. Until then those that were alive count as alive, which
-/// grants nothing twice. A new file is asked at once.
+/// A reader checks the other files, and merged entries, again after this time, or after ten times
+/// as long as the check took. Until then, entries that were alive count as alive, so nothing is
+/// granted twice. A reader checks a new file at once.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// The memory for the entries that are told apart, in bytes: one user may have half of what is
-/// left, ...
+/// The memory for unmerged entries, in bytes: one user may have half of what is left, ...
 const TOLD: usize = 1 << 20;
 /// ... each user has this in any case, ...
 const TOLD_AT_LEAST: usize = 16 << 10;
@@ -105,7 +105,7 @@ struct Used {
 }
 
 impl Round {
-    /// Returns whether an entry of this size can be told apart, and counts it if so.
+    /// Returns whether memory is left to keep an entry of this size unmerged, and counts it if so.
     fn tells(&mut self, owner: u32, weight: usize) -> bool {
         let left = (TOLD.saturating_sub(self.weight) / 2).max(TOLD_AT_LEAST);
         let used = self.users.entry(owner).or_default();
@@ -122,7 +122,7 @@ impl Round {
 
 impl Known {
     /// Returns whether the caller's directory has so many entries, dead ones included, that readers
-    /// may not tell them apart.
+    /// may merge them.
     ///
     /// # Errors
     /// `Io` if it cannot be listed.
@@ -233,16 +233,16 @@ fn weight(text: &[u8]) -> usize {
     512 + text.len() + 48 * commas
 }
 
-/// The live entries that are not told apart.
+/// The merged live entries.
 struct Merged {
-    /// How long it holds.
+    /// The time until which the merged entries are valid.
     until: Duration,
     hasher: RandomState,
-    /// The files that were asked, by directory, inode and name.
+    /// The files that were checked, by directory, inode and name.
     asked: HashSet<u64>,
     /// By owner, with the earliest ticket and the earliest change of a file, in seconds since 1970.
     users: BTreeMap<u32, (Arc<MergedLeases>, u64, i64)>,
-    /// How many more names can be kept.
+    /// The number of further names that can be kept.
     room: usize,
     changed: bool,
 }

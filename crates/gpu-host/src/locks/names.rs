@@ -19,7 +19,7 @@ pub(super) const PLACE: &str = "place-";
 /// The FIFO of a place in the queue, which hangs up when its claim leaves.
 pub(super) const WAIT: &str = "wait-";
 
-/// How the ID of leases that are not told apart begins; no file has such an ID.
+/// The prefix of the IDs of merged leases; no file has such an ID.
 pub(super) const MERGED: &str = "more-";
 
 /// The name prefix of files of a kind.

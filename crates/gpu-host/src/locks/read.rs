@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Opens the file of an attempt or a lease; `None` if it is dead, or no file of its owner.
 ///
 /// # Errors
-/// `Io` if that cannot be checked: what cannot be read must not count as dead.
+/// `Io` if the check fails: an unreadable entry must not count as dead.
 pub(super) fn living_file(user: &UserDir, name: &str, id: &str) -> Result<Option<(OwnedFd, Stat)>> {
     let failed = |what: &str, errno| {
         let path = user.dir.path.join(name);
@@ -29,7 +29,7 @@ pub(super) fn living_file(user: &UserDir, name: &str, id: &str) -> Result<Option
     if !user.is_own(&stat) || !is_regular(&stat) {
         return Ok(None);
     }
-    // From here on, no failure is its owner's, and none means that the lease has ended.
+    // From here on, the owner causes no failure, and no failure means that the lease has ended.
     let is_alive = ofd::is_write_locked(&file)
         .and_then(|locked| if locked { Ok(true) } else { is_kept(user, id) });
     let is_alive = is_alive.map_err(|errno| failed("query its lock (F_OFD_GETLK)", errno))?;

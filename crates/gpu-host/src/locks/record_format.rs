@@ -13,8 +13,8 @@ use std::collections::HashSet;
 pub(super) const READ_LIMIT: usize = 32 << 10;
 /// ... and written up to this size.
 const WRITE_LIMIT: usize = 8 << 10;
-/// Of a user's files beyond the [first](super::read), those up to this size are entries that name at
-/// most so many devices, each as often as it does. gpuws writes no larger one.
+/// The limits of a user's entries beyond the [first](super::read): the size, and the number of
+/// names of devices, repeated ones included. gpuws writes no larger entry.
 pub(super) const SMALL: Limits = Limits { bytes: WRITE_LIMIT, names: 64 };
 /// The limits of the others. The largest machines have 16 GPUs of 7 MIG devices each, and a name
 /// may be repeated.
@@ -37,7 +37,7 @@ struct Text {
     entry: LeaseEntry,
 }
 
-/// What a file may be at most to be an entry.
+/// The maximum size and number of names of a file that is an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
     pub(super) bytes: usize,
@@ -96,8 +96,8 @@ pub(super) fn place_of(entry: &LeaseEntry) -> QueuePlace {
     QueuePlace { ticket: entry.ticket, id: entry.id.clone(), owner: entry.owner, class }
 }
 
-/// Returns the place in the queue of a file with this name, after its kind, and this owner; `None` if
-/// it is none.
+/// Returns the place in the queue of a file with this name, after its kind, and this owner; `None`
+/// if the file has no place.
 pub(super) fn waiter(name: &str, owner: u32, text: &[u8]) -> Option<LeaseEntry> {
     let text: Text =
         serde_json::from_slice(text).ok().filter(|text: &Text| text.schema == SCHEMA)?;
@@ -111,8 +111,8 @@ impl<'t> Outline<'t> {
     /// Returns the outline of the lease or attempt in a file with this name, after its kind; `None`
     /// if the file is no entry.
     ///
-    /// A file is an entry by its outline alone, so that all readers agree, however much of it they
-    /// keep.
+    /// The outline alone determines whether a file is an entry, so all readers agree, however much
+    /// of it they keep.
     pub(super) fn of(name: &str, text: &'t [u8], limits: Limits) -> Option<Self> {
         if text.len() > limits.bytes {
             return None;
@@ -141,12 +141,12 @@ impl<'t> Outline<'t> {
         self.ticket
     }
 
-    /// Returns the whole entry of this text and owner; `None` if it has too many devices to be told
-    /// apart.
+    /// Returns the whole entry of this text and owner; `None` if it has too many devices, so that
+    /// readers merge it.
     ///
     /// An entry from a newer gpuws counts as a lease on the whole of its devices, within its outer
-    /// leases; within none if it expresses them in another way. So does one whose other fields
-    /// cannot be read.
+    /// leases, or within none if it expresses them in another way. An entry with other fields that
+    /// cannot be read counts in the same way.
     pub(super) fn entry(&self, owner: u32, text: &[u8]) -> Option<LeaseEntry> {
         let mut seen = HashSet::new();
         let names = self.devices.iter().filter(|name| seen.insert(**name));
@@ -244,7 +244,7 @@ mod tests {
         let text = write(&entry()).unwrap();
         let lease = |id, text: &[u8]| lease(id, 0, text);
         assert_eq!(lease("other", &text), None, "an entry under another's name");
-        assert_eq!(waiter("3f09c2", 0, &text), None, "who waits has nothing");
+        assert_eq!(waiter("3f09c2", 0, &text), None, "a waiting claim has no devices");
         assert_eq!(lease("3f09c2", &text[..text.len() / 2]), None);
         for (from, to) in [
             ("GPU-1", "GPU\\u001b1"),
@@ -332,7 +332,7 @@ mod tests {
         let mut long = naming(&names(1));
         long.resize(SMALL.bytes + 1, b' ');
         assert!(!is_entry(&long, SMALL) && is_entry(&long, LARGE));
-        assert_eq!(lease("ab", 0, &naming(&names(513))), None, "too many to be told apart");
+        assert_eq!(lease("ab", 0, &naming(&names(513))), None, "too many to be kept unmerged");
         let text = String::from_utf8(naming(&names(1))).unwrap().replace("ab", "more-1");
         assert!(Outline::of("more-1", text.as_bytes(), LARGE).is_none(), "this ID is the reader's");
     }

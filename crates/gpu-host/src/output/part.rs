@@ -39,7 +39,7 @@ impl Part {
     /// rules of [`create`](super::create).
     ///
     /// # Errors
-    /// If `path` is anything else, or the directory takes no file.
+    /// If `path` is anything else, or the directory accepts no file.
     pub fn replacing(path: &Path) -> Result<Self, OutputError> {
         let place = Place::find(path)?;
         if place.found.as_ref().is_some_and(|found| kind(found) != FileType::RegularFile) {
@@ -66,7 +66,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // The temporary name is not needed, whether the file got its final name or not.
+        // Remove the temporary name, whether or not the file got its final name.
         self.dir.remove(&self.part);
     }
 }

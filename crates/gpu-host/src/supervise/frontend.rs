@@ -122,8 +122,8 @@ impl Front {
     /// below it does (`PR_SET_CHILD_SUBREAPER`, prctl(2)).
     ///
     /// # Errors
-    /// `Unsupported` when pidfd_open(2) is not available, `Io` when the program cannot be started or
-    /// the kernel refuses something else.
+    /// `Unsupported` when pidfd_open(2) is not available, `Io` when the program cannot be started
+    /// or the kernel refuses another call.
     pub fn start(
         roots: &Roots,
         program: &Path,

@@ -39,8 +39,8 @@ pub fn find_program(program: &OsStr, path: Option<&OsStr>) -> Result<PathBuf> {
     Err(failed(format!("find program '{}'", program.to_string_lossy()), fault))
 }
 
-/// Searches for a program in the directories of `path`. Of several faults, that of a file explains
-/// most.
+/// Searches for a program in the directories of `path`. If there are several faults, it returns the
+/// fault of a file, which explains most.
 fn search(program: &OsStr, path: &OsStr) -> Result<PathBuf, ProgramFault> {
     let (mut of_file, mut of_call, mut of_dir) = (None, None, None);
     // An empty entry is the current directory; joining alone would produce a bare name.
@@ -58,8 +58,8 @@ fn search(program: &OsStr, path: &OsStr) -> Result<PathBuf, ProgramFault> {
     Err(of_file.or(of_call).unwrap_or(ProgramFault::NotFound(of_dir)))
 }
 
-/// Returns an error whose kind says what a shell would return: that there is no program, or that
-/// there is one and it cannot be run.
+/// Returns an error with the kind that a shell would report: the program does not exist, or it
+/// exists and cannot be run.
 fn failed(what: String, fault: ProgramFault) -> Error {
     let kind = match fault {
         ProgramFault::NotFound(_) => ProcessFault::Gone.into(),

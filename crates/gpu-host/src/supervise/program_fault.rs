@@ -19,7 +19,7 @@ pub enum ProgramFault {
     IsDirectory,
     /// The file is a device, a socket or a FIFO.
     NotRegular,
-    /// Nobody may execute the file.
+    /// No user may execute the file.
     NotExecutable,
     /// Some users may execute the file, by this mode and owner, and the caller may not.
     NotPermitted(u32, u32),

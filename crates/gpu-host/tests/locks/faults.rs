@@ -1,5 +1,5 @@
-//! System calls that fail: what cannot be read is an error, and neither a dead lease nor an empty
-//! directory; and what its owner alone has closed is no error for others.
+//! System calls that fail: an unreadable file or directory is an error, not a dead lease or an
+//! empty directory. A file that only its owner has closed is no error for other users.
 
 use crate::hostile::shared;
 use crate::other_process::{NOBODY, Stranger};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::tempdir;
 
-/// A program that makes system calls of another one fail.
+/// A program that makes system calls of another program fail.
 const DENY: &str = include_str!("../deny.c");
 
 const DIR: &str = "GPU_HOST_TEST_FAULTS";
@@ -84,8 +84,8 @@ fn failed_system_call_is_no_dead_lease() {
     }
 }
 
-/// An access control list (acl(5), linux/posix_acl_xattr.h) by which everybody may read a file,
-/// except one user.
+/// An access control list (acl(5), linux/posix_acl_xattr.h) by which all users but one may read a
+/// file.
 fn list_without(user: u32) -> Vec<u8> {
     let everybody = u32::MAX;
     let entries: [(u16, u16, u32); 5] = [

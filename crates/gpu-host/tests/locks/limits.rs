@@ -1,4 +1,4 @@
-//! What readers keep of the entries of users who write as many as they like.
+//! What readers keep of the entries of users who write any number of them.
 
 use crate::hostile::{locked, shared};
 use crate::other_process::NOBODY;
@@ -121,7 +121,7 @@ fn names_of_many_users_take_bounded_memory_and_small_leases_stay_apart() {
     assert_eq!((apart.owner, &apart.devices[..]), (99_999, &[uuid("GPU-3")][..]));
 }
 
-/// One user may have thousands of numbers, in user namespaces.
+/// A user may have thousands of UIDs, in user namespaces.
 #[test]
 fn leases_of_hundreds_of_users_are_one() {
     let Some(dir) = shared("leases_of_hundreds_of_users_are_one") else { return };
@@ -161,7 +161,7 @@ fn dead_entries_hold_nothing_however_many_there_are() {
     }
 }
 
-/// What a reader remembers hides nothing that is new.
+/// A reader's cache does not hide new entries.
 #[test]
 fn entry_published_between_two_reads_is_seen() {
     let Some(dir) = shared("entry_published_between_two_reads_is_seen") else { return };

@@ -183,7 +183,7 @@ fn nvlinks_match_topology() {
             let Ok(details) = simulation.details(&device.id, Groups::all()) else { continue };
             let own = details.nvlinks.unwrap();
             let buses: Vec<_> = devices.iter().map(|other| other.id.bus).collect();
-            // Over switches each of them leads to every device that has one left.
+            // Through switches, each of these links leads to every device that has one left.
             let to_switches = |links: &[gpu_core::NvLink]| {
                 links.iter().filter(|link| !buses.contains(&link.remote)).count()
             };

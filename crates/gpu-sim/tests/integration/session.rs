@@ -143,7 +143,7 @@ fn machine_loads_by_name_dir_file_or_recording() {
     let no_recording = dir.join("../p100-ghost/fuser.txt");
     let error = Machine::named(&no_recording).unwrap_err();
     assert!(error.fault().text.contains("not a recording"), "{}", error.fault().text);
-    // A path that cannot be searched may have a machine: the error is that of the search.
+    // A path that cannot be searched may have a machine, so the result is the error of the search.
     let unsearchable = Path::new("/").join("x".repeat(300));
     let error = Machine::named(&unsearchable).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);

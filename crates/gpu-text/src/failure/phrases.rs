@@ -2,8 +2,8 @@
 
 use crate::document::ErrorCode;
 
-/// Phrases that occur together in a passage, and their meaning. Of two rows that a passage meets,
-/// both count.
+/// Phrases that occur together in a passage, and their meaning. If a passage matches two rows, both
+/// count.
 pub(super) const PHRASES: &[(&[&str], ErrorCode)] = &[
     (&["communicate with the nvidia driver"], ErrorCode::DriverNotRunning),
     (&["driver not loaded"], ErrorCode::DriverNotRunning),
@@ -182,6 +182,6 @@ pub(super) const SUBJECTS: &[&str] = &[
     "nvidia", "nvml", "gpu", "cuda", "mig ", "mig-", "nvlink", "nvrm", "fuser", "lsof", "inforom",
 ];
 
-/// Words with which a program says that it goes on: such a passage is no failure unless a phrase
-/// says which one.
+/// Words with which a program reports that it continues. Such a passage is no failure unless a
+/// phrase identifies one.
 pub(super) const SURVIVALS: &[&str] = &["falling back to", "fallback to", "retrying", "will retry"];

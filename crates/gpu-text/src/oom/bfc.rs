@@ -113,7 +113,7 @@ fn request(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
         event.wording = Some(Wording::NoFailure);
     }
     if framework_of_path(passage.before).is_none() && reader.assumed.len() < MAX_EVENTS {
-        // Only XLA's allocator has two ends; it prints no path any more.
+        // Only XLA's allocator has two ends; current versions print no path.
         match rest.contains("from the lower end") || rest.contains("from the upper end") {
             true => event.framework = Framework::Xla,
             false => reader.assumed.push(passage.line),

@@ -11,7 +11,7 @@ pub(super) struct Flat {
     text: String,
     /// The starts of the lines in the text, with their numbers in the original.
     lines: Vec<(usize, usize)>,
-    /// The positions of lines whose prefix names an engine.
+    /// The positions of lines with a prefix that names an engine.
     engines: Vec<(usize, Framework)>,
 }
 
@@ -21,7 +21,7 @@ impl Flat {
         &self.text
     }
 
-    /// Returns the positions of lines whose prefix names an engine.
+    /// Returns the positions of lines with a prefix that names an engine.
     pub(super) fn engines(&self) -> &[(usize, Framework)] {
         &self.engines
     }

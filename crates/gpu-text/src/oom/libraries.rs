@@ -139,7 +139,7 @@ pub(super) fn cupy(passage: Passage<'_>, phrase: &str) -> Option<Event> {
     let mut event = on_cuda(Framework::CuPy, passage);
     event.tried = Some(tried);
     let Some(inside) = rest.trim_start().strip_prefix('(') else {
-        // The driver's pool without statistics prints no figures; prose is not of CuPy.
+        // The driver's pool without statistics prints no figures; prose does not come from CuPy.
         let is_cupy = ["cupy", "OutOfMemoryError"].iter().any(|word| passage.before.contains(word));
         return is_cupy.then_some(event);
     };

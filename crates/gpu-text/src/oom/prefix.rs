@@ -47,7 +47,7 @@ pub(super) fn of_logger(line: &str) -> Option<&str> {
     is_clock.then_some(rest)
 }
 
-/// Returns the engine whose processes have such a name.
+/// Returns the engine that gives its processes such a name.
 pub(super) fn engine(label: &str) -> Option<Framework> {
     const OF_VLLM: [&str; 5] =
         ["EngineCore", "VllmWorker", "Worker_", "APIServer", "RayWorkerWrapper"];
@@ -87,7 +87,8 @@ fn is_american_date(text: &str) -> bool {
     text.len() == 19 && text.as_bytes()[2] == b'/' && is_stamp(text)
 }
 
-/// `03:04:05 DP0 TP3`: SGLang without ranks is left as it is, because others write a time alike.
+/// `03:04:05 DP0 TP3`. SGLang's time without ranks stays, because other programs print the same
+/// form.
 fn has_rank(text: &str) -> bool {
     let mut words = text.split(' ');
     let is_time = words.next().is_some_and(|time| time.len() == 8 && is_stamp(time));

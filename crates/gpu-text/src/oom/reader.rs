@@ -18,10 +18,11 @@ const MAX_BEFORE: usize = 300;
 /// Within this many bytes of a message with figures, one without them is part of it.
 const NEAR: usize = 600;
 
-/// Within this many lines, two messages of one program of which only one has sizes are one failure.
+/// Two messages of one program within this many lines are one failure if only one of them has
+/// sizes.
 const SAME_FAILURE: usize = 40;
 
-/// How many events back further words on one are about.
+/// How many events back further words about an event may refer.
 const MAX_EVENTS_BACK: usize = 8;
 
 /// A typical position of messages of one kind.

@@ -66,7 +66,7 @@ impl Devices {
                 devices.list[at].failures.push(failure.clone());
             }
         }
-        // Beside holders, a list without PIDs would make each of them look unlisted.
+        // With holders, a list without PIDs would make each of them seem unlisted.
         let has_holders = documents.iter().any(super::holders::tells_holders);
         for document in documents {
             for (position, gpu) in gpus(document).iter().enumerate() {

@@ -35,8 +35,8 @@ pub(super) struct List {
 /// Returns the list of a text; `None` when it has none, or one with an impossible PID: without that
 /// row its memory would look like nobody's.
 ///
-/// A process without a PID has memory all the same. Its number counts down from one that no PID
-/// reaches, so that no two are the same and none is that of a holder.
+/// A process without a PID still has memory. Its number counts down from one that no PID reaches,
+/// so the numbers are unique and differ from those of holders.
 pub(super) fn read(document: &Document) -> Option<List> {
     let list = list(document)?;
     list.processes.iter().all(|listed| plausible::is_pid(listed.process.pid)).then_some(list)

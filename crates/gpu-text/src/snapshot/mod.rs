@@ -38,8 +38,8 @@ pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
     }
 }
 
-/// Returns the latest time in the texts: by it they are judged, not by the clock of the machine that
-/// reads them. `None` if no line has a date with its year.
+/// Returns the latest time in the texts. They are judged by this time, not by the clock of the
+/// machine that reads them. `None` if no line has a date with its year.
 pub fn moment(documents: &[Document]) -> Option<Timestamp> {
     times(documents).latest()
 }

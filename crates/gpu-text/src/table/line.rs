@@ -180,9 +180,9 @@ pub(super) fn for_each_line(text: &Text, mut each: impl FnMut(usize, &str, bool)
 const MAX_TORN: usize = 4;
 const MIN_TORN: usize = 20;
 
-/// Returns the row that starts in a line and ends in a later one, and the number of further lines: a
-/// mailer breaks lines at blanks, and not those without any, which the rules are. `width` is that of
-/// the last rule: a row that is narrower may break behind a border.
+/// Returns the row that starts in a line and ends in a later one, and the number of further lines.
+/// A mailer breaks lines at blanks, so it leaves rules, which have none. `width` is the width of
+/// the last rule: a narrower row may break behind a border.
 fn torn<'a>(
     line: &str,
     width: usize,

@@ -66,7 +66,7 @@ pub(crate) fn serve_if_requested() -> Option<Served> {
         true => Ok(None),
         false => CudaContexts::hold(&devices).map(Some),
     };
-    // Before the claim is reported as kept: without it, the lease would end at once.
+    // Open it before the claim is reported as kept: without it, the lease would end at once.
     let root = open_process(root);
     let message = match (&contexts, &root) {
         (Ok(_), Ok(_)) => READY.to_owned(),
@@ -93,7 +93,7 @@ pub(crate) fn serve_if_requested() -> Option<Served> {
                 }
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
-                // Such as a lack of memory: it may still live.
+                // Another failure, such as a lack of memory: the process may still live.
                 Err(_) => clock.sleep(POLL_INTERVAL),
             }
         }

@@ -106,8 +106,8 @@ fn process(shown: &OomFigures, held: Option<Bytes>) -> Option<Bytes> {
 /// The least memory of a process with a CUDA context; the smallest measured is 107 MiB.
 const LEAST_CONTEXT: Bytes = Bytes::from_mib(64);
 
-/// Returns the process that is listed as another and is this one: what the named processes leave of
-/// the device has no room for this one, whose allocator holds this much.
+/// Returns the listed process that looks like another one and is this one: the named processes
+/// leave too little of the device for this process, because its allocator holds this much.
 fn itself(shown: &OomFigures, held: Option<Bytes>) -> Option<Other> {
     if shown.process.is_some() {
         return None;

@@ -46,7 +46,7 @@ pub enum Cause {
 /// A process that the message does not name holds at least this much: less is the driver's own.
 const LEAST_STRANGER: Bytes = Bytes::from_mib(64);
 
-/// No device has as much memory.
+/// No device has this much memory.
 const ANY_DEVICE: Bytes = Bytes(1 << 40);
 
 /// Less than one in this many parts of a device is too little to call it free.
@@ -107,7 +107,7 @@ impl Cause {
     }
 }
 
-/// Whether what is free or cached is too little of the device to matter.
+/// Whether the free or cached memory is too little of the device to matter.
 fn has_little_left(shown: &OomFigures) -> bool {
     let rest = shown.free.unwrap_or_default() + shown.unused.unwrap_or_default();
     shown.total.is_some_and(|total| rest < Bytes(total.0 / FULL))

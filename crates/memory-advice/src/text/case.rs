@@ -82,7 +82,8 @@ impl Case<'_> {
         u64::try_from(hundredths).ok().filter(|_| hundredths <= most)
     }
 
-    /// The KV cache that is missing for the configured length, in proportion to the one that fits.
+    /// The KV cache that is missing for the configured length, in proportion to the length that
+    /// fits.
     fn missing_by_length(self) -> Option<u64> {
         let (wanted, fits) = (self.fact(Fact::ContextLength)?, self.fact(Fact::FittingLength)?);
         let more = u128::from(wanted.checked_sub(fits)?);
@@ -90,7 +91,7 @@ impl Case<'_> {
         u64::try_from(missing.checked_div(u128::from(fits))?).ok()
     }
 
-    /// The memory fraction of vLLM with which its KV cache would do.
+    /// The memory fraction of vLLM at which its KV cache would suffice.
     pub(super) fn fraction_for_cache(self) -> Option<String> {
         let missing = match (self.asked(), self.left()) {
             (Some(asked), Some(left)) => asked.saturating_sub(left),

@@ -63,13 +63,13 @@ pub fn shown(event: &Event) -> OomFigures {
     }
 }
 
-/// From here on a number of bytes is no amount of memory.
+/// A number of bytes from here on is no amount of memory.
 const IMPOSSIBLE: u64 = 1 << 62;
 
 /// A counter below zero prints as 2^64 minus at most this.
 const WRAPPED: u64 = 1 << 50;
 
-/// Returns an amount, unless no memory is as large.
+/// Returns an amount, unless no memory is this large.
 fn possible(figure: &Figure) -> Option<Bytes> {
     figure.bytes.filter(|bytes| bytes.0 < IMPOSSIBLE)
 }

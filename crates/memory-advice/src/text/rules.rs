@@ -35,7 +35,7 @@ const fn choice(
     Choice { set, value, direction, why }
 }
 
-/// An option whose value the figures do not give.
+/// An option without a value, because the figures do not give one.
 const fn turn(set: &'static str, direction: &'static str, why: &'static str) -> Choice {
     choice(set, |_| None, direction, why)
 }

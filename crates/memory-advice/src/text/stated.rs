@@ -5,7 +5,7 @@ use crate::explain::{Cause, Stated};
 use gpu_core::{Bytes, amount};
 use gpu_text::oom::{Event, Fact, Framework, Short, Wording};
 
-/// From here on a number of bytes is a negative one that lost its sign: no memory is as large.
+/// A number of bytes from here on is a negative one that lost its sign: no memory is this large.
 pub(super) const WRAPPED: u64 = 1 << 62;
 
 /// Returns what an engine's own message states; `None` if the figures alone explain it.

@@ -27,7 +27,7 @@ fn diagnoses(text: &str) -> Vec<Diagnosis> {
     report.events.iter().map(|event| explain(&shown(event), None)).collect()
 }
 
-/// Returns all that is said of a message.
+/// Returns the whole output for a message.
 fn said(diagnosis: &Diagnosis) -> String {
     let mut said = vec![diagnosis.verdict.clone()];
     said.extend(diagnosis.reasons.iter().cloned());
@@ -102,7 +102,7 @@ fn vllm_start_gives_option_with_its_number() {
             &[Cause::Limit],
             &["--max-model-len 30720", "--gpu-memory-utilization 0.83"],
         ),
-        // The message that follows each good start is none.
+        // The message that follows each good start is no failure.
         row(
             "INFO 01-02 03:04:05 [gpu_worker.py:9] Free memory on device (78.5/80.0 GiB) on \
              startup. Desired GPU memory utilization is (0.8, 64.0 GiB). Actual usage is 1 GiB.",
@@ -187,7 +187,7 @@ fn torch_inside_an_engine_gets_its_options() {
             &["100 % of it", "--mem-fraction-static lower"],
         )
         .without(&["expandable_segments", "Fragmented", "gradient"]),
-        // Its own PID outside the container is no other process.
+        // Its own PID outside the container does not name another process.
         row(
             "[2025-01-02 03:04:05 TP0] Exception: Capture CUDA graph failed: CUDA out of memory. \
              Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 31.50 GiB of which 200.00 \
@@ -233,7 +233,7 @@ fn memory_outside_pytorch_is_not_another_tenant() {
             &["44.38 GiB of this process outside its allocator", "free_gpu_memory_fraction"],
         )
         .without(&["gpuws status", "their owners", "ghost", "44.38 GiB context"]),
-        // Another process does have it if this one has room beside it.
+        // Another process does hold it if this one has room beside it.
         row(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a \
              total capacity of 44.39 GiB of which 2.75 GiB is free. Process 31337 has 40.00 GiB \

@@ -90,7 +90,7 @@ fn public_reports_are_explained() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Returns the directory whose name ends with a number, a hyphen and this name.
+/// Returns the directory with a name that ends with a number, a hyphen and this name.
 fn directory(dir: &Path, name: &str) -> PathBuf {
     let entries = std::fs::read_dir(dir).expect("the collection is a directory").flatten();
     let is_it = |path: &PathBuf| {

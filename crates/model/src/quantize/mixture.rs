@@ -21,7 +21,7 @@ pub(super) struct Mixture {
     pub(super) ends: Option<&'static str>,
 }
 
-/// A matrix, as the rules tell them apart.
+/// The matrices that the rules distinguish.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Query,
@@ -108,7 +108,8 @@ fn layer(tensor: &Tensor) -> Option<u64> {
     }
 }
 
-/// Returns whether a layer of so many gets more bits: the first and the last eighth, and each third.
+/// Returns whether one of this many layers gets more bits: the first and last eighth, and each
+/// third.
 fn more_bits(layer: u64, layers: u64) -> bool {
     layer < layers / 8 || layer >= 7 * layers / 8 || layer.saturating_sub(layers / 8) % 3 == 2
 }
@@ -266,7 +267,7 @@ impl Mixture {
     }
 }
 
-/// Returns the encoding with blocks of 32 for a matrix whose rows are no multiple of 256.
+/// Returns the encoding with blocks of 32 for a matrix with rows that are no multiple of 256.
 fn narrower(to: Encoding) -> Option<Encoding> {
     Encoding::named(match to.name() {
         "Q6_K" => "Q8_0",

@@ -1,4 +1,4 @@
-//! The bytes of a matrix whose weights are quantized in groups.
+//! The bytes of a matrix with weights that are quantized in groups.
 
 use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
@@ -10,11 +10,11 @@ pub enum Group {
     Matrix,
     /// Those of a row (an output channel).
     Row,
-    /// So many neighbours of a row.
+    /// This many neighbours in a row.
     Columns(u64),
     /// A tile of rows and columns.
     Tile(u64, u64),
-    /// So many neighbours of the flattened matrix.
+    /// This many neighbours in the flattened matrix.
     Run(u64),
 }
 
@@ -45,7 +45,7 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// Returns integers with scales (and zero points) of so many bits for each group.
+    /// Returns integers with scales (and zero points) of this many bits for each group.
     pub fn integers(bits: u64, group: Group, group_bits: u64) -> Packing {
         let name = match bits {
             ..=2 => "I2",
@@ -56,7 +56,7 @@ impl Packing {
         Packing::new(name, bits, group, group_bits)
     }
 
-    /// Returns floats with scales of so many bits for each group.
+    /// Returns floats with scales of this many bits for each group.
     pub fn floats(bits: u64, group: Group, group_bits: u64) -> Packing {
         let name = match bits {
             ..=4 => "F4",
@@ -176,7 +176,7 @@ impl Packing {
     }
 }
 
-/// Returns groups of so many columns; 0 is a whole row.
+/// Returns groups of this many columns; 0 is a whole row.
 pub(crate) fn columns(group: u64) -> Group {
     if group == 0 { Group::Row } else { Group::Columns(group) }
 }

@@ -34,7 +34,7 @@ const KEPT: [&str; 11] = [
 ];
 
 impl Role {
-    /// Returns the role that the name and shape of a tensor tell.
+    /// Returns the role of a tensor, from its name and shape.
     pub(crate) fn of(tensor: &Tensor) -> Role {
         let name = tensor.name.as_str();
         let is_matrix = tensor.shape.len() > 1 && tensor.shape.iter().rev().take(2).all(|n| *n > 1);

@@ -31,7 +31,7 @@ enum Form {
 pub enum Use {
     /// It quantizes an unquantized checkpoint with this option while it loads.
     Option(&'static str),
-    /// It loads a checkpoint that is quantized so, with this option, which may be empty.
+    /// It loads a checkpoint that is already in this scheme, with this option, which may be empty.
     Checkpoint(&'static str),
     /// It loads a GGUF file.
     File,
@@ -40,7 +40,7 @@ pub enum Use {
 }
 
 /// llama-quantize's names: rules, the encoding of most matrices, and that of embedding and output.
-/// The last column marks mixtures whose rules are not published.
+/// The last column marks mixtures with unpublished rules.
 #[rustfmt::skip]
 const GGML: &[(&str, &str, &str, Option<&str>, bool)] = &[
     ("Q8_0", "Q8_0", "Q8_0", None, false),

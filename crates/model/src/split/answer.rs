@@ -22,7 +22,7 @@ const VLLM: [&str; 4] = ["F16", "FP8", "NF4", "AWQ"];
 /// The schemes that are tried for transformers.
 const TRANSFORMERS: [&str; 4] = ["F16", "FP8", "NF4", "AWQ"];
 
-/// What a scheme of the weights leads to.
+/// The result of a scheme of the weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The scheme of the weights; `None` is as stored.

@@ -17,7 +17,7 @@ pub struct Vllm {
     pub weights: Bytes,
     /// Activations of the largest batch, as vLLM measures them with a dummy run.
     pub activations: Bytes,
-    /// The context of one sequence of the asked length.
+    /// The context of one sequence of the requested length.
     pub one: Bytes,
     /// What is left for context.
     pub cache: Bytes,
@@ -136,8 +136,8 @@ pub fn sizes(
     degrees.into_iter().map(|ranks| size(model, run, capacity, ranks, utilisation)).collect()
 }
 
-/// The largest share of a device that is planned for: beyond, a start fails on what the driver and
-/// other processes hold.
+/// The largest share of a device that a plan uses. With a larger share, a start fails because of
+/// what the driver and other processes hold.
 const LARGEST_SHARE: f64 = 0.97;
 
 /// How vLLM serves a model with each layer divided over GPUs.

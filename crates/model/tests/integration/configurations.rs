@@ -8,7 +8,7 @@ use std::process::Command;
 
 const ROWS: &str = include_str!("configurations.txt");
 
-/// Models of which transformers counts more than the files hold.
+/// Models with more parameters in transformers than in their files.
 const MISSES: [&str; 1] = ["LongCat Flash 560B"];
 
 struct Row<'a> {
@@ -93,7 +93,7 @@ fn random_configurations_agree_with_transformers() {
         let (doubts, derived) = match read(config.as_bytes()) {
             Ok(config) => {
                 let tensors = config.tensors();
-                // An error is said beside the estimate, as a doubt.
+                // The output gives an error beside the estimate, as a doubt.
                 let doubts = !config.doubts.is_empty() || tensors.is_err();
                 let sum = tensors.unwrap_or_default().iter().map(|tensor| tensor.elements()).sum();
                 (doubts, sum)
@@ -118,6 +118,6 @@ fn random_configurations_agree_with_transformers() {
     )
     .unwrap();
     assert!(compared > 0, "{}", String::from_utf8_lossy(&output.stderr));
-    // Random keys also make models of no use: without a doubt, few may differ.
+    // Random keys also make useless models: without a doubt, few may differ.
     assert!(wrong.len() * 100 <= compared * 3, "{}", wrong.join("\n"));
 }

@@ -192,7 +192,7 @@ fn mixtures_are_within_two_percent_of_published_files() {
 
 #[test]
 fn rows_that_are_no_whole_blocks_get_blocks_of_32() {
-    // Rows of 896, of which 256 is no divisor.
+    // Rows of 896, which is no multiple of 256.
     let narrow = model(
         r#"{"model_type":"llama","hidden_size":896,"intermediate_size":4864,"num_hidden_layers":1,
         "num_attention_heads":14,"num_key_value_heads":2,"vocab_size":1000,"torch_dtype":"bfloat16",

@@ -306,7 +306,7 @@ fn program_ends_with_session() {
     assert_eq!(forever.0.wait().unwrap().code(), Some(0));
 }
 
-/// Returns whether nobody has the other end of a pipe open.
+/// Returns whether no process has the other end of a pipe open.
 fn is_closed(pipe: &impl std::os::fd::AsFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut end = [PollFd::new(pipe, PollFlags::empty())];

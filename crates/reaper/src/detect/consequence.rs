@@ -1,4 +1,4 @@
-//! Errors that follow from others: which message of the log is the cause of which.
+//! Errors that follow from others: finds the message of the log that is the cause of another.
 //!
 //! A device that fails takes the channels of its programs with it, on the other devices of these
 //! programs too. The driver logs each channel (Xid 43, 45), and the switch each link that went down
@@ -45,7 +45,7 @@ struct First {
     last: Moment,
 }
 
-/// The time of a message, and that on the clock of its log if it has no date.
+/// The time of a message, and its time on the clock of its log if it has no date.
 type Moment = (Timestamp, Option<Duration>);
 
 impl First {
@@ -56,7 +56,7 @@ impl First {
         match [last, message.at].map(|at| at == DriverMessage::UNDATED) {
             [false, false] => message.at.since(last) <= BURST,
             [true, true] => match (elapsed, message.elapsed) {
-                // A clock that goes back was started anew.
+                // A clock that goes back was restarted.
                 (Some(last), Some(at)) => at.checked_sub(last).is_some_and(|span| span <= BURST),
                 (None, None) => true,
                 _ => false,
@@ -108,7 +108,7 @@ impl Known {
             DriverMessageKind::SXid(_) => return,
         };
         let class = meaning_of(message).map(|known| known.class);
-        // A notice and the clean-up of a channel are the cause of nothing.
+        // A notice and the clean-up of a channel cause no other error.
         if class == Some(XidClass::Informational) || code == 45 {
             return;
         }

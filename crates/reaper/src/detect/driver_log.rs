@@ -41,8 +41,8 @@ pub struct OldMessages {
 }
 
 /// Returns the messages of the log that are left out because they are too old to judge a device by;
-/// `None` if there are none. Of a pasted text, none is left out: it was pasted because of them, and
-/// an old one only weakens the finding.
+/// `None` if there are none. No message of a pasted text is left out: the user pasted it because of
+/// them, and an old message only weakens the finding.
 pub fn old_messages(now: &Snapshot) -> Option<OldMessages> {
     let messages = now.driver_messages.iter().flatten();
     let count = messages.filter(|message| is_left_out(now, message.at)).count();
@@ -54,8 +54,8 @@ fn is_left_out(now: &Snapshot, at: Timestamp) -> bool {
     now.origin != Origin::Pasted && is_old(now, at)
 }
 
-/// Returns whether a message is old at the time of the snapshot: of a pasted text, the latest time
-/// in it.
+/// Returns whether a message is old at the time of the snapshot, which is the latest time in a
+/// pasted text.
 fn is_old(now: &Snapshot, at: Timestamp) -> bool {
     at != DriverMessage::UNDATED && now.taken_at.since(at) > RELEVANT
 }
@@ -110,7 +110,8 @@ fn by_device<'a>(messages: &[&'a DriverMessage], causes: &[Option<Cause>]) -> By
         match cause {
             None => {
                 let logged = logged(&mut by_device, message.bus, code, message.at);
-                // Of 154, the last one has the present recovery action; else the gravest counts.
+                // The last Xid 154 has the present recovery action; of other errors, the gravest
+                // counts.
                 let meaning = meaning_of(message);
                 let action = |meaning: Option<XidMeaning>| meaning.map(|meaning| meaning.action);
                 if code == 154 || action(meaning) >= action(logged.meaning) {
@@ -240,7 +241,7 @@ fn finding(
     };
     let advice = match (action, device) {
         (XidAction::Reset, Some(device)) => Advice::ResetDevice(device.id().index),
-        // The driver itself asks for it.
+        // The driver itself requests it.
         (XidAction::Reboot, _) if logged.code == 154 => Advice::Reboot,
         _ if class == Some(XidClass::Application) && logged.programs.len() <= 1 => {
             Advice::ReadProgramError

@@ -159,8 +159,9 @@ fn merged(case: &DetectContext<'_>, found: Vec<Finding>) -> Vec<Finding> {
     findings
 }
 
-/// Returns whether a sign of a process is a finding by itself. That of a process whose age is
-/// unknown, that may still be starting, or that computes, is evidence for others only.
+/// Returns whether a sign of a process is a finding by itself. If the age of the process is
+/// unknown, or if it may still be starting or computes, the sign is only evidence for other
+/// findings.
 fn is_finding(case: &DetectContext<'_>, sign: &Finding) -> bool {
     let Some(suspect) = sign.suspects.first() else { return false };
     let pid = suspect.process.pid;

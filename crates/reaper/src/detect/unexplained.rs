@@ -78,7 +78,7 @@ fn account(device: &DeviceState) -> Option<(Bytes, Vec<Evidence>)> {
 
 fn unknown_holders(case: &DetectContext<'_>, device: &DeviceState, fault: &Fault) -> Cause {
     let mut text = format!("holders of the device files unknown: failed to {fault}");
-    // The list of a container is empty whatever runs outside, and so is that of Windows.
+    // The list in a container is empty, whatever runs outside, and so is the list on Windows.
     if case.now.origin == Origin::Pasted && device.processes.as_ref().is_ok_and(Vec::is_empty) {
         let share = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
         text.push_str(&match share.filter(|share| share.get() >= AT_WORK) {

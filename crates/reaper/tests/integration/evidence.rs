@@ -449,8 +449,8 @@ fn ghost_is_tied_to_the_one_mig_instance_with_its_memory() {
     }
 }
 
-/// Eight devices with four processes each, which init has adopted or whose parent is unknown: a job
-/// that a script started in the background. `change` sets how a process was seen.
+/// Eight devices with four processes each. Init has adopted each process, or its parent is unknown:
+/// a job that a script started in the background. `change` sets how a process was seen.
 fn computing(change: impl Fn(&mut ProcessInfo, &mut DeviceProcess)) -> Snapshot {
     let (mut devices, mut holders, mut processes) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..8 {
@@ -484,7 +484,7 @@ fn whoever_computes_is_no_finding() {
     assert_eq!(kinds(|info, _| info.started_at = Err(Absent::NotRecorded)), [], "age unknown");
     let whole: fn(&mut ProcessInfo, &mut DeviceProcess) =
         |_, listed| listed.utilization = Err(Absent::NotSupported);
-    assert_eq!(kinds(whole), [], "only the device tells that somebody computes");
+    assert_eq!(kinds(whole), [], "only the device shows that a process computes");
     // The same at rest: each is an idle orphan, except those of an unknown parent.
     let mut idle = computing(|_, listed| listed.utilization = Ok(Percent::new(0).unwrap()));
     for device in &mut idle.devices {

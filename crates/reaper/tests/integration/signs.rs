@@ -37,7 +37,7 @@ fn process_is_a_hoarder_by_time_and_not_by_one_look() {
     assert_eq!(found(&[holding(Some(899), |_| {})]), [], "it may still load");
     assert_eq!(found(&[holding(Some(900), |_| {})]), hoards(Confidence::Possible));
     let unknown = holding(None, |_| {});
-    assert_eq!(found(std::slice::from_ref(&unknown)), [], "an unknown age accuses nobody");
+    assert_eq!(found(std::slice::from_ref(&unknown)), [], "an unknown age accuses no process");
     assert_eq!(found(&watch(&unknown, 899, 0)), [], "it may have been started just before");
     assert_eq!(found(&watch(&unknown, 900, 0)), hoards(Confidence::Likely), "it was watched");
     let old = holding(Some(90_000), |_| {});

@@ -172,7 +172,7 @@ impl Finding {
 
     fn next(&self, host: &str) -> Option<Line> {
         let next = self.next.first()?;
-        // One quoted word: whatever the host says to run is run there and not here.
+        // One quoted word, so that commands from the host run there and not here.
         let (host, command) = (wording::shell_word(host), wording::shell_word(&next.command));
         Some(Line::new().plain("  ").dim("next ").accent(format!("ssh {host} {command}")))
     }

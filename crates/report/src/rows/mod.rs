@@ -191,7 +191,7 @@ impl<'a> View<'a> {
         self.leased.is_free(device, &self.usage)
     }
 
-    /// Returns the kind of the finding that suspects a process of more than what is possible.
+    /// Returns the kind of the finding that suspects a process and is at least likely.
     fn suspected(&self, device: &DeviceId, pid: Pid) -> Option<FindingKind> {
         let is_it = |finding: &&Finding| {
             finding.devices.iter().any(|id| id.same_device(device))

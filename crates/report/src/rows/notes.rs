@@ -1,4 +1,4 @@
-//! What is told below the rows: the findings with the command that explains them, and the processes
+//! The notes below the rows: the findings with the command that explains them, and the processes
 //! that have a device open and use none of its memory.
 
 use super::View;
@@ -7,8 +7,8 @@ use crate::wording;
 use gpu_core::DeviceId;
 
 impl View<'_> {
-    /// Returns what is told below the rows: the findings, and the processes that have a device open and
-    /// use none of its memory. Commands have `room` columns, and text is wrapped to `width`.
+    /// Returns the notes below the rows: the findings, and the processes that have a device open
+    /// and use none of its memory. Commands have `room` columns, and text is wrapped to `width`.
     pub fn notes(&self, doctor: &str, room: usize, width: usize) -> Vec<Line> {
         let mut lines = self.next_commands(doctor, room);
         if let Some(who) = self.bystanders() {
@@ -17,8 +17,8 @@ impl View<'_> {
         lines
     }
 
-    /// Returns a line for each set of devices with findings, with `doctor`, the command that explains
-    /// them; and then how many findings are only possible, without saying of whom.
+    /// Returns a line for each set of devices with findings, with `doctor`, the command that
+    /// explains them; and then the number of findings that are only possible, without names.
     fn next_commands(&self, doctor: &str, room: usize) -> Vec<Line> {
         let shown = |id: &&DeviceId| self.snapshot.device(id).is_some();
         let is_shown =

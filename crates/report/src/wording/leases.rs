@@ -19,7 +19,7 @@ const COLUMNS: [(&str, Align); 6] = [
 ];
 const LEFT_OUT: [usize; 2] = [2, 4];
 const NARROW: usize = 60;
-/// The most columns of the devices of a lease: whoever leases scattered ones widens no other row.
+/// The most columns of the devices of a lease: scattered devices must not widen the other rows.
 const DEVICES: usize = 32;
 
 /// Describes leases and waiting claims within `width` columns; empty if there are none. `user`

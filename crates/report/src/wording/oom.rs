@@ -40,7 +40,7 @@ impl<'a> Group<'a> {
             && self.messages.iter().all(is_rank)
     }
 
-    /// Returns the message that is short of most memory, which stands for all.
+    /// Returns the message with the largest shortage, which stands for all.
     pub fn worst(&self) -> (&'a Event, &'a Diagnosis) {
         let mut worst = self.messages[0];
         for message in &self.messages {

@@ -1,7 +1,7 @@
 //! The words for failures in a pasted text: what each means, and what to run on that machine.
 //!
-//! A text shows an effect more often than its cause. Where it does not say the cause, the meaning
-//! says so, and the first step is the one that tells.
+//! A text shows an effect more often than its cause. If it does not give the cause, the meaning
+//! says so, and the first step finds the cause.
 
 use super::reap::Paragraph;
 use super::{FUSER, KERNEL_LOG};
@@ -19,7 +19,7 @@ pub struct PastedFailure {
     pub steps: &'static [(&'static str, &'static str)],
 }
 
-/// The commands whose output says most about the GPUs of a machine.
+/// The commands that report most about the GPUs of a machine.
 const ALL_OUTPUT: &str =
     "(nvidia-smi; sudo fuser -v /dev/nvidia*; sudo dmesg | grep -i -e NVRM -e Xid) 2>&1";
 

@@ -31,8 +31,8 @@ impl From<Line> for Paragraph {
 }
 
 /// Describes a plan: its targets, when they are killed, the memory that it frees, and the processes
-/// that it spares, with the reasons. `certain`: it is carried out. What the choice of
-/// devices or users leaves alone is told by [`untouched`].
+/// that it spares, with the reasons. `certain`: it is carried out. [`untouched`] describes what the
+/// choice of devices or users leaves alone.
 pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -> Vec<Paragraph> {
     let mut told = targets(now, plan, certain);
     for expected in &plan.expected {
@@ -48,7 +48,7 @@ pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -
         told.push(Paragraph::new(head, refused.why.to_string()));
     }
     let suspects = || diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
-    // Members of a scope; a suspect on another device is not what the user asked about.
+    // Members of a scope; the user did not ask about a suspect on another device.
     let is_member = |pid: Pid| !suspects().any(|suspect| suspect.process.pid == pid);
     for left_out in plan.left_out.iter().filter(|left_out| is_member(left_out.pid)) {
         let who = process(left_out.pid, left_out.name.as_deref().unwrap_or("?"));
@@ -73,9 +73,9 @@ pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -
 /// The most processes that are named as idle on a device.
 const IDLE: usize = 4;
 
-/// Says of each requested device, or of the requested users, where the plan ends nobody: whether
-/// memory is unaccounted there, and who is idle, with the next command. `sim` is the option that
-/// selects a simulated machine.
+/// Describes each requested device, or the requested users, where the plan ends no process: whether
+/// memory is unaccounted there, and which processes are idle, with the next command. `sim` is the
+/// option that selects a simulated machine.
 pub fn untouched(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, sim: &str) -> Vec<Paragraph> {
     let by_device = plan.devices.iter().map(Some);
     let by_user = (plan.devices.is_empty() && !plan.users.is_empty()).then_some(None);
@@ -110,7 +110,7 @@ fn untouched_on(
     };
     let gpu = device.map_or(String::new(), |id| format!(" --gpu {}", id.index));
     let doctor = format!("gpuws {sim}doctor{gpu}");
-    // Memory that somebody may hold, of these users if they are named.
+    // Memory that some process may hold; if users are named, a process of theirs.
     let unaccounted = findings().find(|finding| {
         let suspects = &finding.suspects;
         let is_theirs = suspects.iter().any(|suspect| is_of(suspect.process.pid));
@@ -350,8 +350,8 @@ pub fn report(report: &Report) -> Vec<Paragraph> {
     told
 }
 
-/// Returns what to do about a process that SIGKILL does not end: a thread of it waits in the kernel,
-/// and only the end of the wait ends it.
+/// Returns what to do about a process that SIGKILL does not end: one of its threads waits in the
+/// kernel, and the process ends only when the wait ends.
 fn after_kill(pid: Pid) -> Vec<Paragraph> {
     let steps = [
         (

@@ -4,7 +4,7 @@ use gpu_core::Timestamp;
 use gpu_report::wording;
 use gpu_text::{moment, sections, shows_health, snapshot, unattributed};
 
-/// Everything that is told of a pasted text, one line each.
+/// The whole output for a pasted text, one line each.
 fn told(text: &str) -> String {
     let documents = sections(text.as_bytes());
     let at = moment(&documents).unwrap_or(Timestamp(1_900_000_000_000));
@@ -35,7 +35,7 @@ fn told(text: &str) -> String {
     told.join("\n")
 }
 
-/// Asserts that these parts are told of a text, and those after `!` are not.
+/// Asserts that the output for a text has these parts, and lacks those after `!`.
 fn assert_told(cases: &[(&str, &[&str])]) {
     for (text, parts) in cases {
         let told = told(text);
@@ -93,7 +93,7 @@ fn logs_are_judged_by_their_own_time() {
         (&format!("{heading}Feb  5 17:30:00 node4 kernel: {lost}"), &["on 2020-02-05 17:30 UTC"]),
         (&format!("Feb  5 17:30:00 node4 kernel: {lost}"), &["likely", "at an unknown time"]),
         (&format!("[  812.5] {lost}"), &["likely", "at an unknown time"]),
-        // What is old in the text itself is told, and weak.
+        // Old messages of the text itself are reported, as weak findings.
         (
             &format!(
                 "2020-01-05T10:00:00Z n kernel: {lost}\

@@ -8,10 +8,10 @@ use std::sync::LazyLock;
 /// The most notes that are kept.
 const MAX_NOTES: usize = 64;
 
-/// How far before a message its engine and phase are sought, in bytes.
+/// The distance before a message in which the reader searches for its engine and phase, in bytes.
 const NEAR: usize = 6000;
 
-/// How many lines before a message the engine's words are about it.
+/// The number of lines before a message in which the engine's words are about it.
 const MAX_LINES: usize = 150;
 
 /// The lines after a message on which words about it follow.

@@ -139,7 +139,8 @@ pub(super) struct Found {
 }
 
 impl Short {
-    /// Returns whether two messages may be parts of one failure: one of the two names it closer.
+    /// Returns whether two messages may be parts of one failure: one of them names it more
+    /// precisely.
     pub(super) fn is_part_of(self, other: Short) -> bool {
         let is_open = |short| matches!(short, Short::Unclear | Short::Compute);
         let has_parts = |short| {
@@ -173,7 +174,7 @@ pub(super) fn find(word: &str, rest: &str) -> Option<Found> {
     })
 }
 
-/// Adds a message to the events; returns whether it belongs to one.
+/// Adds a message to the events; returns whether it belongs to an event.
 pub(super) fn read(reader: &mut Reader, found: &Found, flat: &Flat, at: usize) -> bool {
     let text = flat.text();
     if libraries::is_source(&text[flat.line_start(at)..at], &text[at..]) {

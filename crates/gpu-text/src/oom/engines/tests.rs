@@ -104,7 +104,7 @@ fn retry_is_about_the_last_failure_only() {
     let log = format!("{}{retry}{}", failure(900), failure(500));
     let wordings: Vec<_> = read(log.as_bytes()).events.iter().map(|event| event.wording).collect();
     assert_eq!(wordings, [Some(Wording::NoFailure), None]);
-    // Once more the same, and it is one message.
+    // The same message again is still one event.
     let twice = format!("{}{retry}{}{retry}", failure(900), failure(900));
     let event = one(&twice);
     assert_eq!((event.times, event.wording), (2, Some(Wording::NoFailure)));

@@ -1,5 +1,5 @@
-//! The families of models whose layers keep something else than keys and values of all heads, or
-//! whose keys for that differ.
+//! The families of models with layers that keep something other than keys and values of all heads,
+//! or with other configuration keys for these.
 //!
 //! Source: the configuration classes of transformers, and llama.cpp for the states.
 

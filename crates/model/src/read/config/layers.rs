@@ -233,7 +233,7 @@ impl Reader<'_> {
         let &Widths { kv_heads, head, .. } = widths;
         let value = keys.integer(&["v_head_dim"])?.unwrap_or(head);
         let attention = |window| Block::Attention { kv_heads, key: head, value, window };
-        // A rank of keys and values is what tells latent attention.
+        // A rank of keys and values identifies latent attention.
         let rank = keys.integer(&["kv_lora_rank"])?.filter(|rank| *rank > 0);
         Ok(match kind {
             Kind::Feed | Kind::Shared => Block::Nothing,
@@ -263,7 +263,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns what is not known of what the layers keep: fragments that name the type.
+    /// Returns what is unknown about what the layers keep: fragments that name the type.
     pub(super) fn doubts(&self, model_type: &str) -> Vec<String> {
         let list = self.keys.texts("layer_types").ok().flatten().unwrap_or_default();
         let unknown = list.iter().find(|name| kind(name).is_none());

@@ -89,7 +89,7 @@ pub struct Config {
     pub quantization: Option<Quantization>,
     /// What is not understood of the configuration.
     pub doubts: Vec<Doubt>,
-    /// What is worth knowing of the tensors that are derived.
+    /// Notes about the derived tensors.
     pub notes: Vec<String>,
     /// Its classes in the table, if the type is known.
     classes: Option<Classes>,
@@ -172,8 +172,8 @@ fn known(
     Ok(config)
 }
 
-/// Returns what is worth knowing of derived tensors: what is counted beside the language model, and
-/// what is left out.
+/// Returns notes about the derived tensors: what is counted beside the language model, and what is
+/// left out.
 fn notes(tensors: &[Tensor], keys: &Keys<'_>) -> Result<Vec<String>, ConfigError> {
     let encoders = tensors.iter().filter(|tensor| is_encoder(&tensor.name));
     let bytes: Bytes = encoders.map(|tensor| tensor.bytes).sum();

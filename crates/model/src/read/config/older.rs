@@ -99,7 +99,7 @@ mod tests {
         let llama = r#"{"model_type":"llama4_text","no_rope_layers":[0,1]}"#;
         assert_eq!(layers(llama, "layer_types"), json!([full, "chunked_attention"]));
         assert_eq!(layers(&llama.replace("llama4", "smollm3"), "layer_types"), Value::Null);
-        // A list of today wins.
+        // A list in the current form has precedence.
         let both = r#"{"attn_type_list":[0],"layer_types":["full_attention"]}"#;
         assert_eq!(layers(both, "layer_types"), json!([full]));
         let nested = layers(r#"{"text_config":{"attn_type_list":[1]}}"#, "text_config");

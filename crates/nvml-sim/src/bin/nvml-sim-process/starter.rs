@@ -1,4 +1,4 @@
-//! What a simulated process keeps of its starter: nothing that somebody could wait for.
+//! Closes everything that a simulated process inherits and that another process could wait for.
 
 use gpu_sim::Session;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open, stat};
@@ -8,9 +8,9 @@ use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
-/// Replaces standard input, output and error, which may be pipes whose end somebody awaits, and
-/// closes the lock file of the session, which would keep the session alive. Other descriptors stay
-/// open: a lease may be among them.
+/// Replaces standard input, output and error, because another process may wait for the end of these
+/// pipes, and closes the lock file of the session, which would keep the session alive. Other
+/// descriptors stay open: a lease may be among them.
 ///
 /// # Errors
 /// If `/dev/null` or `/proc` cannot be opened.
@@ -52,7 +52,7 @@ fn locks(dir: &Path) -> io::Result<Vec<RawFd>> {
     Ok(numbers.filter(|number| *number > 2).filter(is_lock).collect())
 }
 
-/// Returns whether a session has ended: it removed its directory, or it was killed, so that nobody
+/// Returns whether a session has ended: it removed its directory, or it was killed and no process
 /// locks its file. A session that was made by hand has no such file.
 pub(crate) fn is_over(dir: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -11,7 +11,7 @@ use gpu_model::split::llama::{Inexpressible, arguments, visible};
 use gpu_model::split::vllm::{SHARE, Served};
 use gpu_model::split::{Answer, RoomKind};
 
-/// The largest share of a GPU that a pipeline may need: beyond, vLLM fails to start.
+/// The largest share of a GPU that a pipeline may need: vLLM fails to start with a larger one.
 const LARGEST_SHARE: f64 = 0.98;
 
 /// Returns what precedes a command so that it sees only the GPUs that hold layers, by which its
@@ -23,7 +23,7 @@ pub fn shown(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Opti
     }
     let gpus = || question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
     let used = numbers(question, &used(question, first));
-    // CUDA puts the fastest first unless it is told otherwise.
+    // By default, CUDA numbers the fastest first.
     let are_equal = gpus().all(|room| gpus().all(|other| room.capacity == other.capacity));
     if used.is_empty() || question.is_whole && are_equal && used.len() == gpus().count() {
         return None;
@@ -93,7 +93,7 @@ pub(super) fn program(
                 false => "MODEL.gguf",
             };
             let context = question.served_context().saturating_mul(question.sequences);
-            // llama-server serves four sequences unless it is told otherwise.
+            // By default, llama-server serves four sequences.
             let sequences = question.sequences;
             let program = format!("llama-server -m {path} -c {context} {options} -np {sequences}");
             Some((String::new(), program))

@@ -14,7 +14,7 @@ use gpu_model::read::Format;
 use gpu_model::split::{Answer, RoomKind};
 use std::path::Path;
 
-/// What the user asked for, for a command that follows.
+/// The request of the user, for a follow-up command.
 pub struct Again<'a> {
     /// The command without `--weights`, as text for a shell.
     pub command: &'a str,

@@ -41,7 +41,7 @@ pub(crate) struct State {
     pub(crate) sees_host_pids: bool,
     /// The lease files that the caller has open.
     pub(crate) inherited: Vec<(LeaseId, u32)>,
-    /// The driver does not report which device file is whose.
+    /// The driver does not report which device has which file.
     pub(crate) hides_minors: bool,
     /// The holders of the device files are unreadable.
     pub(crate) hides_holders: bool,

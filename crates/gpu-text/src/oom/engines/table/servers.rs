@@ -57,7 +57,7 @@ pub(super) const ROWS: &[Shape] = &[
          cache is needed, which is larger than the available KV cache memory ({left})",
     )
     .more(LENGTH),
-    // The end of one whose start is cut off.
+    // The end of a message with its start cut off.
     fails(
         Vllm,
         Short::Cache,
@@ -102,7 +102,7 @@ pub(super) const ROWS: &[Shape] = &[
     fails(Vllm, Short::WakeUp, "CUDA Error: out of memory at {_}cumem_allocator"),
     goes_on(Vllm, Short::Crowded, "is preempted by PreemptionMode.{_} mode because there is not"),
     fails(Vllm, Short::Pinned, "Aborted due to the lack of CPU swap space"),
-    // SGLang, whose GB are GiB.
+    // SGLang, which prints GiB as GB.
     fails(
         SgLang,
         Short::NoCache,

@@ -78,7 +78,7 @@ fn is_class(target: &str) -> bool {
         && target.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Weights of which only some are stored, with a bit for each that says which.
+/// Weights that are stored only in part, with a bit for each weight that marks the stored ones.
 #[derive(Clone, Copy)]
 struct Sparsity {
     /// Thousandths of the weights that are stored.
@@ -106,7 +106,7 @@ impl Sparsity {
         }
     }
 
-    /// Returns how weights of so many bits are stored.
+    /// Returns how weights of this many bits are stored.
     fn packing(self, bits: u64) -> Packing {
         let base = match bits {
             16 => Packing::halves(),
@@ -146,7 +146,7 @@ fn scheme(weights: Values<'_>, format: &str, sparse: Option<Sparsity>) -> Option
         (format, true, 8) if format.contains("mxfp8") => Packing::mxfp8(),
         (_, true, 4) if size == 16 => Packing::nvfp4(),
         (_, true, 4) if size == 32 => Packing::mxfp4(),
-        // Half of the weights, and two bits for the place of each that is kept.
+        // Half of the weights, and two bits for the place of each stored one.
         ("marlin-24", false, 4 | 8) => {
             Packing { bits: bits + 2, per: 2, ..Packing::integers(bits, group, 16) }
         }

@@ -136,7 +136,7 @@ fn fill(q: &mut Quantization, method: &str, v: Values<'_>) {
     }
 }
 
-/// An unknown method: its bits are believed for the matrices of blocks, and nothing else is.
+/// An unknown method: its number of bits counts for the matrices of blocks, and for nothing else.
 fn unknown(q: &mut Quantization, method: &str, bits: Option<u64>, group: u64) {
     let name = super::super::shown(method);
     let named = if name.is_empty() { "without a name".to_owned() } else { format!("'{name}'") };

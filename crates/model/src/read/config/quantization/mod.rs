@@ -25,19 +25,19 @@ pub struct Quantization {
     rules: Vec<Rule>,
 }
 
-/// What tensors of a kind or with certain names are stored as; `None` leaves them as they are.
+/// How tensors of a kind or with certain names are stored; `None` leaves them as they are.
 #[derive(Clone, Debug, PartialEq)]
 struct Rule {
     which: Which,
     packing: Option<Packing>,
 }
 
-/// The tensors that a rule means.
+/// The tensors that a rule covers.
 #[derive(Clone, Debug, PartialEq)]
 enum Which {
     /// Matrices with names.
     Names(Names),
-    /// The matrices of blocks, but for routers, convolutions and norms.
+    /// The matrices of blocks, except for routers, convolutions and norms.
     Linear,
     /// The matrices of routed experts.
     Experts,

@@ -30,7 +30,7 @@ pub(super) struct Regex(Vec<Vec<Node>>);
 pub(super) struct Steps(pub(super) u64);
 
 impl Regex {
-    /// Parses a pattern; `None` if it is malformed, too long, or uses what is not known here.
+    /// Parses a pattern; `None` if it is malformed, too long, or uses unsupported syntax.
     pub(super) fn parse(pattern: &str) -> Option<Regex> {
         if pattern.len() > MAX_PATTERN {
             return None;
@@ -227,7 +227,7 @@ fn repeat(
 ) -> bool {
     let again = most > 0
         && one(node, text, at, steps, &mut |end, steps| {
-            // What matches nothing would match it for ever.
+            // A repetition of an empty match would not end.
             (end > at || least > 0) && {
                 let left =
                     (least.saturating_sub(1), most.saturating_sub(u32::from(most < u32::MAX)));

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-/// The largest number that is believed.
+/// The largest number that is accepted.
 const MAX: u64 = 1 << 31;
 
 /// An object.
@@ -45,7 +45,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the texts of a list, or of a text alone.
+    /// Returns the texts of a list, or a single text as a list.
     pub(super) fn texts(self, key: &str) -> impl Iterator<Item = &'a str> {
         let value = self.get(key);
         let list = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);

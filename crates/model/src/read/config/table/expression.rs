@@ -314,7 +314,7 @@ impl Expression {
         }
     }
 
-    /// Returns the value of a dimension or a count, of which a list has one for each layer.
+    /// Returns the value of a dimension or a count. A list has one value for each layer.
     pub(in crate::read::config) fn dimension(&self, scope: &dyn Scope) -> Value {
         single(self.evaluate(scope), scope)
     }

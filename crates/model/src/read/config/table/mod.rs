@@ -21,7 +21,8 @@ use std::sync::OnceLock;
 
 const TABLE: &str = include_str!("../../../../data/architectures.txt");
 
-/// Types of models that transformers does not have, whose layers are those of a type that it has.
+/// Model types that transformers does not have, each with a type of transformers that has the same
+/// layers.
 ///
 /// Sources: the code beside the published weights, and the classes that vLLM maps them to.
 const SAME: &[(&str, &str)] = &[
@@ -67,7 +68,7 @@ enum Missing {
     Layers {
         layers: Vec<(String, serde_json::Value)>,
     },
-    /// The numbers of the layers of which a condition is true.
+    /// The numbers of the layers that satisfy a condition.
     Indices {
         indices: String,
     },
@@ -126,7 +127,7 @@ fn parse<T: for<'a> Deserialize<'a>>(kind: &str, name: &str) -> Option<T> {
 }
 
 impl Type {
-    /// Returns a model type of transformers, or the one whose layers another type has.
+    /// Returns a model type of transformers, or the one that has the same layers as another type.
     pub(super) fn named(name: &str) -> Option<Type> {
         let same = SAME.iter().find(|(other, _)| *other == name).map_or(name, |(_, same)| *same);
         parse("type", same)
@@ -144,7 +145,7 @@ mod tests {
     use super::expression::Expression;
     use super::*;
 
-    /// Every line is read, every expression parses, and every class that is named is there.
+    /// Every line can be read, every expression parses, and every named class exists.
     #[test]
     fn table_is_complete() {
         let expression = |text: &str, line: &str| {

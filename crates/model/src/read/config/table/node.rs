@@ -102,8 +102,8 @@ impl<'a> Node<'a> {
             .try_fold(self, |node, key| node.nested.get(key))
     }
 
-    /// Returns the keys with the values that are given or follow: those of the configuration, and
-    /// the defaults of the others.
+    /// Returns the keys with their values: those of the configuration, and the defaults of the
+    /// others.
     pub(in crate::read::config) fn complete(&self) -> Map<String, Json> {
         let mut complete = self.object.clone();
         for (other, name) in &self.class.alias {
@@ -154,7 +154,7 @@ impl<'a> Node<'a> {
         {
             return text.value(key);
         }
-        // Classes drop a window that is not used.
+        // Classes drop an unused window.
         if key == "sliding_window" && self.value("use_sliding_window") == Value::Integer(0) {
             return Value::Null;
         }
@@ -226,7 +226,7 @@ impl<'a> Node<'a> {
     pub(in crate::read::config) fn doubts(&self) -> Vec<String> {
         let unknown = (self.unknown.iter())
             .map(|(key, name)| format!("'{key}' is of an unknown type, '{name}', and left out"));
-        // What a missing key means is a doubt if the key is missing.
+        // The unknown meaning of a missing key is a doubt only if the key is missing.
         let is_open = |doubt: &&String| {
             let key = doubt.strip_prefix("default of ").and_then(|rest| rest.split(':').next());
             key.is_none_or(|key| self.given(key).is_none())
