@@ -62,8 +62,8 @@ impl DeviceLeases {
         let account = part.gpu_instance.and_then(|id| usage.account_of_instance(device.id(), id));
         let is_used = |listed: &[gpu_core::DeviceProcess]| listed.iter().any(|p| part.may_have(p));
         let is_of_other = |lease: &LeaseEntry| {
-            let is_whole = device.id().uuid.as_ref().is_ok_and(|own| lease.devices.contains(own));
-            let is_part = part.uuid.as_ref().map_or(true, |own| lease.devices.contains(own));
+            let is_whole = device.id().uuid.as_ref().is_ok_and(|own| lease.has(own));
+            let is_part = part.uuid.as_ref().map_or(true, |own| lease.has(own));
             !is_whole && !is_part
         };
         device.processes.as_ref().is_ok_and(|listed| !is_used(listed))

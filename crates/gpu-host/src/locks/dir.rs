@@ -241,14 +241,25 @@ fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<
     match rustix::fs::openat2(fd, name, flags, Mode::empty(), resolve) {
         // Linux before 5.6, or a container whose filter blocks the call.
         Err(Errno::NOSYS | Errno::PERM) => {
-            let file = rustix::fs::openat(fd, name, flags, Mode::empty())?;
-            match rustix::fs::fstat(&file)?.st_dev == rustix::fs::fstat(fd)?.st_dev {
-                true => Ok(file),
-                false => Err(Errno::XDEV),
+            // A file system that a user has mounted there may refuse the open, or never answer.
+            let place = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let place = rustix::fs::openat(fd, name, place, Mode::empty())?;
+            if mount_id(&place)? != mount_id(fd)? {
+                return Err(Errno::XDEV);
             }
+            let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+            rustix::fs::open(path, flags - OFlags::NOFOLLOW, Mode::empty())
         }
         file => file,
     }
+}
+
+/// Returns the mount of an open file (proc_pid_fdinfo(5)), without a question to its file system.
+fn mount_id(fd: &OwnedFd) -> rustix::io::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()));
+    let text = text.map_err(|_| Errno::IO)?;
+    let id = text.lines().find_map(|line| line.strip_prefix("mnt_id:"));
+    id.and_then(|id| id.trim().parse().ok()).ok_or(Errno::IO)
 }
 
 /// Returns whether a name that cannot be opened is missing, or is no file or directory of gpuws. If

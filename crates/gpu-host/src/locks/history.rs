@@ -2,7 +2,7 @@
 
 use super::names::{KEPT, LEASE, NEW, PAST, PLACE, TRY, WAIT, of_place};
 use super::ofd;
-use super::read::{Fifo, is_kept, text};
+use super::read::{Answers, Fifo, is_kept, text};
 use super::record_format::{Outline, SMALL};
 use super::user_dir::UserDir;
 use crate::timer::wall_seconds;
@@ -57,7 +57,7 @@ pub(super) fn clear(user: &UserDir) {
             clear_unfinished(user, &name, &stat);
         } else if let Some(id) = name.strip_prefix(LEASE)
             && let Some(id) = LeaseId::parse(id).filter(|_| is_unlocked(user, &name))
-            && matches!(is_kept(user, id.as_str()), Ok(false))
+            && matches!(is_kept(user, id.as_str(), &mut Answers::new()), Ok(false))
         {
             keep(user, &name, &id, &stat);
         }

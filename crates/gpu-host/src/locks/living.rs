@@ -5,11 +5,12 @@
 //! ([`MergedLeases`]).
 
 use super::names::{MERGED, file_prefix};
-use super::read::{living_file, text};
+use super::read::{Answers, living_file, text};
 use super::record_format::{LARGE, Outline, SMALL};
 use super::user_dir::UserDir;
 use crate::fault;
 use crate::timer::{now, wall};
+use crate::trusted_dir::overflow_user;
 use gpu_core::{
     Claim, EntryKind, LeaseEntry, LeaseId, MergedLeases, Pid, ProcessKey, Result, Timestamp,
 };
@@ -55,6 +56,9 @@ const LISTED: usize = 1 << 16;
 /// the kernel's clock for it ticks at least every 10 ms.
 const TICK_NS: i128 = 50_000_000;
 
+/// The same where times have whole seconds: ext2, ext3, and ext4 with inodes of 128 bytes.
+const COARSE_TICK_NS: i128 = 2_100_000_000;
+
 /// Entries that were read before: only their owner can change one.
 #[derive(Default)]
 pub(super) struct Known {
@@ -96,6 +100,10 @@ struct Round {
     /// How much memory they take, except those of the caller.
     weight: usize,
     users: HashMap<u32, Used>,
+    /// Stands for every user that this user namespace does not map: one of them must not use up the
+    /// limits of the others.
+    overflow: u32,
+    answers: Answers,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -157,8 +165,11 @@ impl Known {
             told: HashMap::new(),
             weight: 0,
             users: HashMap::new(),
+            overflow: overflow_user(),
+            answers: Answers::new(),
         };
         each(&mut |user| self.visit(user, &mut round, merged))?;
+        self.listings.sweep();
         if is_new {
             let asked = now();
             merged.until = asked + RECENT.max(asked.saturating_sub(begun) * 10);
@@ -173,11 +184,15 @@ impl Known {
     }
 
     fn visit(&mut self, user: &UserDir, round: &mut Round, merged: &mut Merged) -> Result<()> {
+        let opened = round.users.get(&user.owner).map_or(0, |used| used.opened);
+        if opened >= OPENED_PER_USER && user.owner != round.overflow {
+            return Ok(());
+        }
         let prefix = file_prefix(round.kind);
         let (dir, listed) = self.listings.of(user, round.kind)?;
         for (id, inode) in listed.iter() {
             let used = round.users.entry(user.owner).or_default();
-            if used.opened == OPENED_PER_USER {
+            if used.opened >= OPENED_PER_USER && user.owner != round.overflow {
                 break;
             }
             used.opened += 1;
@@ -187,7 +202,7 @@ impl Known {
                 continue;
             }
             let name = format!("{prefix}{id}");
-            let Some((file, stat)) = living_file(user, &name, id)? else {
+            let Some((file, stat)) = living_file(user, &name, id, &mut round.answers)? else {
                 if !is_first {
                     merged.asked.insert(key);
                 }
@@ -312,12 +327,21 @@ struct Listings {
 }
 
 struct Listing {
+    /// Whether a read has used it since the last sweep.
+    is_used: bool,
     changed: (i64, i64),
     attempts: Listed,
     leases: Listed,
 }
 
 impl Listings {
+    /// Forgets the directories that no read has visited since the last call, for example because
+    /// they were removed.
+    fn sweep(&mut self) {
+        self.known.retain(|_, listing| std::mem::take(&mut listing.is_used));
+        self.names = self.known.values().map(Listing::len).sum();
+    }
+
     /// Returns the names of a kind, sorted; none if the owner has removed the directory.
     fn of(&mut self, user: &UserDir, kind: EntryKind) -> Result<(FileId, Listed)> {
         let failed =
@@ -339,9 +363,10 @@ impl Listings {
             _ => Arc::clone(&listing.leases),
         };
         let ns = |(seconds, ns): (i64, i64)| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-        if ns(began) - ns(changed) > TICK_NS && self.names + listing.len() <= LISTED {
+        let tick = if changed.1 == 0 { COARSE_TICK_NS } else { TICK_NS };
+        if ns(began) - ns(changed) > tick && self.names + listing.len() <= LISTED {
             self.names += listing.len();
-            self.known.insert(id, listing);
+            self.known.insert(id, Listing { is_used: true, ..listing });
         }
         Ok((id, names))
     }
@@ -354,7 +379,7 @@ fn changed(stat: &Stat) -> (i64, i64) {
 
 impl Listing {
     fn none(changed: (i64, i64)) -> Self {
-        Listing { changed, attempts: Arc::new([]), leases: Arc::new([]) }
+        Listing { is_used: false, changed, attempts: Arc::new([]), leases: Arc::new([]) }
     }
 
     fn read(user: &UserDir, changed: (i64, i64)) -> rustix::io::Result<Self> {
@@ -376,7 +401,7 @@ impl Listing {
             names.sort_unstable();
             Arc::from(names)
         });
-        Ok(Listing { changed, attempts, leases })
+        Ok(Listing { is_used: false, changed, attempts, leases })
     }
 
     fn len(&self) -> usize {

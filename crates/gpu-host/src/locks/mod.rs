@@ -17,6 +17,7 @@ mod watch;
 use crate::fault;
 use crate::host::Roots;
 use crate::timer;
+use crate::trusted_dir::overflow_user;
 use dir::Dir;
 use gpu_core::{
     DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, LeaseGuard, LeaseId, LeaseStore,
@@ -29,11 +30,11 @@ use publish::{InQueue, Published};
 use read::Fifo;
 use rustix::rand::{GetRandomFlags, getrandom};
 use safe_gpu::SafeGpu;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use user_dir::UserDir;
+use user_dir::{QUEUE_NAMES, UserDir};
 use watch::Watch;
 
 pub use location::Place;
@@ -156,11 +157,21 @@ impl LeaseStore for FileLeaseStore {
 
     fn queue(&self) -> Result<Vec<QueuePlace>> {
         let mut dirs = QueueDirs { shared: self.place.dirs()?, users: Vec::new() };
-        let mut places = Vec::new();
+        let (mut places, overflow) = (Vec::new(), overflow_user());
+        // The limit is one of a user, who may have many directories.
+        let mut left: HashMap<u32, usize> = HashMap::new();
         for (number, shared) in dirs.shared.iter().enumerate() {
             UserDir::each(shared, &mut |user| {
+                let left = left.entry(user.owner).or_insert(QUEUE_NAMES);
+                if *left == 0 {
+                    return Ok(());
+                }
                 let Some(queue) = user.queue()? else { return Ok(()) };
-                let names = queue.places()?;
+                let names = queue.places(*left)?;
+                // The overflow user stands for all users without a mapping.
+                if user.owner != overflow {
+                    *left -= names.len().min(*left);
+                }
                 let place = |name: &String| names::place(user.owner, name.strip_prefix(PLACE)?);
                 let of_user: Vec<QueuePlace> = names.iter().filter_map(place).collect();
                 // A place has two names. Any other number belongs to a claim that arrives, leaves,

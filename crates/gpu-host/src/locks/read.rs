@@ -11,14 +11,39 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// Whether files with several names are locked, by file system and inode. The kernel walks all locks
+/// of a file for each query, so a file is asked once in a read, however many names it has.
+pub(super) type Answers = HashMap<(u64, u64), bool>;
+
+// The widths of these differ between architectures.
+#[allow(clippy::unnecessary_cast)]
+fn is_locked(file: &OwnedFd, stat: &Stat, answers: &mut Answers) -> rustix::io::Result<bool> {
+    if stat.st_nlink <= 1 {
+        return ofd::is_write_locked(file);
+    }
+    let id = (stat.st_dev as u64, stat.st_ino as u64);
+    if let Some(answer) = answers.get(&id) {
+        return Ok(*answer);
+    }
+    let answer = ofd::is_write_locked(file)?;
+    answers.insert(id, answer);
+    Ok(answer)
+}
 
 /// Opens the file of an attempt or a lease; `None` if it is dead, or no file of its owner.
 ///
 /// # Errors
 /// `Io` if the check fails: an unreadable entry must not count as dead.
-pub(super) fn living_file(user: &UserDir, name: &str, id: &str) -> Result<Option<(OwnedFd, Stat)>> {
+pub(super) fn living_file(
+    user: &UserDir,
+    name: &str,
+    id: &str,
+    answers: &mut Answers,
+) -> Result<Option<(OwnedFd, Stat)>> {
     let failed = |what: &str, errno| {
         let path = user.dir.path.join(name);
         fault::file(format!("check whether lease '{}' is alive: {what}", path.display()), errno)
@@ -30,8 +55,8 @@ pub(super) fn living_file(user: &UserDir, name: &str, id: &str) -> Result<Option
         return Ok(None);
     }
     // From here on, the owner causes no failure, and no failure means that the lease has ended.
-    let is_alive = ofd::is_write_locked(&file)
-        .and_then(|locked| if locked { Ok(true) } else { is_kept(user, id) });
+    let is_alive = is_locked(&file, &stat, answers)
+        .and_then(|locked| if locked { Ok(true) } else { is_kept(user, id, answers) });
     let is_alive = is_alive.map_err(|errno| failed("query its lock (F_OFD_GETLK)", errno))?;
     Ok(is_alive.then_some((file, stat)))
 }
@@ -41,11 +66,11 @@ pub(super) fn living_file(user: &UserDir, name: &str, id: &str) -> Result<Option
 ///
 /// # Errors
 /// Those of the kernel, except for a file that does not exist or cannot be a lock of the owner.
-pub(super) fn is_kept(user: &UserDir, id: &str) -> rustix::io::Result<bool> {
+pub(super) fn is_kept(user: &UserDir, id: &str, answers: &mut Answers) -> rustix::io::Result<bool> {
     let file = user.dir.open_entry(&format!("{KEPT}{id}"), OFlags::empty())?;
     let Some(file) = file else { return Ok(false) };
     let stat = rustix::fs::fstat(&file)?;
-    Ok(user.is_own(&stat) && is_regular(&stat) && ofd::is_write_locked(&file)?)
+    Ok(user.is_own(&stat) && is_regular(&stat) && is_locked(&file, &stat, answers)?)
 }
 
 fn is_regular(stat: &Stat) -> bool {

@@ -32,7 +32,7 @@ const DIRS_PER_USER: u32 = 256;
 /// A user's files beyond this count are ignored, which harms only that user.
 const USER_NAMES: usize = 1 << 14;
 /// The same for the queue of a user.
-const QUEUE_NAMES: usize = 1 << 16;
+pub(super) const QUEUE_NAMES: usize = 1 << 16;
 
 /// The directory of a user, held open, or its queue directory.
 #[derive(Debug)]
@@ -201,12 +201,12 @@ impl UserDir {
         self.dir.list(USER_NAMES, each).map(|_| ())
     }
 
-    /// Returns the names in it, if it is a queue directory; none if its owner has removed it.
+    /// Returns the names in it, at most so many, if it is a queue directory; none if its owner has removed it.
     ///
     /// # Errors
     /// `Io` if the caller or the machine is at fault.
-    pub(super) fn places(&self) -> Result<Vec<String>> {
-        match self.dir.names("", QUEUE_NAMES, QUEUE_NAMES) {
+    pub(super) fn places(&self, most: usize) -> Result<Vec<String>> {
+        match self.dir.names("", most, most) {
             Err(Errno::NOENT) => Ok(Vec::new()),
             names => names.map(|(names, _)| names).map_err(|errno| {
                 let path = self.dir.path.display();

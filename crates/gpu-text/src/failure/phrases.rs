@@ -8,7 +8,7 @@ pub(super) const PHRASES: &[(&[&str], ErrorCode)] = &[
     (&["communicate with the nvidia driver"], ErrorCode::DriverNotRunning),
     (&["driver not loaded"], ErrorCode::DriverNotRunning),
     (&["driver is not loaded"], ErrorCode::DriverNotRunning),
-    (&["found no nvidia driver on your system"], ErrorCode::DriverNotRunning),
+    (&["found no nvidia driver on your system"], ErrorCode::NoCudaDevice),
     (&["driver/library version mismatch"], ErrorCode::NvmlMismatch),
     (&["nvrm", "api mismatch"], ErrorCode::NvmlMismatch),
     (&["nvml", "rm has detected", "version mismatch"], ErrorCode::NvmlMismatch),

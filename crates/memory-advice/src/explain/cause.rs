@@ -107,10 +107,13 @@ impl Cause {
     }
 }
 
-/// Whether the free or cached memory is too little of the device to matter.
+/// Whether the free or cached memory is too little to matter: less than a twentieth of the device,
+/// unless that is above 1 GiB and several times the request.
 fn has_little_left(shown: &OomFigures) -> bool {
     let rest = shown.free.unwrap_or_default() + shown.unused.unwrap_or_default();
-    shown.total.is_some_and(|total| rest < Bytes(total.0 / FULL))
+    let would_serve = |asked: Bytes| rest.0 >= asked.0.saturating_mul(4);
+    let is_much = rest >= Bytes::from_mib(1024) && shown.asked.is_some_and(would_serve);
+    !is_much && shown.total.is_some_and(|total| rest < Bytes(total.0 / FULL))
 }
 
 /// Whether the program itself fills the device.

@@ -54,6 +54,8 @@ fn failed(short: Short, case: Case<'_>) -> (Cause, String) {
     let is_known = case.total().or(case.free()).or(case.left()).or(case.needed()).is_some()
         || [Fact::FreeBefore, Fact::PrefillTokens, Fact::Sequences].into_iter().any(event_has);
     // Without the free memory, others may hold what is missing.
+    let engine = event.engine.unwrap_or(event.framework);
+    let is_llama = matches!(engine, Framework::LlamaCpp | Framework::Ollama);
     let no_room = if is_known { Cause::TooBig } else { Cause::NotTold };
     let (cause, verdict) = match short {
         Short::Startup | Short::Compute => {
@@ -65,6 +67,9 @@ fn failed(short: Short, case: Case<'_>) -> (Cause, String) {
         Short::Weights => (no_room, "The weights did not fit into the GPU's free memory."),
         Short::NoCache => {
             (Cause::Limit, "The weights leave nothing for the KV cache in the engine's share.")
+        }
+        Short::Cache if is_llama => {
+            (no_room, "The KV cache did not fit into the GPU's free memory.")
         }
         Short::Cache => (Cause::Limit, "The KV cache is too small for one request."),
         Short::Sequences => (Cause::Limit, "The engine has too little state for its sequences."),

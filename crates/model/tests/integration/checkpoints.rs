@@ -21,7 +21,7 @@ fn qwen_32b() -> Value {
 }
 
 fn gpt_oss(layers: u64, experts: u64) -> Value {
-    json!({"model_type": "gpt_oss", "num_hidden_layers": layers, "num_local_experts": experts,
+    json!({"model_type": "gpt_oss", "hidden_size": 2880, "num_hidden_layers": layers, "num_local_experts": experts,
         "torch_dtype": "bfloat16"})
 }
 
@@ -63,7 +63,7 @@ fn published() -> Vec<(&'static str, Value, Value, u64)> {
         ("TheBloke/Llama-2-70B-GPTQ, 3 bits, 128g", llama_2_70b(), gptq(3, 128), 2803),
         (
             "TheBloke/Mixtral-8x7B-Instruct-v0.1-AWQ",
-            json!({"model_type": "mixtral", "torch_dtype": "bfloat16"}),
+            json!({"model_type": "mixtral", "torch_dtype": "bfloat16", "hidden_size": 4096, "num_hidden_layers": 32}),
             awq(),
             2465,
         ),

@@ -228,7 +228,14 @@ pub struct Question<'a> {
 impl Question<'_> {
     /// Returns whether the model fits as the answer places it, or divided over GPUs.
     pub fn fits(&self, first: &Answer) -> bool {
-        first.split.fits() || self.served.is_some()
+        self.served.is_some() || self.fits_as(first)
+    }
+
+    /// Returns whether an answer places every layer where the engine runs it: vLLM runs layers on GPUs
+    /// alone.
+    pub fn fits_as(&self, answer: &Answer) -> bool {
+        let is_vllm = !self.tensor_parallel.is_empty();
+        answer.split.fits() && (!is_vllm || answer.split.last_resort == RoomKind::Gpu)
     }
 
     /// Returns whether vLLM divides each layer over several GPUs.

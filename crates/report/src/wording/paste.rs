@@ -79,15 +79,19 @@ pub fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
             ],
         ),
         ErrorCode::ContainerRuntime => (
-            "the container runtime cannot give the container its GPUs: NVIDIA Container Toolkit is \
-             not installed or not configured, or fails for the reason that it prints",
+            "the container runtime cannot give the container its GPUs, which NVIDIA Container \
+             Toolkit does for it; the message says at which step this fails",
             &[
-                ("nvidia-smi -L", "on the host: the driver has to work there first"),
+                ("nvidia-smi -L", "on the host: the driver has to work there, and list the GPUs"),
+                ("nvidia-container-cli -k -d /dev/stderr info", "prints why the toolkit fails"),
                 (
                     "sudo nvidia-ctk runtime configure --runtime=docker",
-                    "configures it; then restart Docker",
+                    "if Docker knows no such runtime or driver; then restart Docker",
                 ),
-                ("nvidia-container-cli -k -d /dev/stderr info", "prints why it fails"),
+                (
+                    "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
+                    "if CDI devices are unresolvable",
+                ),
             ],
         ),
         ErrorCode::DriverOutOfMemory => (

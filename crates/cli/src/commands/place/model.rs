@@ -139,7 +139,7 @@ fn settings(args: &PlaceModelArgs, context: u64, model: &Model) -> Result<Run, F
     let engine = match (args.engine, wanted) {
         (Some(named), Some(of_form)) if named != of_form => {
             return Err(Failure::new(Exit::Usage, "write the placement in this form")
-                .with_source("it is of another engine, which takes other memory"));
+                .with_source("it is a format of another engine; its memory differs"));
         }
         (Some(named), _) => engine(named),
         (None, Some(of_form)) => engine(of_form),

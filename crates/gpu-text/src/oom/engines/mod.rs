@@ -189,7 +189,9 @@ pub(super) fn read(reader: &mut Reader, found: &Found, flat: &Flat, at: usize) -
         Role::After(short) => {
             return reader.amend(&event, |last| {
                 last.fill_from(&event);
-                last.short = last.short.or(short);
+                // The allocator's own message names neither: weights and the cache share it.
+                let is_cache = short == Some(Short::Cache);
+                last.short = if is_cache { short } else { last.short.or(short) };
             });
         }
         Role::Retry(short) => {

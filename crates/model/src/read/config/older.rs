@@ -5,6 +5,14 @@ use serde_json::{Map, Value, json};
 /// The keys of the configuration of the language model.
 const NESTED: [&str; 4] = ["text_config", "llm_config", "language_config", "thinker_config"];
 
+/// Keys of early files of a model type, and those that transformers has now.
+const RENAMED: [(&str, &str, &str); 4] = [
+    ("bloom", "n_embed", "hidden_size"),
+    ("falcon", "n_layer", "num_hidden_layers"),
+    ("falcon", "n_head", "num_attention_heads"),
+    ("falcon", "n_head_kv", "num_kv_heads"),
+];
+
 /// Returns a configuration with the lists of layers that older keys describe, in it and in that of its
 /// language model. Lists that are there stay.
 pub(super) fn modern(object: &Map<String, Value>) -> Map<String, Value> {
@@ -21,6 +29,10 @@ pub(super) fn modern(object: &Map<String, Value>) -> Map<String, Value> {
             new.insert(key.to_owned(), value);
         }
     };
+    let model_type = object.get("model_type").and_then(Value::as_str).unwrap_or_default();
+    for (_, old, key) in RENAMED.iter().filter(|(name, ..)| *name == model_type) {
+        add(key, object.get(*old).cloned());
+    }
     let types = attention_list(object).or_else(|| numbered(object)).or_else(|| chunked(object));
     add("layer_types", types);
     add("layers_block_type", pattern(object));

@@ -312,16 +312,37 @@ fn unknown_types_of_layers_are_doubts() {
     let doubts = |text: &str| -> Vec<String> {
         parse(text).doubts.into_iter().map(|doubt| doubt.text).collect()
     };
-    let psychic = r#"{"model_type":"llama","num_hidden_layers":1,"layer_types":["psychic"]}"#;
+    let psychic = r#"{"model_type":"llama","hidden_size":4096,"num_hidden_layers":1,
+        "layer_types":["psychic"]}"#;
     assert_eq!(doubts(psychic), ["the layers of type 'psychic' are unknown"]);
-    let state =
-        r#"{"model_type":"llama","num_hidden_layers":1,"layer_types":["linear_attention"]}"#;
+    let state = r#"{"model_type":"llama","hidden_size":4096,"num_hidden_layers":1,
+        "layer_types":["linear_attention"]}"#;
     assert_eq!(doubts(state), ["the states of 'llama' are unknown"]);
-    let unknown = r#"{"model_type":"novel_vl","text_config":{"model_type":"qwen3","head_dim":64}}"#;
+    let unknown = r#"{"model_type":"novel_vl","text_config":{"model_type":"qwen3","head_dim":64,
+        "hidden_size":1024,"num_hidden_layers":2}}"#;
     assert_eq!(doubts(unknown), ["of model type 'novel_vl', the language model alone is known"]);
     let tower = r#"{"model_type":"llava","vision_config":{"model_type":"oracle"}}"#;
     assert!(doubts(tower)[0].contains("'vision_config' is of an unknown type, 'oracle'"));
     assert_eq!(doubts(LLAMA_3_8B), [""; 0]);
+    // A size that only the class states may be that of another model.
+    let bare = r#"{"model_type":"qwen2","num_hidden_layers":28}"#;
+    assert_eq!(doubts(bare), ["'hidden_size' is missing: the default of its class counts"]);
+}
+
+#[test]
+fn keys_of_early_files_count() {
+    let parameters = |text: &str| -> u64 {
+        let (tensors, doubts) = parse(text).plain().unwrap();
+        assert_eq!(doubts, [""; 0], "{text}");
+        tensors.iter().map(|tensor| tensor.shape.iter().product::<u64>()).sum()
+    };
+    let bloom = r#"{"model_type":"bloom","n_embed":14336,"n_layer":70,"num_attention_heads":112,
+        "vocab_size":250880}"#;
+    assert_eq!(parameters(bloom) / 1_000_000_000, 176);
+    let falcon = r#"{"model_type":"falcon","hidden_size":8192,"n_layer":60,"n_head":128,
+        "n_head_kv":8,"new_decoder_architecture":true,"multi_query":false,"vocab_size":65024,
+        "bias":false,"parallel_attn":true}"#;
+    assert_eq!(parameters(falcon) / 100_000_000, 413, "the rule of new decoders alone counts");
 }
 
 #[test]

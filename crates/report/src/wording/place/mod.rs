@@ -44,6 +44,9 @@ pub fn short_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a 
 
 /// Returns why a model does not fit: what it takes, and what lacks where.
 pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
+    if first.split.fits() {
+        return "vLLM runs layers on GPUs alone, and these have too little memory".to_owned();
+    }
     let gpus = || question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
     let has: Bytes = gpus().map(|room| room.capacity).sum();
     let needs = amount(first.estimate.total());
@@ -230,7 +233,7 @@ pub fn next(
     others: &[Answer],
 ) -> Option<Next> {
     if !question.fits(first) {
-        let smaller = others.iter().find(|answer| answer.split.fits())?;
+        let smaller = others.iter().find(|answer| question.fits_as(answer))?;
         let command = format!("{} --weights {}", again.command, smaller.scheme?.name());
         return Some(Next { preparation: None, command });
     }

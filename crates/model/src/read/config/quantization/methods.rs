@@ -70,6 +70,15 @@ fn fill(q: &mut Quantization, method: &str, v: Values<'_>) {
         }
     }
     let linear = |q: &mut Quantization, packing| q.rule(Which::Linear, Some(packing));
+    let is_plausible = |bits: &u64| (1..=16).contains(bits);
+    let given = ["bits", "w_bit", "nbits"].into_iter().find(|key| v.get(key).is_some());
+    if let Some(key) = given
+        && !bits.is_some_and(|bits| is_plausible(&bits))
+        && !matches!(method, "exl2" | "exl3")
+    {
+        q.doubt(format!("'{key}' of '{method}' is not a number of bits"));
+    }
+    let bits = bits.filter(is_plausible);
     match method {
         "compressed-tensors" => groups::read(q, v),
         "fp8" | "w8a8-fp8" | "fbgemm-fp8" | "ptpc-fp8" => linear(q, fp8(method, v)),

@@ -7,6 +7,7 @@ use crate::need::{Place, place};
 use crate::read::config::ConfigError;
 use crate::read::config::keys::MAX_LAYERS;
 use crate::read::name::shown;
+use std::collections::HashSet;
 
 /// The most tensors of a model.
 const MAX_TENSORS: usize = 1 << 18;
@@ -29,7 +30,9 @@ pub(in crate::read::config) fn tensors(
     class: &str,
 ) -> Result<(Vec<Plain>, Vec<String>), ConfigError> {
     let mut list = List { tensors: Vec::new(), doubts: node.doubts() };
+    list.doubts.extend(node.assumed());
     list.model(node, class, "", 0)?;
+    list.keep_one_of_each_name();
     list.doubts.sort();
     list.doubts.dedup();
     // Embeddings come first, as in the files.
@@ -51,6 +54,20 @@ struct Ready<'a> {
 }
 
 impl List {
+    /// Drops tensors whose name another has: at most one rule for a name is right.
+    fn keep_one_of_each_name(&mut self) {
+        let mut names = HashSet::new();
+        let mut twice = None;
+        self.tensors.retain(|tensor| {
+            let is_new = names.insert(tensor.name.clone());
+            if !is_new {
+                twice.get_or_insert_with(|| tensor.name.clone());
+            }
+            is_new
+        });
+        self.doubts.extend(twice.map(|name| format!("several rules derive tensor '{name}'")));
+    }
+
     fn model(
         &mut self,
         node: &Node<'_>,

@@ -56,7 +56,9 @@ impl<'a> Node<'a> {
         let (mut nested, mut unknown) = (BTreeMap::new(), Vec::new());
         let subs = class.subs.iter().filter(|_| depth < MAX_NESTED);
         for (key, class) in subs {
-            let inner = object.get(key).and_then(Json::as_object);
+            let others = TEXTS.iter().filter(|_| TEXTS.contains(&key.as_str()));
+            let mut keys = std::iter::once(key.as_str()).chain(others.copied());
+            let inner = keys.find_map(|key| object.get(key)).and_then(Json::as_object);
             // Older configurations have the keys of the language model beside those of others.
             let flat = if TEXTS.contains(&key.as_str()) { object } else { empty };
             let inner = inner.unwrap_or(flat);
@@ -233,6 +235,17 @@ impl<'a> Node<'a> {
         };
         let own = self.class.doubts.iter().filter(is_open).cloned();
         unknown.chain(own).chain(self.nested.values().flat_map(Node::doubts)).collect()
+    }
+
+    /// Returns doubts about a width or a number of layers that only the class states. The
+    /// configurations of language models within others leave them out as a rule.
+    pub(super) fn assumed(&self) -> Vec<String> {
+        let is_whole = std::ptr::eq(self.text(), self);
+        let missing = ["hidden_size", "num_hidden_layers"].into_iter().filter(|key| {
+            let stored = self.class.alias.get(*key).map_or(*key, String::as_str);
+            is_whole && self.class.defaults.contains_key(stored) && self.given(stored).is_none()
+        });
+        missing.map(|key| format!("'{key}' is missing: the default of its class counts")).collect()
     }
 }
 
