@@ -304,7 +304,7 @@ class ProtectedMemory(Record):
 
 class ResetStatus(Record):
     drain_recommended: bool | None
-    recovery: Literal['none'] | Literal['reset'] | Literal['reboot'] | Literal['drain-peers'] | Literal['drain-and-reset'] | Literal['other'] | None
+    recovery: Literal['none'] | Literal['reset'] | Literal['reboot'] | Literal['drain-peers'] | Literal['drain-and-reset'] | Literal['recover-imex'] | Literal['other'] | None
     required: bool | None
 
 class Thermal(Record):
@@ -330,7 +330,6 @@ class Status(Record):
     driver_error: Failure | None
     driver_version: str | None
     finding_count: int | None
-    possible_finding_count: int | None
     gpus: tuple[Gpu, ...]
     holder_error: Failure | None
     holder_search: Literal['done'] | Literal['not-needed'] | Literal['failed']
@@ -340,6 +339,7 @@ class Status(Record):
     left_out_process_count: int | None
     machine: str | None
     origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
+    possible_finding_count: int | None
     recording: str | None
     schema: Literal[1]
     taken_at: str | None
@@ -373,7 +373,7 @@ class Device(Record):
 class Finding(Record):
     confidence: Literal['possible'] | Literal['likely'] | Literal['high']
     evidence: tuple[str, ...]
-    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['ray-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['reset-required'] | Literal['reboot-required'] | Literal['recovery-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['sram-threshold-exceeded'] | Literal['no-spare-rows'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
+    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['ray-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['sxid'] | Literal['reset-required'] | Literal['reboot-required'] | Literal['recovery-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['sram-threshold-exceeded'] | Literal['no-spare-rows'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['fabric-unhealthy'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
     gpus: tuple[Device, ...]
     kind: Literal['ghost'] | Literal['driver-leak'] | Literal['not-permitted'] | Literal['foreign-namespace'] | Literal['listed-but-gone'] | Literal['zombie-holder'] | Literal['stuck-holder'] | Literal['orphan'] | Literal['hoarder'] | Literal['memory-growth'] | Literal['device-fault'] | Literal['memory-errors'] | Literal['nvlink-down'] | Literal['driver-error'] | Literal['no-mig-instance'] | Literal['compute-prohibited'] | Literal['busy-without-process'] | Literal['throttled'] | Literal['slow-pcie'] | Literal['pending-reset'] | Literal['blocked-reset']
     memory_bytes: int | None
@@ -386,9 +386,10 @@ class Next(Record):
     what: str
 
 class PastedFailure(Record):
-    code: Literal['driver-not-running'] | Literal['nvml-mismatch'] | Literal['no-devices'] | Literal['device-handle'] | Literal['reset-refused'] | Literal['no-library'] | Literal['blocked'] | Literal['not-permitted'] | Literal['mig-pending'] | Literal['nvlinks-inactive'] | Literal['other']
+    code: Literal['driver-not-running'] | Literal['nvml-mismatch'] | Literal['no-devices'] | Literal['device-handle'] | Literal['reset-refused'] | Literal['no-library'] | Literal['blocked'] | Literal['not-permitted'] | Literal['mig-pending'] | Literal['nvlinks-inactive'] | Literal['lost-access'] | Literal['container-runtime'] | Literal['driver-out-of-memory'] | Literal['init-failed'] | Literal['module-not-loaded'] | Literal['task-hung'] | Literal['reboot-required'] | Literal['host-memory'] | Literal['memory-not-returned'] | Literal['device-busy'] | Literal['no-cuda-device'] | Literal['no-such-device'] | Literal['driver-too-old'] | Literal['no-kernel-image'] | Literal['memory-access'] | Literal['launch-timeout'] | Literal['ecc-error'] | Literal['fabric-not-ready'] | Literal['forked-process'] | Literal['mps-unavailable'] | Literal['nccl-error'] | Literal['cuda-unknown'] | Literal['no-tool'] | Literal['bad-query'] | Literal['other']
     meaning: str
     next: str
+    steps: tuple[Next, ...]
 
 class Suspect(Record):
     cgroup: str | None
@@ -396,7 +397,7 @@ class Suspect(Record):
     confidence: Literal['possible'] | Literal['likely'] | Literal['high']
     cpu_time_ms: int | None
     evidence: tuple[str, ...]
-    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['ray-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['reset-required'] | Literal['reboot-required'] | Literal['recovery-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['sram-threshold-exceeded'] | Literal['no-spare-rows'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
+    evidence_codes: tuple[Literal['unexplained-memory'] | Literal['memory-in-mig-instance'] | Literal['memory-used'] | Literal['holders-unknown'] | Literal['uninspected-processes'] | Literal['no-memory-user'] | Literal['mig-enabled'] | Literal['held-by-mps'] | Literal['mapped-by-display-or-daemon'] | Literal['pid-not-found'] | Literal['separate-pid-namespace'] | Literal['host-pids-listed'] | Literal['device-file-mapped'] | Literal['device-file-open'] | Literal['uses-device'] | Literal['started-just-now'] | Literal['main-thread-exited'] | Literal['own-pid-namespace'] | Literal['container'] | Literal['pod'] | Literal['slurm-job'] | Literal['stopped'] | Literal['holds-memory'] | Literal['memory-grows'] | Literal['never-computed'] | Literal['idle'] | Literal['no-compute-observed'] | Literal['computes-on-other-device'] | Literal['parent-exited'] | Literal['multiprocessing-worker'] | Literal['ray-worker'] | Literal['may-be-daemon'] | Literal['zombie'] | Literal['uninterruptible-sleep'] | Literal['no-answer'] | Literal['driver-unavailable'] | Literal['device-lost'] | Literal['device-error'] | Literal['not-queried'] | Literal['unreadable-values'] | Literal['xid'] | Literal['sxid'] | Literal['reset-required'] | Literal['reboot-required'] | Literal['recovery-required'] | Literal['reset-recommended'] | Literal['reset-blocked'] | Literal['compute-prohibited'] | Literal['no-mig-instance'] | Literal['mig-mode-pending'] | Literal['ecc-mode-pending'] | Literal['uncorrected-ecc-errors'] | Literal['row-remapping-failed'] | Literal['sram-threshold-exceeded'] | Literal['no-spare-rows'] | Literal['memory-repair-pending'] | Literal['fewer-nvlinks'] | Literal['nvlinks-inactive'] | Literal['fabric-not-registered'] | Literal['fabric-registration-failed'] | Literal['fabric-unhealthy'] | Literal['slow-pcie-link'] | Literal['clocks-reduced'] | Literal['at-slowdown-temperature'] | Literal['below-slowdown-temperature'] | Literal['busy-without-process'] | Literal['persistence-mode-off'] | Literal['same-in-several-samples'], ...]
     name: str | None
     namespace_pids: tuple[int, ...] | None
     parent_pid: int | None
@@ -424,6 +425,7 @@ class Doctor(Record):
     kernel_log_error: Failure | None
     left_out_count: int
     machine: str | None
+    notes: tuple[str, ...]
     origin: Literal['live'] | Literal['simulated'] | Literal['pasted'] | Literal['recorded']
     recording: str | None
     schema: Literal[1]
@@ -497,7 +499,9 @@ class Event(Record):
     cached_bytes: int | None
     chunks: tuple[tuple[Any, ...], ...] | None
     diagnosis: Why
-    framework: Literal['pytorch'] | Literal['tensorflow'] | Literal['xla'] | Literal['jax/xla'] | Literal['cupy'] | Literal['rmm'] | Literal['llama.cpp'] | Literal['vllm'] | Literal['paddle'] | Literal['onnxruntime'] | Literal['tensorrt'] | Literal['cuda.jl'] | Literal['cuda']
+    engine: Literal['pytorch'] | Literal['tensorflow'] | Literal['xla'] | Literal['jax/xla'] | Literal['cupy'] | Literal['rmm'] | Literal['llama.cpp'] | Literal['vllm'] | Literal['paddle'] | Literal['onnxruntime'] | Literal['tensorrt'] | Literal['cuda.jl'] | Literal['sglang'] | Literal['tensorrt-llm'] | Literal['triton'] | Literal['tgi'] | Literal['lmdeploy'] | Literal['ollama'] | Literal['exllama'] | Literal['deepspeed'] | Literal['accelerate'] | Literal['bitsandbytes'] | Literal['unsloth'] | Literal['comfyui'] | Literal['hami'] | Literal['nccl'] | Literal['ascend'] | Literal['kernel'] | Literal['systemd-oomd'] | Literal['slurm'] | Literal['ray'] | Literal['kubelet'] | Literal['nvidia-driver'] | Literal['cuda'] | None
+    facts: _Values[float]
+    framework: Literal['pytorch'] | Literal['tensorflow'] | Literal['xla'] | Literal['jax/xla'] | Literal['cupy'] | Literal['rmm'] | Literal['llama.cpp'] | Literal['vllm'] | Literal['paddle'] | Literal['onnxruntime'] | Literal['tensorrt'] | Literal['cuda.jl'] | Literal['sglang'] | Literal['tensorrt-llm'] | Literal['triton'] | Literal['tgi'] | Literal['lmdeploy'] | Literal['ollama'] | Literal['exllama'] | Literal['deepspeed'] | Literal['accelerate'] | Literal['bitsandbytes'] | Literal['unsloth'] | Literal['comfyui'] | Literal['hami'] | Literal['nccl'] | Literal['ascend'] | Literal['kernel'] | Literal['systemd-oomd'] | Literal['slurm'] | Literal['ray'] | Literal['kubelet'] | Literal['nvidia-driver'] | Literal['cuda']
     free: str | None
     free_bytes: int | None
     gpu_index: int | None
@@ -509,6 +513,7 @@ class Event(Record):
     listed_block_count: int
     other: str | None
     other_bytes: int | None
+    part: str | None
     pool: Pool | None
     printed_count: int
     private_pools: str | None
@@ -567,7 +572,7 @@ class Remedy(Record):
     why: str
 
 class Why(Record):
-    cause: Literal['larger-than-device'] | Literal['too-big'] | Literal['fragmented'] | Literal['other-processes'] | Literal['many-contexts'] | Literal['unnamed'] | Literal['limit'] | Literal['taken-before'] | Literal['host-memory'] | Literal['no-failure'] | Literal['free-enough'] | Literal['not-told']
+    cause: Literal['larger-than-device'] | Literal['too-big'] | Literal['full'] | Literal['fragmented'] | Literal['other-processes'] | Literal['many-contexts'] | Literal['unnamed'] | Literal['limit'] | Literal['buffer-limit'] | Literal['disturbed'] | Literal['impossible-figure'] | Literal['taken-before'] | Literal['host-memory'] | Literal['no-failure'] | Literal['free-enough'] | Literal['not-told']
     context_bytes: int | None
     contradictions: tuple[str, ...]
     held_bytes: int | None
