@@ -122,8 +122,8 @@ fn reap_says_why_it_ends_nobody_on_what_was_asked_for() {
     assert!(both.contains("would send SIGTERM to 19777"), "{both}");
     assert!(both.contains("no unaccounted memory on GPU 2; 18250 (bob) is idle"), "{both}");
     let unsure = printed("--sim mig-a100 reap --gpu 0");
-    let text = "ghost 5.0 GiB on GPU 0: nobody is ended for it without --pid: gpuws --sim mig-a100 \
-                doctor --gpu 0\n";
+    let text = "ghost 5.0 GiB on GPU 0: reap ends no process for it without --pid: gpuws --sim \
+                mig-a100 doctor --gpu 0\n";
     assert!(unsure.contains(text), "{unsure}");
 }
 

@@ -121,7 +121,7 @@ fn untouched_on(
     let first = match unaccounted {
         Some(finding) => {
             let what = format!(
-                "{}{of}{on}: nobody is ended for it without --pid: ",
+                "{}{of}{on}: reap ends no process for it without --pid: ",
                 super::finding(finding)
             );
             return vec![Line::new().plain(what).accent(doctor)];
