@@ -23,9 +23,9 @@ use std::sync::Arc;
 /// The step between the tried sizes, for an allocator that reads the size of its device.
 const STEP: u64 = 2 << 20;
 /// How many sizes below the result of the bisection are tried.
-const BELOW: u64 = 16;
-/// How many steps are replayed, half a second of work, before the search falls back to a bisection.
-const MAX_STEPS: u64 = 2_000_000;
+const BELOW: u64 = 4;
+/// How many steps are replayed, a fifth of a second of work, before the search falls back to a bisection.
+const MAX_STEPS: u64 = 1_000_000;
 
 /// The device memory that a job needs under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -416,7 +416,7 @@ mod tests {
                 let live = Bytes(workload.peak_requested());
                 let endless = search.attempt(PolicyConfig::ENDLESS).expect("no faults");
                 search.upward(live, endless).expect("memory is endless");
-                // Endless, at most 64 of the sizes that could suffice, a bisection, and 16 below.
+                // Endless, at most 64 of the sizes that could suffice, a bisection, and 4 below.
                 let most = MAX_STEPS + 64 * workload.steps.len() as u64;
                 assert!(search.steps < most, "{choice:?}: {} steps", search.steps);
             }
