@@ -23,18 +23,26 @@ impl MergedLeases {
     /// chown(2)).
     pub const SEVERAL_USERS: u32 = u32::MAX;
 
-    /// Adds a name, unless `room` is used up: from then on every device counts.
+    /// Adds a name, unless `room` is used up: from then on every device counts, and the room of its
+    /// names is free again.
     pub fn add(&mut self, name: &str, room: &mut usize) {
         match room.checked_sub(1) {
+            _ if self.is_full => {}
             Some(left) => {
                 *room = left;
                 self.names.push(number(name));
             }
             None => {
-                self.is_full = true;
-                self.names = Vec::new();
+                *room = self.names.len();
+                self.add_every_device();
             }
         }
+    }
+
+    /// Adds every device.
+    pub fn add_every_device(&mut self) {
+        self.is_full = true;
+        self.names = Vec::new();
     }
 
     /// Adds the names of others.
@@ -116,6 +124,9 @@ mod tests {
         assert_eq!((exact.names(), exact.mig_names()), (3, 1));
         let full = merged(&names, 2);
         assert!(has(&full, "GPU-d"), "which names were left out is not known");
+        let (mut leases, mut room) = (MergedLeases::default(), 2);
+        ["GPU-a", "GPU-b", "GPU-c", "GPU-d"].iter().for_each(|name| leases.add(name, &mut room));
+        assert_eq!((leases.names(), room), (0, 2), "others have the room");
         let mut both = exact.clone();
         both.add_all(&full);
         assert!(has(&both, "GPU-d"));

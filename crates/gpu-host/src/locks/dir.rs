@@ -4,7 +4,7 @@ use crate::fault;
 use gpu_core::{Error, ErrorKind, Result};
 use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, ResolveFlags, SeekFrom, Stat};
-use rustix::fs::{fgetxattr, lgetxattr};
+use rustix::fs::{fgetxattr, getxattr};
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::path::{Path, PathBuf};
@@ -141,16 +141,27 @@ impl Dir {
         if is_foreign && denies {
             return Ok(true);
         }
-        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Err(Errno::NOENT) => Ok(true),
+        match locate(&self.fd, name) {
             // The owner has closed the directory since, or something else denies it: check again.
             Err(Errno::ACCESS) => Ok(false),
-            stat => {
-                let path = format!("/proc/self/fd/{}/{name}", self.fd.as_raw_fd());
-                Ok(lacks(&stat?, Mode::RUSR | Mode::RGRP | Mode::ROTH)
-                    || has_list(lgetxattr(path, ACL, &mut none())))
+            Err(errno) if is_of_owner(errno) => Ok(true),
+            file => {
+                let file = file?;
+                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+                let stat = rustix::fs::fstat(&file)?;
+                Ok(lacks(&stat, Mode::RUSR | Mode::RGRP | Mode::ROTH)
+                    || has_list(getxattr(path, ACL, &mut none())))
             }
         }
+    }
+
+    /// Returns the status of a file, without a question to a file system that its owner may have
+    /// mounted there.
+    ///
+    /// # Errors
+    /// The kernel's; `XDEV` for a mount point.
+    pub(super) fn stat(&self, name: &str) -> rustix::io::Result<Stat> {
+        rustix::fs::fstat(locate(&self.fd, name)?)
     }
 
     /// Creates a file for the caller alone, for reading and writing.
@@ -234,23 +245,36 @@ fn network_filesystem(kind: u64) -> Option<&'static str> {
     NETWORK_FILESYSTEMS.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name)
 }
 
+/// Follows no link, enters no mount.
+const RESOLVE: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
+
 /// Opens a name in a directory: follows no link, enters no mount, waits for nobody.
 fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<OwnedFd> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
-    match rustix::fs::openat2(fd, name, flags, Mode::empty(), resolve) {
+    match rustix::fs::openat2(fd, name, flags, Mode::empty(), RESOLVE) {
         // Linux before 5.6, or a container whose filter blocks the call.
         Err(Errno::NOSYS | Errno::PERM) => {
-            // A file system that a user has mounted there may refuse the open, or never answer.
-            let place = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let place = rustix::fs::openat(fd, name, place, Mode::empty())?;
-            if mount_id(&place)? != mount_id(fd)? {
-                return Err(Errno::XDEV);
-            }
+            let place = locate(fd, name)?;
             let path = format!("/proc/self/fd/{}", place.as_raw_fd());
             rustix::fs::open(path, flags - OFlags::NOFOLLOW, Mode::empty())
         }
         file => file,
+    }
+}
+
+/// Returns a descriptor that only locates a name in a directory (open(2), `O_PATH`).
+///
+/// The file system that a user has mounted there may refuse any call, or never answer. It is not
+/// asked: a mount point fails with `XDEV`.
+fn locate(fd: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat2(fd, name, flags, Mode::empty(), RESOLVE) {
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let place = rustix::fs::openat(fd, name, flags, Mode::empty())?;
+            if mount_id(&place)? == mount_id(fd)? { Ok(place) } else { Err(Errno::XDEV) }
+        }
+        place => place,
     }
 }
 
@@ -334,6 +358,34 @@ mod tests {
         ] {
             assert_eq!(network_filesystem(kind), name, "{kind:x}");
         }
+    }
+
+    /// Any user may mount a file system in user space on an own directory or file, and never answer.
+    #[test]
+    fn file_system_that_does_not_answer_is_not_asked() {
+        use std::process::Command;
+        // Its program has ended, so every question to it fails.
+        const MOUNT: &str = "exec 3<>/dev/fuse && mount -i -t fuse \
+            -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other fuse \"$1\"";
+        let temporary = tempfile::tempdir().unwrap();
+        let mounted = temporary.path().join("u1000");
+        std::fs::create_dir(&mounted).unwrap();
+        let mount = Command::new("sh").args(["-c", MOUNT, "sh"]).arg(&mounted).output();
+        if !mount.is_ok_and(|mount| mount.status.success()) {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "skipped: no FUSE can be mounted here");
+            return;
+        }
+        let fd = rustix::fs::open(temporary.path(), OFlags::RDONLY, Mode::empty()).unwrap();
+        let asked = rustix::fs::statat(&fd, "u1000", rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+        let dir = Dir { fd, path: temporary.path().to_owned(), prefix: "" };
+        let stat = dir.stat("u1000").map(|_| ());
+        let is_closed = dir.is_closed("u1000");
+        let opened = dir.open_dir("u1000").map(|dir| dir.is_some());
+        let is_unmounted = Command::new("umount").arg("-l").arg(&mounted).status();
+        assert!(is_unmounted.unwrap().success());
+        assert_eq!(asked.map(|_| ()), Err(Errno::NOTCONN), "as the kernel has it");
+        assert_eq!((stat, is_closed, opened), (Err(Errno::XDEV), Ok(true), Ok(false)));
     }
 
     #[test]

@@ -8,13 +8,15 @@ use super::user_dir::UserDir;
 use crate::timer::wall_seconds;
 use gpu_core::{DeviceUuid, LeaseId, QueuePlace, Timestamp};
 use rustix::fs::{AtFlags, OFlags, Stat};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How many are kept per user, as a hint.
 const HINTS: usize = 16;
 /// The number of files to read of each user, and of all users together.
 const READ: usize = 2 * HINTS;
 const READ_OF_ALL: usize = 2048;
+/// The number of names to list of each user.
+const LISTED: usize = 1 << 14;
 /// The most devices of them.
 const DEVICES: usize = 4096;
 /// A file that was never renamed belongs to a process that was killed while writing it.
@@ -122,25 +124,31 @@ pub(super) fn clear_queue(queue: &UserDir, names: &[String], places: &[QueuePlac
 pub(super) struct LastLeased {
     pub(super) devices: BTreeMap<DeviceUuid, Timestamp>,
     read: usize,
+    /// By owner, the numbers of names that were listed and of files that were read.
+    users: HashMap<u32, (usize, usize)>,
 }
 
 impl LastLeased {
-    /// Adds the leases of a user, as far as there is room.
+    /// Adds the leases in a directory of a user, as far as there is room.
     pub(super) fn add(&mut self, user: &UserDir) {
+        let (listed, read) = self.users.entry(user.owner).or_default();
+        let left = READ.saturating_sub(*read).min(READ_OF_ALL.saturating_sub(self.read));
+        if left == 0 || *listed >= LISTED {
+            return;
+        }
         let mut names = Vec::new();
-        let _ = user.list(|name, _| {
-            let Ok(name) = name.to_str() else { return };
-            let is_lease = name.starts_with(PAST) || name.starts_with(LEASE);
-            if is_lease && names.len() < READ {
+        let _ = user.dir.list(LISTED - *listed, |name, _| {
+            *listed += 1;
+            let name = name.to_str().unwrap_or_default();
+            if name.starts_with(PAST) || name.starts_with(LEASE) {
                 names.push(name.to_owned());
             }
+            names.len() < left
         });
+        *read += names.len();
+        self.read += names.len();
         let mut content = Vec::new();
         for name in names {
-            if self.read == READ_OF_ALL {
-                return;
-            }
-            self.read += 1;
             // An unreadable file only costs a hint.
             let _ = self.add_file(user, &name, &mut content);
         }

@@ -4,8 +4,9 @@
 //! beyond the limits on memory count as a lease on the whole of the devices that they name
 //! ([`MergedLeases`]).
 
+use super::listings::{FileId, FileTime, Listings, changed, file_id, is_settled};
 use super::names::{MERGED, file_prefix};
-use super::read::{Answers, living_file, text};
+use super::read::{Answers, is_damaged, living_file, text};
 use super::record_format::{LARGE, Outline, SMALL};
 use super::user_dir::UserDir;
 use crate::fault;
@@ -15,7 +16,6 @@ use gpu_core::{
     Claim, EntryKind, LeaseEntry, LeaseId, MergedLeases, Pid, ProcessKey, Result, Timestamp,
 };
 use rustix::fs::Stat;
-use rustix::io::Errno;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// How many files of one user and kind a reader opens, the first ones by name. The rest contains no
 /// lease of gpuws, which grants no user more than 256.
-const OPENED_PER_USER: usize = 2048;
+pub(super) const OPENED_PER_USER: usize = 2048;
 
 /// How many of these files each read checks again. It checks all files of the caller.
 const FIRST_PER_USER: usize = 256;
@@ -43,60 +43,53 @@ const TOLD_OF_ALL: usize = 3 << 19;
 /// ... and the caller this besides.
 const TOLD_OF_CALLER: usize = 1 << 20;
 
-/// The most names of devices of merged entries. One page of memory has 64 of the longest entries.
+/// The most names of devices of merged entries.
 const MERGED_NAMES: usize = 5 << 18;
 
 /// The most users with a merged lease each; the leases of further ones are one.
 const MERGED_USERS: usize = 64;
 
-/// The most names of listings that are kept.
-const LISTED: usize = 1 << 16;
-
-/// A change of a directory is certainly later than its time of change if that is older than this:
-/// the kernel's clock for it ticks at least every 10 ms.
-const TICK_NS: i128 = 50_000_000;
-
-/// The same where times have whole seconds: ext2, ext3, and ext4 with inodes of 128 bytes.
-const COARSE_TICK_NS: i128 = 2_100_000_000;
-
 /// Entries that were read before: only their owner can change one.
 #[derive(Default)]
 pub(super) struct Known {
-    told: HashMap<PathBuf, (EntryKind, FileStamp, LeaseEntry, usize)>,
+    told: HashMap<PathBuf, Told>,
     merged: HashMap<EntryKind, Merged>,
     listings: Listings,
     text: Vec<u8>,
 }
 
-/// Identifies a version of a file.
+/// Identifies a version of a file, whose time of change was settled when it was read: an inode may
+/// soon be that of another attempt of the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileStamp {
     file: FileId,
-    modified: (i64, i64),
-}
-
-/// A file system and an inode.
-type FileId = (u64, u64);
-
-// The widths of these differ between architectures.
-#[allow(clippy::unnecessary_cast)]
-fn file_id(stat: &Stat) -> FileId {
-    (stat.st_dev as u64, stat.st_ino as u64)
+    changed: FileTime,
 }
 
 impl FileStamp {
-    #[allow(clippy::unnecessary_cast)]
-    fn of(stat: &Stat) -> Self {
-        let modified = (stat.st_mtime as i64, stat.st_mtime_nsec as i64);
-        FileStamp { file: file_id(stat), modified }
+    fn of(stat: &Stat, now: FileTime) -> Option<Self> {
+        let changed = changed(stat);
+        is_settled(changed, now).then(|| FileStamp { file: file_id(stat), changed })
     }
+}
+
+/// An entry that is kept unmerged, with its memory; without a stamp, it is read again.
+struct Told {
+    kind: EntryKind,
+    stamp: Option<FileStamp>,
+    entry: LeaseEntry,
+    weight: usize,
 }
 
 /// What a read has found so far.
 struct Round {
     kind: EntryKind,
+    /// When it began.
+    began: FileTime,
+    /// The merged entries are from an earlier read.
+    is_from_memory: bool,
     caller: u32,
-    told: HashMap<PathBuf, (EntryKind, FileStamp, LeaseEntry, usize)>,
+    told: HashMap<PathBuf, Told>,
     /// How much memory they take, except those of the caller.
     weight: usize,
     users: HashMap<u32, Used>,
@@ -136,7 +129,7 @@ impl Known {
     /// `Io` if it cannot be listed.
     pub(super) fn is_crowded(&mut self, own: &UserDir) -> Result<bool> {
         let kinds = [EntryKind::Attempt, EntryKind::Lease];
-        let mut counts = kinds.map(|kind| Ok(self.listings.of(own, kind)?.1.len())).into_iter();
+        let mut counts = kinds.map(|kind| Ok(self.listings.of(own, kind)?.names.len())).into_iter();
         counts.try_fold(false, |crowded, count: Result<usize>| {
             Ok(crowded || count? >= FIRST_PER_USER / 2)
         })
@@ -156,11 +149,11 @@ impl Known {
         each: impl FnOnce(&mut dyn FnMut(&UserDir) -> Result<()>) -> Result<()>,
     ) -> Result<Vec<LeaseEntry>> {
         let begun = now();
-        let mut merged = self.merged.remove(&kind).filter(|merged| begun < merged.until);
-        let is_new = merged.is_none();
-        let merged = merged.get_or_insert_default();
+        let known = self.merged.remove(&kind).filter(|merged| begun < merged.until);
         let mut round = Round {
             kind,
+            began: wall(),
+            is_from_memory: known.is_some(),
             caller: rustix::process::geteuid().as_raw(),
             told: HashMap::new(),
             weight: 0,
@@ -168,18 +161,21 @@ impl Known {
             overflow: overflow_user(),
             answers: Answers::new(),
         };
-        each(&mut |user| self.visit(user, &mut round, merged))?;
+        let mut merged = known.unwrap_or_default();
+        each(&mut |user| self.visit(user, &mut round, &mut merged))?;
         self.listings.sweep();
-        if is_new {
+        if !round.is_from_memory {
             let asked = now();
             merged.until = asked + RECENT.max(asked.saturating_sub(begun) * 10);
+        } else if merged.changed && kind == EntryKind::Attempt {
+            // Some may be counted twice, or have ended: their directories have changed.
+            merged.until = Duration::ZERO;
         }
-        let mut entries: Vec<_> =
-            round.told.values().map(|(_, _, entry, _)| entry.clone()).collect();
+        let mut entries: Vec<_> = round.told.values().map(|told| told.entry.clone()).collect();
         entries.extend(merged.entries(kind));
-        self.told.retain(|_, (known, ..)| *known != kind);
+        self.told.retain(|_, told| told.kind != kind);
         self.told.extend(round.told);
-        self.merged.insert(kind, std::mem::take(merged));
+        self.merged.insert(kind, merged);
         Ok(entries)
     }
 
@@ -189,41 +185,59 @@ impl Known {
             return Ok(());
         }
         let prefix = file_prefix(round.kind);
-        let (dir, listed) = self.listings.of(user, round.kind)?;
-        for (id, inode) in listed.iter() {
+        let listed = self.listings.of(user, round.kind)?;
+        // A file of a lease has its name once. An attempt may be withdrawn and published again
+        // under its name, with the inode of the last file and other devices: what was found in a
+        // directory counts for that version of the directory alone.
+        let version = match round.kind {
+            EntryKind::Attempt => listed.version,
+            _ => Some(FileTime::default()),
+        };
+        for (id, inode) in listed.names.iter() {
             let used = round.users.entry(user.owner).or_default();
             if used.opened >= OPENED_PER_USER && user.owner != round.overflow {
                 break;
             }
             used.opened += 1;
             let is_first = used.opened <= FIRST_PER_USER || user.owner == round.caller;
-            let key = merged.hasher.hash_one((dir, inode, id));
-            if merged.asked.contains(&key) {
+            let key = version
+                .map(|version| merged.hasher.hash_one((listed.dir, version, inode, id.as_str())));
+            if key.is_some_and(|key| merged.asked.contains(&key)) {
                 continue;
             }
             let name = format!("{prefix}{id}");
             let Some((file, stat)) = living_file(user, &name, id, &mut round.answers)? else {
                 if !is_first {
-                    merged.asked.insert(key);
+                    merged.asked.extend(key);
                 }
                 continue;
             };
             let path = is_first.then(|| user.dir.path.join(&name));
-            let stamp = FileStamp::of(&stat);
+            let stamp = FileStamp::of(&stat, round.began);
             let known = path.as_ref().and_then(|path| self.told.remove_entry(path));
-            if let Some((path, known)) = known.filter(|(_, known)| known.1 == stamp)
-                && round.tells(user.owner, known.3)
+            if let Some((path, known)) = known.filter(|(_, told)| told.stamp.is_some())
+                && known.stamp == stamp
+                && round.tells(user.owner, known.weight)
             {
                 round.told.insert(path, known);
                 continue;
             }
             let limits = if is_first { LARGE } else { SMALL };
-            let failed = |errno| fault::file(format!("read lease '{id}'"), errno);
-            let is_read = text(&file, &stat, limits.bytes, &mut self.text).map_err(failed)?;
+            let is_read = match text(&file, &stat, limits.bytes, &mut self.text) {
+                // Its devices are unknown, and it is alive.
+                Err(errno) if is_damaged(errno) => {
+                    merged.asked.extend(key);
+                    merged.add_damaged(user.owner, &stat);
+                    continue;
+                }
+                is_read => {
+                    is_read.map_err(|errno| fault::file(format!("read lease '{id}'"), errno))?
+                }
+            };
             let outline = is_read.then(|| Outline::of(id, &self.text, limits)).flatten();
             let Some(outline) = outline else {
                 if !is_first {
-                    merged.asked.insert(key);
+                    merged.asked.extend(key);
                 }
                 continue;
             };
@@ -232,10 +246,10 @@ impl Known {
                 && round.tells(user.owner, weight)
                 && let Some(entry) = outline.entry(user.owner, &self.text)
             {
-                round.told.insert(path, (round.kind, stamp, entry, weight));
+                round.told.insert(path, Told { kind: round.kind, stamp, entry, weight });
                 continue;
             }
-            merged.asked.insert(key);
+            merged.asked.extend(key);
             merged.add(user.owner, &stat, &outline);
         }
         Ok(())
@@ -255,11 +269,22 @@ struct Merged {
     hasher: RandomState,
     /// The files that were checked, by directory, inode and name.
     asked: HashSet<u64>,
-    /// By owner, with the earliest ticket and the earliest change of a file, in seconds since 1970.
-    users: BTreeMap<u32, (Arc<MergedLeases>, u64, i64)>,
+    users: BTreeMap<u32, MergedUser>,
     /// The number of further names that can be kept.
     room: usize,
+    /// An entry was added after the last call of [`entries`](Self::entries).
     changed: bool,
+}
+
+/// The merged entries of one user.
+struct MergedUser {
+    leases: Arc<MergedLeases>,
+    /// How many of them are on every device, because their content cannot be read.
+    damaged: u32,
+    /// The earliest ticket.
+    ticket: u64,
+    /// The earliest change of a file, in seconds since 1970.
+    since: i64,
 }
 
 impl Default for Merged {
@@ -277,141 +302,81 @@ impl Default for Merged {
 
 impl Merged {
     fn add(&mut self, owner: u32, stat: &Stat, outline: &Outline<'_>) {
+        let room = self.room;
+        let user = self.user(owner, stat, outline.ticket());
+        let leases = Arc::make_mut(&mut user.leases);
+        let mut left = room;
+        outline.devices().iter().for_each(|name| leases.add(name, &mut left));
+        self.room = left;
+    }
+
+    /// Adds a living entry whose content the file system cannot read: it may be on any device.
+    fn add_damaged(&mut self, owner: u32, stat: &Stat) {
+        let user = self.user(owner, stat, 0);
+        user.damaged = user.damaged.saturating_add(1);
+        Arc::make_mut(&mut user.leases).add_every_device();
+    }
+
+    fn user(&mut self, owner: u32, stat: &Stat, ticket: u64) -> &mut MergedUser {
+        self.changed = true;
         let is_apart = self.users.len() < MERGED_USERS || self.users.contains_key(&owner);
         let owner = if is_apart { owner } else { MergedLeases::SEVERAL_USERS };
-        let none = || (Arc::default(), u64::MAX, i64::MAX);
-        let (merged, ticket, since) = self.users.entry(owner).or_insert_with(none);
-        *ticket = outline.ticket().min(*ticket);
-        *since = changed(stat).0.min(*since);
-        let merged = Arc::make_mut(merged);
-        merged.count = merged.count.saturating_add(1);
-        for name in outline.devices() {
-            merged.add(name, &mut self.room);
-        }
-        self.changed = true;
+        let since = changed(stat).0;
+        let none = || MergedUser { leases: Arc::default(), damaged: 0, ticket, since };
+        let user = self.users.entry(owner).or_insert_with(none);
+        user.ticket = user.ticket.min(ticket);
+        user.since = user.since.min(since);
+        let leases = Arc::make_mut(&mut user.leases);
+        leases.count = leases.count.saturating_add(1);
+        user
     }
 
     /// Returns one lease on the whole of all devices for each user.
     fn entries(&mut self, kind: EntryKind) -> Vec<LeaseEntry> {
         if std::mem::take(&mut self.changed) {
-            self.users.values_mut().for_each(|(merged, ..)| Arc::make_mut(merged).tidy());
+            self.users.values_mut().for_each(|user| Arc::make_mut(&mut user.leases).tidy());
+            let kept: usize = self.users.values().map(|user| user.leases.names()).sum();
+            self.room = MERGED_NAMES.saturating_sub(kept);
         }
         let kind = if kind == EntryKind::Attempt { "attempts-of-" } else { "of-" };
-        let one = |(owner, (merged, ticket, since)): (&u32, &(Arc<MergedLeases>, u64, i64))| {
+        let one = |(owner, user): (&u32, &MergedUser)| {
+            let names = u32::try_from(user.leases.names()).unwrap_or(u32::MAX);
+            let mut command = format!("{} more leases of this user", user.leases.count);
+            if user.damaged > 0 {
+                command.push_str(&format!(
+                    "; the files of {} cannot be read, so they count for all devices",
+                    user.damaged
+                ));
+            }
             Some(LeaseEntry {
                 id: LeaseId::parse(&format!("{MERGED}{kind}{owner}"))?,
-                ticket: *ticket,
+                ticket: user.ticket,
                 owner: *owner,
                 root: ProcessKey { pid: Pid(0), start: None },
                 within: Vec::new(),
-                claim: Claim::whole(u32::try_from(merged.names()).unwrap_or(u32::MAX)),
+                claim: Claim::whole(names.max(1)),
                 devices: Vec::new(),
                 parts_of: Vec::new(),
-                merged: Some(Arc::clone(merged)),
-                command: format!("{} more leases of this user", merged.count),
-                since: Timestamp(u64::try_from(since.saturating_mul(1000)).unwrap_or(0)),
+                merged: Some(Arc::clone(&user.leases)),
+                command,
+                since: Timestamp(u64::try_from(user.since.saturating_mul(1000)).unwrap_or(0)),
             })
         };
         self.users.iter().filter_map(one).collect()
     }
 }
 
-/// The rest of a name after its kind, and its inode number.
-type Listed = Arc<[(String, u64)]>;
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The names in each directory, as long as it does not change.
-#[derive(Default)]
-struct Listings {
-    known: HashMap<FileId, Listing>,
-    names: usize,
-}
-
-struct Listing {
-    /// Whether a read has used it since the last sweep.
-    is_used: bool,
-    changed: (i64, i64),
-    attempts: Listed,
-    leases: Listed,
-}
-
-impl Listings {
-    /// Forgets the directories that no read has visited since the last call, for example because
-    /// they were removed.
-    fn sweep(&mut self) {
-        self.known.retain(|_, listing| std::mem::take(&mut listing.is_used));
-        self.names = self.known.values().map(Listing::len).sum();
-    }
-
-    /// Returns the names of a kind, sorted; none if the owner has removed the directory.
-    fn of(&mut self, user: &UserDir, kind: EntryKind) -> Result<(FileId, Listed)> {
-        let failed =
-            |errno| fault::file(format!("list leases in '{}'", user.dir.path.display()), errno);
-        let began = wall();
-        let stat = rustix::fs::fstat(&user.dir.fd).map_err(failed)?;
-        let (id, changed) = (file_id(&stat), changed(&stat));
-        let known = self.known.remove(&id).filter(|known| known.changed == changed);
-        self.names -= known.as_ref().map_or(0, Listing::len);
-        let listing = match known {
-            Some(known) => known,
-            None => match Listing::read(user, changed) {
-                Err(Errno::NOENT) => Listing::none(changed),
-                listing => listing.map_err(failed)?,
-            },
-        };
-        let names = match kind {
-            EntryKind::Attempt => Arc::clone(&listing.attempts),
-            _ => Arc::clone(&listing.leases),
-        };
-        let ns = |(seconds, ns): (i64, i64)| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-        let tick = if changed.1 == 0 { COARSE_TICK_NS } else { TICK_NS };
-        if ns(began) - ns(changed) > tick && self.names + listing.len() <= LISTED {
-            self.names += listing.len();
-            self.known.insert(id, Listing { is_used: true, ..listing });
-        }
-        Ok((id, names))
-    }
-}
-
-#[allow(clippy::unnecessary_cast)]
-fn changed(stat: &Stat) -> (i64, i64) {
-    (stat.st_ctime as i64, stat.st_ctime_nsec as i64)
-}
-
-impl Listing {
-    fn none(changed: (i64, i64)) -> Self {
-        Listing { is_used: false, changed, attempts: Arc::new([]), leases: Arc::new([]) }
-    }
-
-    fn read(user: &UserDir, changed: (i64, i64)) -> rustix::io::Result<Self> {
-        let kinds = [EntryKind::Attempt, EntryKind::Lease].map(file_prefix);
-        let mut found = [Vec::new(), Vec::new()];
-        user.list(|name, inode| {
-            for (kind, found) in kinds.iter().zip(&mut found) {
-                if let Some(id) = user.dir.rest_of(name, kind).and_then(LeaseId::parse) {
-                    found.push((String::from(id), inode));
-                    // Never more than twice those that are opened.
-                    if found.len() == 2 * OPENED_PER_USER {
-                        keep_first(found);
-                    }
-                }
-            }
-        })?;
-        let [attempts, leases] = found.map(|mut names| {
-            keep_first(&mut names);
-            names.sort_unstable();
-            Arc::from(names)
-        });
-        Ok(Listing { is_used: false, changed, attempts, leases })
-    }
-
-    fn len(&self) -> usize {
-        self.attempts.len() + self.leases.len()
-    }
-}
-
-fn keep_first(names: &mut Vec<(String, u64)>) {
-    if names.len() > OPENED_PER_USER {
-        names.select_nth_unstable(OPENED_PER_USER);
-        names.truncate(OPENED_PER_USER);
+    #[test]
+    fn entry_is_kept_only_if_a_later_version_of_its_file_has_another_stamp() {
+        let file = tempfile::tempfile().unwrap();
+        let stat = rustix::fs::fstat(&file).unwrap();
+        let (seconds, ns) = changed(&stat);
+        assert_eq!(FileStamp::of(&stat, (seconds, ns)), None, "another may follow at once");
+        let stamp = FileStamp::of(&stat, (seconds + 3, ns));
+        assert_eq!(stamp, Some(FileStamp { file: file_id(&stat), changed: (seconds, ns) }));
     }
 }

@@ -3,6 +3,7 @@
 mod dir;
 mod history;
 mod kept_fd;
+mod listings;
 mod living;
 mod location;
 mod names;
@@ -94,12 +95,13 @@ impl FileLeaseStore {
     /// # Errors
     /// Those of [`entries`](LeaseStore::entries).
     pub fn files(&self, leases: &[LeaseEntry]) -> Result<Vec<Vec<PathBuf>>> {
+        let living = Known::default().living(EntryKind::Lease, |read| self.each(read))?;
+        let living: HashSet<_> = living.iter().map(|entry| (&entry.id, entry.owner)).collect();
         let mut files = vec![Vec::new(); leases.len()];
         self.each(&mut |user| {
-            let living = Known::default().living(EntryKind::Lease, |read| read(user))?;
-            let living: HashSet<_> = living.iter().map(|entry| (&entry.id, entry.owner)).collect();
             for (lease, files) in leases.iter().zip(&mut files) {
-                if files.is_empty() && living.contains(&(&lease.id, lease.owner)) {
+                let is_here = lease.owner == user.owner && files.is_empty();
+                if is_here && living.contains(&(&lease.id, lease.owner)) {
                     *files = read::files(user, lease);
                 }
             }

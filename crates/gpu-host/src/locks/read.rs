@@ -9,14 +9,17 @@ use crate::timer::{now, timespec};
 use gpu_core::{LeaseEntry, QUEUE_STALL_TIMEOUT, QueuePlace, Result, Waiter};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FileType, OFlags, Stat};
+use rustix::fs::{FileType, OFlags, Stat};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Whether files with several names are locked, by file system and inode. The kernel walks all locks
-/// of a file for each query, so a file is asked once in a read, however many names it has.
+/// of a file for each query, so a read asks once for each file, however many names it has.
+///
+/// If another file has the inode by now, it was created after this read had begun, and a read need
+/// not see it.
 pub(super) type Answers = HashMap<(u64, u64), bool>;
 
 // The widths of these differ between architectures.
@@ -77,10 +80,18 @@ fn is_regular(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
 }
 
+/// Returns whether the content of a file is damaged, by an error of this file alone. Its owner can
+/// cause that: on Btrfs, for example, by direct writes (open(2), `O_DIRECT`) of memory that changes
+/// meanwhile.
+pub(super) fn is_damaged(errno: Errno) -> bool {
+    // ext4 and XFS return the second and third as EFSCORRUPTED and EFSBADCRC.
+    matches!(errno, Errno::IO | Errno::UCLEAN | Errno::BADMSG | Errno::NODATA | Errno::ILSEQ)
+}
+
 /// Returns the existing files of a lease.
 pub(super) fn files(user: &UserDir, lease: &LeaseEntry) -> Vec<PathBuf> {
     let is_own = |name: &String| {
-        let stat = rustix::fs::statat(&user.dir.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = user.dir.stat(name);
         stat.is_ok_and(|stat| user.is_own(&stat))
     };
     let names = [LEASE, KEPT].map(|kind| format!("{kind}{}", lease.id));
@@ -133,7 +144,11 @@ pub(super) fn waiter(queue: &UserDir, place: &QueuePlace) -> Result<Option<Waite
             return Ok(None);
         }
         let mut content = Vec::new();
-        let is_read = text(&file, &stat, SMALL.bytes, &mut content)?;
+        let is_read = match text(&file, &stat, SMALL.bytes, &mut content) {
+            // Without a known request it has no place in the order.
+            Err(errno) if is_damaged(errno) => return Ok(None),
+            is_read => is_read?,
+        };
         let entry = is_read.then(|| record_format::waiter(&name, queue.owner, &content)).flatten();
         // A running claim does not write a renewal in the future.
         let beat = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(u64::MAX));
@@ -190,5 +205,36 @@ impl Fifo {
             Err(Errno::INTR) => Ok(false),
             Err(errno) => Err(errno),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+
+    #[test]
+    fn read_asks_once_for_a_file_with_several_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let open = |name: &str| OwnedFd::from(File::open(at(name)).unwrap());
+        let maker = File::create(at("lease-a")).unwrap();
+        assert_eq!(ofd::try_lock(&maker, ofd::Lock::Write), Ok(true));
+        let ask = |name: &str, answers: &mut Answers| {
+            let file = open(name);
+            is_locked(&file, &rustix::fs::fstat(&file).unwrap(), answers).unwrap()
+        };
+        // One name: the kernel answers each time.
+        let mut answers = Answers::new();
+        assert!(ask("lease-a", &mut answers));
+        ofd::unlock(&maker).unwrap();
+        assert!(!ask("lease-a", &mut answers));
+        // Several names: the first answer counts throughout the read, and not longer.
+        fs::hard_link(at("lease-a"), at("lease-b")).unwrap();
+        assert_eq!(ofd::try_lock(&maker, ofd::Lock::Write), Ok(true));
+        assert!(ask("lease-a", &mut answers));
+        ofd::unlock(&maker).unwrap();
+        assert!(ask("lease-b", &mut answers), "the kernel is not asked again");
+        assert!(!ask("lease-b", &mut Answers::new()));
     }
 }

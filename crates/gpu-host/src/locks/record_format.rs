@@ -13,8 +13,9 @@ use std::collections::HashSet;
 pub(super) const READ_LIMIT: usize = 32 << 10;
 /// ... and written up to this size.
 const WRITE_LIMIT: usize = 8 << 10;
-/// The limits of a user's entries beyond the [first](super::read): the size, and the number of
-/// names of devices, repeated ones included. gpuws writes no larger entry.
+/// The limits of a user's entries beyond the [first](super::living): the size, and the number of
+/// names of devices, repeated ones included. gpuws writes no larger entry: more names are within the
+/// limit if they are as long as UUIDs ([`Limits::names`]).
 pub(super) const SMALL: Limits = Limits { bytes: WRITE_LIMIT, names: 64 };
 /// The limits of the others. The largest machines have 16 GPUs of 7 MIG devices each, and a name
 /// may be repeated.
@@ -22,6 +23,7 @@ pub(super) const LARGE: Limits = Limits { bytes: READ_LIMIT, names: 2048 };
 /// The most different devices, also of a request.
 const DEVICES: usize = 512;
 /// A UUID of NVML has 40 bytes, an old name of a MIG device some more.
+const UUID: usize = 40;
 const DEVICE_NAME: usize = 128;
 const COMMAND: usize = 256;
 /// The maximum depth of leases within leases.
@@ -42,6 +44,13 @@ struct Text {
 pub(super) struct Limits {
     pub(super) bytes: usize,
     names: usize,
+}
+
+impl Limits {
+    /// Returns the most names of devices in a text.
+    fn names(self, text: &[u8]) -> usize {
+        self.names.max(text.len() / UUID)
+    }
 }
 
 /// The fields of every format, without a copy of them.
@@ -126,7 +135,7 @@ impl<'t> Outline<'t> {
             && outline.id == name
             && !name.starts_with(MERGED)
             && LeaseId::parse(name).is_some()
-            && (1..=limits.names).contains(&names.len())
+            && (1..=limits.names(text)).contains(&names.len())
             && names.iter().all(is_plain);
         valid.then_some(outline)
     }
@@ -318,6 +327,19 @@ mod tests {
         let text = br#"{"schema":1,"id":"ab","devices":["GPU-1"],"claim":{"count":"x"}}"#;
         let read = lease("ab", 5, text).unwrap();
         assert_eq!((read.devices, read.claim), (entry().devices, Claim::whole(1)));
+    }
+
+    /// Otherwise, a lease beyond the first of its user would not count.
+    #[test]
+    fn largest_entries_of_gpuws_are_within_the_small_limits() {
+        let uuid = |number| DeviceUuid(format!("MIG-{number:08x}-0000-0000-0000-000000000000"));
+        let write =
+            |count| write(&LeaseEntry { devices: (0..count).map(uuid).collect(), ..entry() });
+        let most = (1..).take_while(|count| write(*count).is_ok()).last().unwrap();
+        assert!(most > 112, "16 GPUs of 7 MIG devices: {most}");
+        let text = write(most).unwrap();
+        let outline = Outline::of("3f09c2", &text, SMALL).expect("it is an entry");
+        assert_eq!(outline.devices().len(), most);
     }
 
     #[test]

@@ -3,11 +3,11 @@
 
 use crate::hostile::shared;
 use crate::other_process::{NOBODY, Stranger};
-use crate::{LEASE, lease, locks, own, skip};
-use gpu_core::LeaseStore;
+use crate::{LEASE, WAITER, entry, lease, locks, own, skip};
+use gpu_core::{DeviceUuid, LeaseStore};
 use nix::libc::{
-    EACCES, EAGAIN, EINTR, EINVAL, EIO, EMFILE, ENOLCK, ENOMEM, ENOSYS, EPERM, F_OFD_GETLK,
-    SYS_fcntl, SYS_fstatfs, SYS_getdents64, SYS_openat2, SYS_statx,
+    EACCES, EAGAIN, EINTR, EINVAL, EIO, EMFILE, ENOLCK, ENOMEM, ENOSYS, EPERM, EUCLEAN,
+    F_OFD_GETLK, SYS_fcntl, SYS_fstatfs, SYS_getdents64, SYS_openat2, SYS_pread64, SYS_statx,
 };
 use rustix::fs::{XattrFlags, setxattr};
 use std::fs::{self, Permissions};
@@ -31,12 +31,17 @@ fn deny(dir: &Path) -> Option<PathBuf> {
 
 /// Returns how this program reads the leases under these rules: the number of leases, or an error.
 fn read_under(deny: &Path, rules: &[String], dir: &Path) -> String {
+    answer_under(deny, rules, dir, "read: ")
+}
+
+/// Returns what it prints after a word.
+fn answer_under(deny: &Path, rules: &[String], dir: &Path, word: &str) -> String {
     let mut command = Command::new(deny);
     command.args(rules).arg("--").arg(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "faults::read_leases", "--nocapture"]);
     let output = command.env(DIR, dir).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text.lines().find_map(|line| line.strip_prefix("read: "));
+    let line = text.lines().find_map(|line| line.strip_prefix(word));
     line.unwrap_or_else(|| panic!("{rules:?}: {output:?}")).to_owned()
 }
 
@@ -51,6 +56,12 @@ fn read_leases() {
     };
     println!();
     println!("read: {}", read(locks.entries(LEASE).map(|leases| leases.len())));
+    let held = locks.entries(LEASE).map(|leases| {
+        let has = |device: &str| leases.iter().any(|lease| lease.has(&DeviceUuid(device.into())));
+        usize::from(has("GPU-1")) + usize::from(has("GPU-of-no-lease"))
+    });
+    println!("held: {}", read(held));
+    println!("queued: {}", read(locks.entries(WAITER).map(|waiters| waiters.len())));
 }
 
 #[test]
@@ -82,6 +93,61 @@ fn failed_system_call_is_no_dead_lease() {
     for (call, errno) in [(SYS_openat2, ENOSYS), (SYS_openat2, EPERM), (SYS_statx, EPERM)] {
         assert_eq!(read(call, errno, ""), "1", "{call}: {errno}");
     }
+}
+
+/// The owner of a file can damage its content, on some file systems: that must neither deny claims
+/// with an error nor hide a lease.
+#[test]
+fn living_lease_with_damaged_content_is_on_every_device() {
+    /// The loader of programs reads other parts of files.
+    const FROM_START: &str = ":3:0";
+    let (dir, tools) = (tempdir().unwrap(), tempdir().unwrap());
+    let Some(deny) = deny(tools.path()) else {
+        let test = "living_lease_with_damaged_content_is_on_every_device";
+        return skip(test, "there is no C compiler");
+    };
+    let locks = locks(dir.path());
+    let (_, held) = lease(&locks, &["GPU-1"]);
+    let _waiter = locks.publish(WAITER, &entry(&locks, &[])).unwrap();
+    let answer = |errno: i32, word: &str| {
+        answer_under(&deny, &[format!("{SYS_pread64}:{errno}{FROM_START}")], dir.path(), word)
+    };
+    for errno in [EIO, EUCLEAN] {
+        assert_eq!(answer(errno, "read: "), "1", "{errno}");
+        assert_eq!(answer(errno, "held: "), "2", "{errno}: which devices it has is unknown");
+        assert_eq!(answer(errno, "queued: "), "0", "{errno}: it has no place in the order");
+    }
+    for errno in [ENOMEM, EACCES] {
+        let said = answer(errno, "held: ");
+        assert!(said.contains("read lease"), "this is no fault of the file: {said}");
+    }
+    drop(held);
+    assert_eq!(answer(EIO, "held: "), "0", "a dead one holds nothing");
+}
+
+/// Without openat2, another user's mount must not fail every claim.
+#[test]
+fn dead_file_system_of_another_user_is_no_error_without_openat2() {
+    const TEST: &str = "dead_file_system_of_another_user_is_no_error_without_openat2";
+    // Its program has ended, so every question to it fails; a living one might never answer.
+    const MOUNT: &str = "exec 3<>/dev/fuse && mount -i -t fuse \
+        -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other fuse \"$1\"";
+    let (Some(dir), tools) = (shared(TEST), tempdir().unwrap()) else { return };
+    let Some(deny) = deny(tools.path()) else { return skip(TEST, "there is no C compiler") };
+    let locks = locks(dir.path());
+    let _leases = ["GPU-1", "GPU-2"].map(|device| lease(&locks, &[device]));
+    let theirs = dir.path().join(format!("u{NOBODY}"));
+    fs::create_dir(&theirs).unwrap();
+    let mount = Command::new("sh").args(["-c", MOUNT, "sh"]).arg(&theirs).output();
+    if !mount.is_ok_and(|mount| mount.status.success()) {
+        return skip(TEST, "no FUSE can be mounted here");
+    }
+    let read = [ENOSYS, EPERM]
+        .map(|errno| read_under(&deny, &[format!("{SYS_openat2}:{errno}")], dir.path()));
+    let here = locks.entries(LEASE).map(|leases| leases.len());
+    assert!(Command::new("umount").arg("-l").arg(&theirs).status().unwrap().success());
+    assert_eq!(read, ["2", "2"]);
+    assert_eq!(here.unwrap(), 2);
 }
 
 /// An access control list (acl(5), linux/posix_acl_xattr.h) by which all users but one may read a

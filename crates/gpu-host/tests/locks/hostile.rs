@@ -212,12 +212,17 @@ sys.stdin.read()
 
 /// Returns a directory of root that two users share; `None`, and prints so, for any other caller.
 pub(crate) fn shared(test: &str) -> Option<TempDir> {
+    shared_in(&std::env::temp_dir(), test)
+}
+
+/// As [`shared`], below a directory.
+pub(crate) fn shared_in(parent: &Path, test: &str) -> Option<TempDir> {
     if !rustix::process::geteuid().is_root() {
         skip(test, "needs root");
         return None;
     }
     let open = PermissionsExt::from_mode(0o1777);
-    let dir = tempfile::Builder::new().permissions(open).tempdir().unwrap();
+    let dir = tempfile::Builder::new().permissions(open).tempdir_in(parent).unwrap();
     fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o1777)).unwrap();
     Some(dir)
 }

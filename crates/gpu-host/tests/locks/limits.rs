@@ -194,6 +194,76 @@ fn entry_published_between_two_reads_is_seen() {
     assert!(!is_held(&read(), "GPU-0"));
 }
 
+/// The UID of unmapped users stands for many: none of them may use up the limits of the others.
+#[test]
+fn files_of_unmapped_users_have_no_common_limit() {
+    let Some(dir) = shared("files_of_unmapped_users_have_no_common_limit") else { return };
+    let mut files = Vec::new();
+    for (owner, name) in [(NOBODY, "a"), (70_000, "b")] {
+        let first = user_dir(dir.path(), owner);
+        for number in 0..2048 {
+            fs::write(first.join(format!("lease-{number:012x}")), "").unwrap();
+        }
+        let second = dir.path().join(format!("u{owner}-other"));
+        fs::create_dir(&second).unwrap();
+        chown(&second, Some(owner), None).unwrap();
+        files.push(plant(&second, owner, "lease-", name, &[format!("GPU-{name}")]));
+    }
+    let entries = locks(dir.path()).entries(LEASE).unwrap();
+    assert!(is_held(&entries, "GPU-a"), "it may belong to another user");
+    assert!(!is_held(&entries, "GPU-b"), "beyond the limit of its user");
+}
+
+/// A claim withdraws and tries other devices, under the same ID. Its file may get the inode of the
+/// last one, and the same time of modification.
+#[test]
+fn attempt_under_the_same_name_and_inode_is_read_again() {
+    let test = "attempt_under_the_same_name_and_inode_is_read_again";
+    let Some(dir) = shared(test) else { return };
+    let own = user_dir(dir.path(), NOBODY);
+    let kept = dir.path().join("kept");
+    let mut files: Vec<_> = (0..600)
+        .map(|number| plant(&own, NOBODY, "try-", &format!("{number:012x}"), &["GPU-0".into()]))
+        .collect();
+    let reader = locks(dir.path());
+    let clock = SystemClock::new();
+    let holds = |device: &str| is_held(&reader.entries(ATTEMPT).unwrap(), device);
+    // Among the first, and beyond them.
+    for number in [10, 500] {
+        let id = format!("{number:012x}");
+        let path = own.join(format!("try-{id}"));
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let withdraw = |file: &mut File| {
+            fs::rename(&path, &kept).unwrap();
+            *file = File::open("/dev/null").unwrap();
+        };
+        let republish = |device: &str| {
+            let file = locked(&kept, &text(&id, &[device.to_owned()]));
+            file.set_modified(modified).unwrap();
+            fs::rename(&kept, &path).unwrap();
+            file
+        };
+        // The directory has not changed for long, so readers remember what is in it.
+        let wait = || clock.sleep(Duration::from_millis(120));
+        wait();
+        assert!(holds("GPU-0"));
+        // It is withdrawn and published again between two reads.
+        withdraw(&mut files[number]);
+        files[number] = republish("GPU-1");
+        assert!(holds("GPU-1"), "{number}");
+        wait();
+        assert!(holds("GPU-1"), "{number}");
+        // Another reader has listed it before its end, and opens it after that.
+        let reader = locks(dir.path());
+        let holds = |device: &str| is_held(&reader.entries(ATTEMPT).unwrap(), device);
+        files[number] = File::open("/dev/null").unwrap();
+        assert!(!holds("GPU-1"), "{number}");
+        withdraw(&mut files[number]);
+        files[number] = republish("GPU-2");
+        assert!(holds("GPU-2"), "{number}");
+    }
+}
+
 #[test]
 fn hints_of_other_users_take_bounded_memory() {
     let Some(dir) = shared("hints_of_other_users_take_bounded_memory") else { return };
@@ -208,4 +278,22 @@ fn hints_of_other_users_take_bounded_memory() {
     }
     let last = locks(dir.path()).last_leased();
     assert!((64..=4096).contains(&last.len()), "{}", last.len());
+}
+
+#[test]
+fn hints_of_a_user_with_many_directories_leave_room_for_others() {
+    let test = "hints_of_a_user_with_many_directories_leave_room_for_others";
+    let Some(dir) = shared(test) else { return };
+    for number in 0..250 {
+        let more = dir.path().join(format!("u70000-{number:03}"));
+        fs::create_dir(&more).unwrap();
+        chown(&more, Some(70_000), None).unwrap();
+        for number in 0..10 {
+            drop(plant(&more, 70_000, "past-", &format!("{number:012x}"), &["GPU-0".into()]));
+        }
+    }
+    let honest = user_dir(dir.path(), 80_000);
+    drop(plant(&honest, 80_000, "past-", "0123456789ab", &["GPU-1".into()]));
+    let last = locks(dir.path()).last_leased();
+    assert_eq!(last.keys().map(|device| &*device.0).collect::<Vec<_>>(), ["GPU-0", "GPU-1"]);
 }

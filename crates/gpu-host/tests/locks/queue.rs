@@ -150,3 +150,37 @@ fn unrenewed_queue_place_is_stalled() {
     fs::remove_file(&name).unwrap();
     assert!(!held.renew().unwrap(), "somebody cleared it away");
 }
+
+/// The limit is one of a user, who may have many directories.
+#[test]
+fn places_of_one_user_are_limited_over_all_directories() {
+    const MOST: u32 = 1 << 16;
+    let test = "places_of_one_user_are_limited_over_all_directories";
+    // Files in memory: there are many.
+    let memory = Path::new("/dev/shm");
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let Some(dir) = crate::hostile::shared_in(&parent, test) else { return };
+    let plant = |user: &str, owner: u32, junk: u32| {
+        let queue = dir.path().join(user).join("queue");
+        fs::create_dir_all(&queue).unwrap();
+        for number in 0..junk {
+            fs::File::create(queue.join(format!("x-{number}"))).unwrap();
+        }
+        let name = format!("place-{:016x}-{:016x}-{user}", 7, 7);
+        fs::write(queue.join(name), "").unwrap();
+        for path in [queue.parent().unwrap(), &queue] {
+            chown(path, Some(owner), None).unwrap();
+        }
+    };
+    for owner in [4_321, NOBODY] {
+        // The names of the first directory use up the limit.
+        plant(&format!("u{owner}"), owner, MOST);
+        plant(&format!("u{owner}-other"), owner, 0);
+    }
+    plant("u5000", 5_000, 0);
+    let places = locks(dir.path()).queue().unwrap();
+    let has = |id: &str| places.iter().any(|place| place.id.as_str() == id);
+    assert!(has("u5000"));
+    assert!(!has("u4321-other"));
+    assert!(has("u65534-other"), "this UID stands for many users");
+}
