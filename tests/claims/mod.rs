@@ -5,6 +5,7 @@
 //! The tests print a summary on standard output, which `--nocapture` shows. `GPUWS_STRESS_GRANTS`
 //! is the number of grants, and `GPUWS_STRESS_SEED` the seed.
 
+mod crowded;
 mod log;
 mod observer;
 

@@ -46,6 +46,10 @@ pub(crate) struct Rules {
     pub(crate) leaves_queue_early: bool,
     /// Only the creator of the user's directory makes it readable for others.
     pub(crate) trusts_directory: bool,
+    /// What a claim has found about tries counts after their directory has changed.
+    pub(crate) keeps_tries: bool,
+    /// So does a listing.
+    pub(crate) keeps_listings: bool,
 }
 
 pub(crate) const RULES: Rules = Rules {
@@ -61,6 +65,8 @@ pub(crate) const RULES: Rules = Rules {
     joins_by_id: false,
     leaves_queue_early: false,
     trusts_directory: false,
+    keeps_tries: false,
+    keeps_listings: false,
 };
 
 /// A reading in progress. Each directory is listed anew for each kind of entry: a name that exists
@@ -75,6 +81,8 @@ pub(crate) struct Reading {
     dir: u8,
     /// How many of the claims in this directory the listing has passed.
     listed: u8,
+    /// The directory that it lists or opens files in, unless it has changed since.
+    unchanged: Option<Dir>,
     names: Vec<Name>,
     /// The lease that was opened last is unlocked: `kept-ID` must be checked.
     unlocked: Option<Seen>,
@@ -95,6 +103,7 @@ impl Reading {
             kind: 0,
             dir: 0,
             listed: 0,
+            unchanged: None,
             names: Vec::new(),
             unlocked: None,
             later: Vec::new(),
@@ -102,6 +111,48 @@ impl Reading {
             must: 0,
             must_wait: 0,
         }
+    }
+}
+
+/// What a claim remembers of its earlier readings. It may use any of it, or ask the kernel again.
+///
+/// A file is remembered by its name alone: in the worst case, the next file of this name has the same
+/// inode. A lease has its name once, so what was found about it counts for good, as far as it is
+/// used at all; a dead one stays dead.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Memory {
+    listings: Vec<(Dir, u8, Vec<Name>)>,
+    files: Vec<(Dir, Name, Option<Seen>)>,
+}
+
+impl Memory {
+    fn names(&self, dir: Dir, kind: u8) -> Option<&Vec<Name>> {
+        let mut found = self.listings.iter().filter(|(at, of, _)| (*at, *of) == (dir, kind));
+        found.next().map(|(_, _, names)| names)
+    }
+
+    fn file(&self, dir: Dir, name: Name) -> Option<Option<Seen>> {
+        let mut found = self.files.iter().filter(|(at, of, _)| (*at, *of) == (dir, name));
+        found.next().map(|(_, _, found)| *found)
+    }
+
+    fn keep_listing(&mut self, dir: Dir, kind: u8, names: &[Name]) {
+        self.listings.retain(|(at, of, _)| (*at, *of) != (dir, kind));
+        self.listings.push((dir, kind, names.to_vec()));
+        self.listings.sort_unstable();
+    }
+
+    fn keep_file(&mut self, dir: Dir, name: Name, found: Option<Seen>) {
+        self.files.retain(|(at, of, _)| (*at, *of) != (dir, name));
+        self.files.push((dir, name, found));
+        self.files.sort_unstable();
+    }
+
+    /// Forgets what does not count any more, because a directory has changed.
+    pub(crate) fn forget(&mut self, dir: Dir, rules: &Rules) {
+        let is_kept = |name: &Name| rules.keeps_tries || matches!(name, Name::Lease(_));
+        self.files.retain(|(at, name, _)| *at != dir || is_kept(name));
+        self.listings.retain(|(at, ..)| *at != dir || rules.keeps_listings);
     }
 }
 
@@ -135,6 +186,7 @@ pub(crate) struct Party {
     pub(crate) stalled: bool,
     /// It has created its user's directory.
     pub(crate) made: bool,
+    pub(crate) memory: Memory,
 }
 
 impl Party {
@@ -147,6 +199,16 @@ impl Party {
             queued: false,
             stalled: false,
             made: false,
+            memory: Memory::default(),
+        }
+    }
+
+    /// A directory has changed.
+    pub(crate) fn notice(&mut self, dir: Dir, rules: &Rules) {
+        self.memory.forget(dir, rules);
+        let reading = self.reading_mut().filter(|reading| reading.unchanged == Some(dir));
+        if let Some(reading) = reading {
+            reading.unchanged = None;
         }
     }
 
@@ -201,10 +263,64 @@ pub(crate) struct Reader<'a> {
     pub(crate) strangers_files: bool,
     /// Reads the queue before the tries.
     pub(crate) queue: bool,
+    /// It remembers earlier readings.
+    pub(crate) remembers: bool,
     pub(crate) me: usize,
 }
 
 impl Reader<'_> {
+    /// Returns the directory and the kind of the next step of a reading; `None` without any.
+    fn place(&self, reading: &Reading, deciding: bool) -> Option<(Dir, Kind)> {
+        let mut listing = self.listing();
+        if reading.backwards {
+            listing.reverse();
+        }
+        let kind = *self.kinds(deciding).get(usize::from(reading.kind))?;
+        Some((*listing.get(usize::from(reading.dir))?, kind))
+    }
+
+    /// Takes the next step of a reading from memory; true when it is complete, `None` if nothing is
+    /// remembered.
+    pub(crate) fn recall(
+        &self,
+        reading: &mut Reading,
+        deciding: bool,
+        backwards: bool,
+        memory: &Memory,
+    ) -> Option<bool> {
+        if !reading.begun {
+            (reading.begun, reading.backwards) = (true, backwards);
+        }
+        let (dir, _) = self.place(reading, deciding)?;
+        if reading.listed == 0 {
+            reading.names.clone_from(memory.names(dir, reading.kind)?);
+            (reading.listed, reading.unchanged) = (self.listings(dir), Some(dir));
+        } else if reading.listed == self.listings(dir) && reading.unlocked.is_none() {
+            let found = memory.file(dir, *reading.names.first()?)?;
+            reading.names.remove(0);
+            found.into_iter().for_each(|entry| self.add(reading, entry));
+        } else {
+            return None;
+        }
+        Some(self.is_complete(reading, deciding))
+    }
+
+    /// Goes on to the next directory or kind after the last file of this one; true at the end.
+    fn is_complete(&self, reading: &mut Reading, deciding: bool) -> bool {
+        let Some((dir, _)) = self.place(reading, deciding) else { return true };
+        if reading.listed < self.listings(dir)
+            || !reading.names.is_empty()
+            || reading.unlocked.is_some()
+        {
+            return false;
+        }
+        (reading.dir, reading.listed, reading.unchanged) = (reading.dir + 1, 0, None);
+        if usize::from(reading.dir) == self.listing().len() {
+            (reading.dir, reading.kind) = (0, reading.kind + 1);
+        }
+        usize::from(reading.kind) == self.kinds(deciding).len()
+    }
+
     pub(crate) fn listing(&self) -> Vec<Dir> {
         if self.rules.layout == Layout::Flat {
             return vec![Dir::Shared];
@@ -252,28 +368,29 @@ impl Reader<'_> {
         reading: &mut Reading,
         deciding: bool,
         backwards: bool,
+        memory: &mut Memory,
         mut words: Option<&mut String>,
     ) -> Result<bool, String> {
         if !reading.begun {
             (reading.begun, reading.backwards) = (true, backwards);
         }
-        let kinds = self.kinds(deciding);
-        let mut listing = self.listing();
-        if reading.backwards {
-            listing.reverse();
-        }
-        if listing.is_empty() {
-            return Ok(true);
-        }
-        let (dir, kind) = (listing[usize::from(reading.dir)], kinds[usize::from(reading.kind)]);
+        let Some((dir, kind)) = self.place(reading, deciding) else { return Ok(true) };
         let mut said = String::new();
+        let mut found = None;
         if reading.listed < self.listings(dir) {
+            if reading.listed == 0 {
+                reading.unchanged = Some(dir);
+            }
             let names = self.list(dirs, reading, dir, kind);
             if words.is_some() {
                 said = format!("lists {kind:?} in {dir:?} ({}): {names:?}", reading.listed + 1);
             }
             reading.names.extend(names);
             reading.listed += 1;
+            let is_known = self.remembers && reading.unchanged.is_some();
+            if is_known && reading.listed == self.listings(dir) {
+                memory.keep_listing(dir, reading.kind, &reading.names);
+            }
         } else if let Some(lease) = reading.unlocked.take() {
             let kept = dirs.at(dir, Name::Kept(lease.id)).filter(|kept| {
                 dirs.is_locked(*kept)
@@ -282,9 +399,7 @@ impl Reader<'_> {
             if words.is_some() {
                 said = format!("asks who holds kept-{}: {}", lease.id, kept.is_some());
             }
-            if kept.is_some() {
-                self.add(reading, lease);
-            }
+            found = Some((Name::Lease(lease.id), kept.map(|_| lease)));
         } else {
             let name = reading.names.remove(0);
             let opened = self.open(dirs, dir, name, kind).inspect_err(|_| {
@@ -296,27 +411,27 @@ impl Reader<'_> {
                 said = format!("opens {name:?} in {dir:?}: {opened:?}");
             }
             match opened {
-                Some((entry, true)) => self.add(reading, entry),
                 Some((entry, false)) if kind == Kind::Lease && !self.rules.ignores_kept => {
                     reading.unlocked = Some(entry);
                 }
-                _ => {}
+                opened => {
+                    let alive = opened.filter(|(_, is_locked)| *is_locked);
+                    found = Some((name, alive.map(|(entry, _)| entry)));
+                }
+            }
+        }
+        if let Some((name, entry)) = found {
+            entry.into_iter().for_each(|entry| self.add(reading, entry));
+            let is_try = matches!(name, Name::Try(_));
+            if self.remembers && (reading.unchanged.is_some() || !is_try || self.rules.keeps_tries)
+            {
+                memory.keep_file(dir, name, entry);
             }
         }
         if let Some(words) = words {
             words.push_str(&said);
         }
-        if reading.listed < self.listings(dir)
-            || !reading.names.is_empty()
-            || reading.unlocked.is_some()
-        {
-            return Ok(false);
-        }
-        (reading.dir, reading.listed) = (reading.dir + 1, 0);
-        if usize::from(reading.dir) == listing.len() {
-            (reading.dir, reading.kind) = (0, reading.kind + 1);
-        }
-        Ok(usize::from(reading.kind) == kinds.len())
+        Ok(self.is_complete(reading, deciding))
     }
 
     /// Lists the names of one claim and, with those of the first claim, the stranger's.

@@ -79,6 +79,8 @@ pub(crate) struct Dirs {
     missing: Vec<Uid>,
     /// `fs.protected_hardlinks`
     protected_hardlinks: bool,
+    /// The directories in which the current step has changed names: their times of change differ.
+    changed: Vec<Dir>,
 }
 
 impl Dirs {
@@ -166,7 +168,13 @@ impl Dirs {
         self.file(inode).is_some_and(|file| file.owner == who || who == ROOT || file.all_write)
     }
 
+    /// Returns the directories that have changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> Vec<Dir> {
+        std::mem::take(&mut self.changed)
+    }
+
     fn add(&mut self, dir: Dir, name: Name, inode: Inode) {
+        self.changed.push(dir);
         let place = self.names.partition_point(|other| *other < (dir, name, inode));
         self.names.insert(place, (dir, name, inode));
     }
@@ -174,6 +182,7 @@ impl Dirs {
     fn drop_name(&mut self, dir: Dir, name: Name) -> Option<Inode> {
         let place = self.names.iter().position(|(d, n, _)| (*d, *n) == (dir, name))?;
         let (_, _, inode) = self.names.remove(place);
+        self.changed.push(dir);
         self.forget(inode);
         Some(inode)
     }
@@ -232,6 +241,7 @@ impl Dirs {
             return false;
         }
         self.names.retain(|(dir, name, _)| (*dir, *name) != from);
+        self.changed.push(from.0);
         self.add(to.0, to.1, inode);
         true
     }

@@ -70,6 +70,20 @@ fn two_claims_never_share_a_device() {
     run("two claims", &machine, false);
 }
 
+/// Claims that publish again, under the same name and with the same inode, and others that remember
+/// what they have read.
+pub(crate) fn remembering() -> Machine {
+    Machine { remembers: true, attempts: Some(attempts() + 1), ..two() }
+}
+
+#[test]
+fn claims_that_remember_what_they_read_never_share_a_device() {
+    let machine = Machine { deaths: true, both_ways: true, ..remembering() };
+    run("two claims that remember", &machine, false);
+    let machine = Machine { remembers: true, attempts: Some(attempts()), ..nested() };
+    run("a lease within a lease, claims that remember", &machine, false);
+}
+
 #[test]
 fn three_claims_never_share_a_device() {
     let setups = vec![whole(1, 1), whole(2, 2), whole(2, 3)];

@@ -52,6 +52,8 @@ pub(crate) struct Machine {
     pub(crate) both_ways: bool,
     /// Users' directories must be created first.
     pub(crate) directories: bool,
+    /// Claims remember what they have read, and may use it instead of asking the kernel.
+    pub(crate) remembers: bool,
 }
 
 impl Machine {
@@ -70,6 +72,7 @@ impl Machine {
             releases: true,
             both_ways: false,
             directories: false,
+            remembers: false,
         }
     }
 
@@ -79,6 +82,7 @@ impl Machine {
             rules: &self.rules,
             strangers_files: matches!(self.stranger, Stranger::Moves(_)),
             queue: self.queue,
+            remembers: self.remembers,
             me,
         }
     }
@@ -101,6 +105,7 @@ pub(crate) struct State {
 /// Collects the steps from one state.
 pub(crate) struct Steps<'a> {
     pub(crate) from: &'a State,
+    rules: &'a Rules,
     words: bool,
     steps: &'a mut Vec<Step<State>>,
 }
@@ -114,6 +119,9 @@ impl Steps<'_> {
     ) {
         let mut state = self.from.clone();
         if after(&mut state) {
+            for dir in state.dirs.take_changed() {
+                state.parties.iter_mut().for_each(|party| party.notice(dir, self.rules));
+            }
             let words = if self.words { words() } else { String::new() };
             self.steps.push(Step { who, words, after: Ok(state) });
         }
@@ -133,13 +141,14 @@ impl Model for Machine {
             let file = File { owner, all_write: true, text: None, author: owner, locked: 0 };
             dirs.create(owner, Dir::Shared, Name::Table, self.table(), file);
         }
+        drop(dirs.take_changed());
         let attempts = self.attempts.unwrap_or(1);
         let moves = if let Stranger::Moves(moves) = self.stranger { moves } else { 0 };
         State { dirs, parties: vec![Party::new(attempts); self.setups.len()], moves }
     }
 
     fn steps(&self, state: &State, words: bool, steps: &mut Vec<Step<State>>) {
-        let mut steps = Steps { from: state, words, steps };
+        let mut steps = Steps { from: state, rules: &self.rules, words, steps };
         for me in 0..self.setups.len() {
             self.steps_of(me, &mut steps);
         }
@@ -284,7 +293,9 @@ impl Machine {
     fn read(&self, me: usize, reading: &Reading, deciding: bool, steps: &mut Steps<'_>) {
         let reader = self.reader(me);
         let ways = 1 + u8::from(self.both_ways && !reading.begun && reader.listing().len() > 1);
-        for backwards in 0..ways {
+        let recalls = [false, true].into_iter().filter(|recall| self.remembers || !recall);
+        let choices = recalls.flat_map(|recall| (0..ways).map(move |way| (recall, way == 1)));
+        for (recalls, backwards) in choices {
             let mut after = steps.from.clone();
             let mut reading = reading.clone();
             if !reading.begun {
@@ -292,9 +303,19 @@ impl Machine {
                 reading.must_wait = property::waiting(self, &after, me);
             }
             let mut words = format!("{me} ");
-            let said = steps.words.then_some(&mut words);
             let who = me as u8;
-            match reader.step(&after.dirs, &mut reading, deciding, backwards == 1, said) {
+            let memory = &mut after.parties[me].memory;
+            let stepped = if recalls {
+                words.push_str("remembers what it has read");
+                match reader.recall(&mut reading, deciding, backwards, memory) {
+                    Some(is_complete) => Ok(is_complete),
+                    None => continue,
+                }
+            } else {
+                let said = steps.words.then_some(&mut words);
+                reader.step(&after.dirs, &mut reading, deciding, backwards, memory, said)
+            };
+            match stepped {
                 Err(violated) => steps.steps.push(Step { who, words, after: Err(violated) }),
                 Ok(false) => {
                     after.parties[me].phase = match deciding {
@@ -303,7 +324,7 @@ impl Machine {
                     };
                     steps.steps.push(Step { who, words, after: Ok(after) });
                 }
-                Ok(true) => self.complete(me, &reading, deciding, &words, steps),
+                Ok(true) => self.complete(me, &reading, after, deciding, &words, steps),
             }
         }
     }
@@ -313,12 +334,13 @@ impl Machine {
         &self,
         me: usize,
         reading: &Reading,
+        read: State,
         deciding: bool,
         words: &str,
         steps: &mut Steps<'_>,
     ) {
         let who = me as u8;
-        if let Some(violated) = property::missed(self, steps.from, me, reading) {
+        if let Some(violated) = property::missed(self, &read, me, reading) {
             steps.steps.push(Step { who, words: words.to_owned(), after: Err(violated) });
             return;
         }
@@ -327,7 +349,7 @@ impl Machine {
         for word in strangers_words(self.stranger == Stranger::Anything, stranger) {
             let mut seen: Vec<Seen> = reading.seen.clone();
             seen.extend(word);
-            let mut after = steps.from.clone();
+            let mut after = read.clone();
             let party = &mut after.parties[me];
             let mut said = words.to_owned();
             if deciding {
@@ -345,6 +367,7 @@ impl Machine {
                     if self.rules.leaves_queue_early {
                         after.dirs.unlink(self.setups[me].owner, reader.home(), Name::Queue(who));
                         after.dirs.unlock(place_of(me));
+                        drop(after.dirs.take_changed());
                     }
                 }
                 steps.steps.push(Step { who, words: said, after: Ok(after) });

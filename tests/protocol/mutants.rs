@@ -2,7 +2,7 @@
 
 use crate::claimant::{Layout, RULES, Rules};
 use crate::explore::explore;
-use crate::invariants::{deciding, nested, queue, two, whole};
+use crate::invariants::{deciding, nested, queue, remembering, two, whole};
 use crate::machine::{Machine, Stranger};
 
 /// Asserts that a mutant fails in this way, and returns the trace.
@@ -101,6 +101,21 @@ fn private_directory_hides_lease() {
     let setups = vec![whole(1, 1), whole(1, 2), whole(2, 3)];
     let machine = Machine { directories: true, ..Machine::new(setups) };
     fails(Rules { trusts_directory: true, ..RULES }, machine, false, "misses the entry");
+}
+
+#[test]
+fn memory_of_tries_outlives_change_of_directory() {
+    let rules = Rules { keeps_tries: true, ..RULES };
+    let trace = fails(rules, remembering(), false, "misses the entry");
+    assert!(trace.contains("remembers what it has read"), "{trace}");
+}
+
+/// As on a file system whose times have whole seconds.
+#[test]
+fn listing_that_outlives_change_of_directory_misses_entry() {
+    let rules = Rules { keeps_listings: true, ..RULES };
+    let trace = fails(rules, remembering(), false, "misses the entry");
+    assert!(trace.contains("remembers what it has read"), "{trace}");
 }
 
 #[test]

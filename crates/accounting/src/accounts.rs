@@ -241,14 +241,24 @@ impl Accounts {
         }
         if parties.is_empty() {
             // Nobody else may use a leased device.
+            let uuid = device.id().uuid.as_ref();
+            let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
+            let parts: Vec<_> = parts.collect();
             let is_leased = |lease: &&LeaseEntry| {
-                let here = lease.devices.iter().chain(&lease.parts_of);
-                here.into_iter().any(|uuid| device.id().uuid.as_ref() == Ok(uuid))
+                let has = |uuid| lease.has(uuid) || lease.parts_of.contains(uuid);
+                // Merged leases do not say which devices their MIG devices are parts of.
+                let has_part =
+                    || lease.merged.is_some() && parts.iter().any(|uuid| lease.has(uuid));
+                uuid.is_ok_and(has) || has_part()
             };
             for lease in leases.iter().filter(is_leased) {
                 let user = self.users.get(&lease.owner).cloned().map(Owner::User);
                 let owner = self.owner(user.unwrap_or(Owner::Uid(lease.owner)));
-                let job = self.job(owner, Work::command(&lease.command));
+                let work = match &lease.merged {
+                    Some(_) => Work::Unknown,
+                    None => Work::command(&lease.command),
+                };
+                let job = self.job(owner, work);
                 parties.push(Party { owner, job, memory: Bytes(0), own: Some(0) });
             }
         }

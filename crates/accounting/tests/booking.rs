@@ -240,6 +240,7 @@ fn leased_gpu_without_memory_is_held_and_idle() {
             device(0, Some(0), &[(1, 1_000, Some(0))], 4),
             device(1, Some(0), &[], 4),
             device(2, Some(0), &[], 4),
+            device(3, Some(0), &[], 4),
         ];
         for device in &mut devices {
             device.info.id.uuid = Ok(DeviceUuid(format!("GPU-{}", device.info.id.index)));
@@ -250,11 +251,22 @@ fn leased_gpu_without_memory_is_held_and_idle() {
             info.uid = Ok(uid);
         }
         // Bob's lease of GPU 0 does not hold what alice has.
-        accounts.add(&now, &[leased(1_001, 0), leased(1_000, 1), leased(1_002, 2)], DAY);
+        let mut merged = MergedLeases::of_count(2);
+        merged.add("GPU-3", &mut 1);
+        let merged = LeaseEntry {
+            devices: Vec::new(),
+            merged: Some(std::sync::Arc::new(merged)),
+            command: "2 more leases of this user".to_owned(),
+            ..leased(1_003, 3)
+        };
+        let leases = [leased(1_001, 0), leased(1_000, 1), leased(1_002, 2), merged];
+        accounts.add(&now, &leases, DAY);
     }
     let rows = rows(&accounts);
     assert_eq!(rows[0], row("alice", 20.0, 0.0, 20.0, 0.0, 1_000));
     assert_eq!(rows[1], row("uid 1002", 10.0, 0.0, 10.0, 0.0, 0));
-    assert_eq!(rows.len(), 2);
+    assert_eq!(rows[2], row("uid 1003", 10.0, 0.0, 10.0, 0.0, 0), "of leases that were merged");
+    assert_eq!(rows.len(), 3);
+    assert_eq!(accounts.jobs().last().unwrap().1, &Work::Unknown);
     assert_eq!(accounts.jobs().nth(1).unwrap().1, &Work::Command("python wait.py".into()));
 }

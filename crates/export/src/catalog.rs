@@ -144,9 +144,9 @@ metrics! {
 
     // Leases and the queue.
     Leases Gauge "leases" "" ["user"]
-        "Leases, without those that were taken out of others"
+        "Leases, without those that were taken out of others; merged leases count in full"
     GpuLeases Gauge "gpu_leases" "" ["gpu" "uuid"]
-        "Leases on the GPU or on a part of it"
+        "Leases on the GPU or on a part of it; merged leases of a user count as one"
     GpuLeasesUnused Gauge "gpu_leases_unused" "" ["gpu" "uuid" "user"]
         "Leases on the GPU of which no process uses it now"
     GpuLeasedMemory Gauge "gpu_memory_leased" "bytes" ["gpu" "uuid"]

@@ -14,7 +14,7 @@ pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
     let Some(ledger) = scene.ledger else { return };
     add_queue(scene, ledger, metrics);
     let top = &scene.top;
-    let owners = top.iter().map(|lease| (scene.user(Some(lease.owner)), 1));
+    let owners = top.iter().map(|lease| (scene.user(Some(lease.owner)), lease.count() as u64));
     add_by_user(Metric::Leases, owners, metrics);
     let used = used(&scene.used, ledger);
     let mut unused = Vec::new();

@@ -187,6 +187,15 @@ impl LeaseEntry {
             || self.merged.as_ref().is_some_and(|merged| merged.contains(device))
     }
 
+    /// Returns the lease with its devices among these by name, and only the number of leases that it
+    /// stands for: without the millions of names that a merged lease may have.
+    pub fn naming<'d>(&self, devices: impl IntoIterator<Item = &'d DeviceUuid>) -> LeaseEntry {
+        let Some(merged) = &self.merged else { return self.clone() };
+        let found = devices.into_iter().filter(|device| self.has(device)).cloned();
+        let known = Some(Arc::new(MergedLeases::of_count(merged.count)));
+        LeaseEntry { devices: found.collect(), merged: known, ..self.clone() }
+    }
+
     /// Returns how many leases this lease stands for.
     pub fn count(&self) -> usize {
         self.merged.as_ref().map_or(1, |merged| merged.count as usize)

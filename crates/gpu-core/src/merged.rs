@@ -23,6 +23,11 @@ impl MergedLeases {
     /// chown(2)).
     pub const SEVERAL_USERS: u32 = u32::MAX;
 
+    /// Returns leases without names.
+    pub fn of_count(count: u32) -> Self {
+        MergedLeases { count, ..MergedLeases::default() }
+    }
+
     /// Adds a name, unless `room` is used up: from then on every device counts, and the room of its
     /// names is free again.
     pub fn add(&mut self, name: &str, room: &mut usize) {

@@ -1,7 +1,7 @@
 //! Names of users.
 
 use crate::SystemClock;
-use gpu_core::{Absent, Clock, Reading};
+use gpu_core::{Absent, Clock, MergedLeases, Reading};
 use nix::unistd::{Uid, User};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -47,8 +47,12 @@ impl Users {
     }
 }
 
-/// Returns the name of a user; `NotFound` for a UID without one.
+/// Returns the name of a user; `NotFound` for a UID without one, and "several users" for the owner of
+/// their merged leases, which is no UID ([`MergedLeases::SEVERAL_USERS`]).
 pub fn user_name(uid: u32) -> Reading<String> {
+    if uid == MergedLeases::SEVERAL_USERS {
+        return Ok("several users".to_owned());
+    }
     match User::from_uid(Uid::from_raw(uid)) {
         Ok(Some(user)) => Ok(user.name),
         Ok(None) => Err(Absent::NotFound),
@@ -67,7 +71,8 @@ pub(crate) fn account(name: &str) -> Reading<u32> {
 
 /// Returns whether this machine has an account with this name or UID.
 pub fn has_account(user: &str) -> bool {
-    account(user).is_ok() || user.parse().is_ok_and(|uid| user_name(uid).is_ok())
+    let is_named = |uid| uid != MergedLeases::SEVERAL_USERS && user_name(uid).is_ok();
+    account(user).is_ok() || user.parse().is_ok_and(is_named)
 }
 
 #[cfg(test)]
@@ -99,7 +104,8 @@ mod tests {
 
     #[test]
     fn account_exists_by_name_but_not_by_unknown_uid() {
-        let asked = ["root", "0", "4000000007", "no such user", ""];
-        assert_eq!(asked.map(has_account), [true, true, false, false, false]);
+        let asked = ["root", "0", "4000000007", "4294967295", "no such user", ""];
+        assert_eq!(asked.map(has_account), [true, true, false, false, false, false]);
+        assert_eq!(user_name(MergedLeases::SEVERAL_USERS).as_deref(), Ok("several users"));
     }
 }

@@ -1,6 +1,8 @@
 //! Removes the data from a snapshot that shows who works on the machine, and on what.
 
-use gpu_core::{Absent, FIRST_USER, LeaseEntry, Process, ProcessInfo, Snapshot, SystemService};
+use gpu_core::{
+    Absent, FIRST_USER, LeaseEntry, LeaseId, Process, ProcessInfo, Snapshot, SystemService,
+};
 use std::collections::BTreeMap;
 
 /// The UIDs above this one replace those of users, from 4000000001 for `anon-1`. No account has
@@ -48,7 +50,14 @@ impl Anonymizer {
         let mut leases = leases.to_vec();
         for lease in &mut leases {
             lease.command = "command".to_owned();
-            lease.owner = self.uid(lease.owner);
+            let owner = lease.owner;
+            lease.owner = self.uid(owner);
+            // The ID of merged leases ends with their owner.
+            let kind = lease.id.as_str().strip_suffix(&owner.to_string());
+            let kind = kind.filter(|_| lease.merged.is_some());
+            if let Some(id) = kind.and_then(|id| LeaseId::parse(&format!("{id}{}", lease.owner))) {
+                lease.id = id;
+            }
             for outer in &mut lease.within {
                 outer.owner = self.uid(outer.owner);
             }

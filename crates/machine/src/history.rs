@@ -109,7 +109,6 @@ impl Looks {
         let now = source.clock.monotonic();
         let known = self.messages.take().filter(|(read, _)| now - *read < MESSAGES_EVERY);
         let leases = self.leases.read(source).entries();
-        let leases = leases.map(<[_]>::to_vec).map_err(Clone::clone);
         let observation = Observation {
             groups: gpu_reaper::defect_groups(),
             holders: HolderSearch::IfUnexplained,
@@ -125,12 +124,13 @@ impl Looks {
             None => self.messages = Some((now, snapshot.driver_messages.clone())),
         }
         gpu_reaper::diagnose_outlines(&mut snapshot, &*source.host);
+        let frame = Frame::new(snapshot, leases);
         match &mut self.anonymizer {
             Some(anonymizer) => Frame {
-                snapshot: anonymizer.anonymize(&snapshot),
-                leases: leases.map(|leases| anonymizer.leases(&leases)),
+                snapshot: anonymizer.anonymize(&frame.snapshot),
+                leases: frame.leases.map(|leases| anonymizer.leases(&leases)),
             },
-            None => Frame { snapshot, leases },
+            None => frame,
         }
     }
 }

@@ -34,7 +34,7 @@ impl Recorder {
     /// removed, but only after a look without an error.
     pub fn add(&mut self, source: &Source, snapshot: Snapshot) -> (Snapshot, gpu_core::Result<()>) {
         let leases = self.leases.read(source).entries();
-        let frame = Frame { snapshot, leases: leases.map(<[_]>::to_vec).map_err(Clone::clone) };
+        let frame = Frame::new(snapshot, leases);
         let before = self.writer.frames();
         let added = self.writer.add(&frame);
         self.missing += usize::from(self.writer.frames() == before);

@@ -83,9 +83,18 @@ impl DeviceLeases {
 
     /// Removes the findings that call a process idle although it has just got a lease on the device:
     /// it descends from the process that has the lease, or belongs to the owner of the lease.
+    ///
+    /// A lease file may contain any time and any process. So the time counts only if it is not in
+    /// the future, and the process has to run, with the recorded start time, as the owner's: a file
+    /// that is left alone excuses nothing after the first minutes.
     pub fn excuse(&self, snapshot: &Snapshot, diagnosis: &mut Diagnosis) {
-        let is_new =
-            |lease: &&LeaseEntry| snapshot.taken_at.since(lease.since) < gpu_reaper::SETTLED_AFTER;
+        let is_held = |lease: &LeaseEntry| {
+            snapshot.process(lease.root.pid).is_ok_and(|info| is_root_of(info, lease))
+        };
+        let is_new = |lease: &&LeaseEntry| {
+            let age = snapshot.taken_at.since(lease.since);
+            lease.since <= snapshot.taken_at && age < gpu_reaper::SETTLED_AFTER && is_held(lease)
+        };
         let has = |lease: &LeaseEntry, pid: Pid| {
             let is_of_owner =
                 |pid| snapshot.process(pid).is_ok_and(|info| info.uid == Ok(lease.owner));

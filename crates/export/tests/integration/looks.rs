@@ -4,8 +4,8 @@ use gpu_claim::Ledger;
 use gpu_core::{
     Absent, Bytes, Celsius, Claim, DeviceDetails, DeviceId, DeviceInfo, DeviceProcess,
     DeviceProcessKind, DeviceSample, DeviceState, DeviceUuid, Driver, ErrorKind, Fault, LeaseEntry,
-    LeaseId, MemoryInfo, MigInstance, Origin, OuterLease, Percent, Pid, Process, ProcessInfo,
-    ProcessKey, Share, Snapshot, StartTime, Timestamp, Workload, WorkloadKind,
+    LeaseId, MemoryInfo, MergedLeases, MigInstance, Origin, OuterLease, Percent, Pid, Process,
+    ProcessInfo, ProcessKey, Share, Snapshot, StartTime, Timestamp, Workload, WorkloadKind,
 };
 use gpu_export::{Look, Metric, Metrics, Shown, Waits};
 use gpu_reaper::Diagnosis;
@@ -130,6 +130,23 @@ fn absent_value_is_an_absent_series_and_zero_is_zero() {
     let metrics = look(&snapshot, &Diagnosis::default(), &Ledger::default()).metrics(few);
     assert_eq!(metrics.count(Metric::GpuMemoryUsed), 0);
     assert_eq!(metrics.count(Metric::GpuUnexplained), 2);
+}
+
+/// Leases beyond the limits of a reader are one entry, of a user or of several.
+#[test]
+fn merged_leases_count_in_full_for_their_user_and_as_one_on_a_device() {
+    let snapshot = machine(vec![device(0, &[]), device(1, &[])], Vec::new());
+    let mut merged = MergedLeases::of_count(40);
+    merged.add("GPU-0", &mut 1);
+    let merged = LeaseEntry {
+        merged: Some(std::sync::Arc::new(merged)),
+        ..lease("more-of-1000", 1000, 0, &[])
+    };
+    let ledger = Ledger::new(vec![lease("a", 1000, 7, &["GPU-0"]), merged], Vec::new());
+    let metrics = metrics(&snapshot, &ledger);
+    assert_eq!(metrics.value(Metric::Leases, &[("user", "user1000")]), Some(41.0));
+    assert_eq!(metrics.value(Metric::GpuLeases, &[("gpu", "0")]), Some(2.0));
+    assert_eq!(metrics.value(Metric::GpuLeases, &[("gpu", "1")]), Some(0.0));
 }
 
 #[test]

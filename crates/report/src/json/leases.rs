@@ -28,6 +28,9 @@ pub struct OnDevice {
     pub share_bytes: Option<u64>,
     /// UUIDs of the leased MIG devices of this GPU. Empty if the lease is on the whole GPU.
     pub mig_uuids: Vec<String>,
+    /// Number of leases that this one stands for: more than 1 if they exceed the limits per user.
+    /// Some of them may be on other GPUs.
+    pub lease_count: usize,
 }
 
 impl OnDevice {
@@ -43,6 +46,7 @@ impl OnDevice {
             since: entry.since.to_string(),
             share_bytes: entry.claim.memory().map(|bytes| bytes.0),
             mig_uuids: parts.map(ToString::to_string).collect(),
+            lease_count: entry.count(),
         }
     }
 }
@@ -70,8 +74,11 @@ pub struct Lease {
     pub entry: Named,
     /// The leased GPUs that are visible.
     pub gpus: Vec<Device>,
-    /// UUIDs of the leased devices that are not visible.
+    /// UUIDs of the leased devices that are not visible. Empty if it stands for several leases: their
+    /// names are not kept.
     pub unseen_gpus: Vec<String>,
+    /// Number of leases that this one stands for: more than 1 if they exceed the limits per user.
+    pub lease_count: usize,
     /// Processes that use the leased GPUs.
     pub users: Vec<User>,
 }
@@ -160,6 +167,7 @@ impl Leases {
                 .filter(|(_, id)| id.is_none())
                 .map(|(uuid, _)| uuid.to_string())
                 .collect(),
+            lease_count: leased.entry.count(),
             users: leased
                 .users
                 .iter()

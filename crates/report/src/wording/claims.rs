@@ -315,7 +315,7 @@ pub fn waiting_for(
 fn held(lease: &LeaseEntry, user: User<'_>) -> String {
     if let Some(merged) = &lease.merged {
         let count = super::count(merged.count as usize, "lease", "leases");
-        return format!("{} ({count})", super::leases::owner(lease, user));
+        return format!("{} ({count})", user(lease.owner));
     }
     let count = super::count(lease.devices.len(), "GPU", "GPUs");
     match lease.claim.share {

@@ -4,7 +4,7 @@ use super::claims::{User, asked, ordinal, reasons};
 use super::reap::Paragraph;
 use super::{age, count, ranges};
 use crate::text::{Align, Line, Table};
-use gpu_core::{DeviceUuid, LeaseEntry, MergedLeases, Timestamp};
+use gpu_core::{DeviceUuid, LeaseEntry, Timestamp};
 use gpu_steward::{Listed, Listing, Queued};
 use std::collections::BTreeSet;
 
@@ -99,21 +99,13 @@ fn row(leased: &Listed, now: Timestamp, user: User<'_>) -> [Line; 6] {
         None => Line::new().dim(format_args!("{} ?", entry.root.pid)),
     };
     [
-        Line::new().plain(owner(entry, user)),
+        Line::new().plain(user(entry.owner)),
         Line::new().plain(devices).cut(DEVICES),
         share,
         Line::new().plain(age(now.since(entry.since))),
         process,
         command(entry),
     ]
-}
-
-/// Returns the name of the owner of a lease.
-pub(super) fn owner(entry: &LeaseEntry, user: User<'_>) -> String {
-    match entry.owner {
-        MergedLeases::SEVERAL_USERS => "several users".to_owned(),
-        owner => user(owner),
-    }
 }
 
 fn command(entry: &LeaseEntry) -> Line {

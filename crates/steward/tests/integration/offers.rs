@@ -3,7 +3,7 @@
 use crate::fake::*;
 use gpu_core::*;
 use gpu_placement::{Bar, Offer};
-use gpu_steward::{ClaimSurroundings, Scene, Wants, offers, users_within_lease};
+use gpu_steward::{ClaimSurroundings, DeviceLeases, Scene, Wants, offers, users_within_lease};
 
 fn scene(world: &World) -> Scene {
     Scene::look(&world.ports(), Wants::default())
@@ -446,4 +446,24 @@ fn job_sees_outsiders_on_its_whole_device() {
     assert_eq!(users(&share(own.clone(), 4_000)), [60]);
     world.state().sees_host_pids = false;
     assert_eq!(users(&own), [0; 0], "the PIDs mean nothing here");
+}
+
+#[test]
+fn mig_device_of_merged_leases_is_not_free() {
+    let world = divided();
+    world.state().devices[0].mig[0].2.clear();
+    let snapshot = scene(&world).snapshot;
+    let usage = gpu_reaper::Usage::of(&snapshot);
+    let free =
+        |leases: Vec<LeaseEntry>| DeviceLeases::recorded(Ok(leases)).free_parts(&snapshot, &usage);
+    assert_eq!(free(Vec::new()), 2);
+    for (name, count) in [(mig_uuid(1), 1), (uuid(0), 0), (uuid(1), 2)] {
+        let named = LeaseEntry { devices: vec![name.clone()], ..lease("a", 1, 100, &[]) };
+        assert_eq!(free(vec![named]), count, "{name}");
+        let mut merged = MergedLeases::of_count(1);
+        merged.add(&name.0, &mut 1);
+        let merged = Some(std::sync::Arc::new(merged));
+        let merged = LeaseEntry { merged, ..lease("more-of-1000", 1, 100, &[]) };
+        assert_eq!(free(vec![merged]), count, "merged: {name}");
+    }
 }

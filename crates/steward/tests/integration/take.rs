@@ -512,7 +512,12 @@ fn process_with_a_new_lease_is_not_called_idle() {
     };
     assert_eq!(found(15, |_| {}), 1, "as long as a process may load its data");
     assert_eq!(found(14, |_| {}), 0);
-    assert_eq!(found(14, |entry| entry.root = key(99)), 0, "its user has the lease");
+    assert_eq!(found(0, |_| {}), 0);
+    let in_future: fn(&mut LeaseEntry) = |entry| entry.since.0 += 1;
+    assert_eq!(found(0, in_future), 1, "its maker wrote the time");
+    assert_eq!(found(14, |entry| entry.root = key(99)), 1, "no process has the lease");
+    let reused: fn(&mut LeaseEntry) = |entry| entry.root.start = Some(StartTime(1 << 40));
+    assert_eq!(found(14, reused), 1, "the process that had it has ended");
     let of_other: fn(&mut LeaseEntry) = |entry| (entry.owner, entry.root) = (77, key(99));
     assert_eq!(found(14, of_other), 1, "somebody else has the lease");
     assert_eq!(found(14, |entry| entry.devices = lease("x", 1, SELF, &[1]).devices), 1);
