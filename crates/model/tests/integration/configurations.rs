@@ -3,34 +3,73 @@
 
 use gpu_model::read::config::{Config, read};
 use serde_json::Value;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::io::{Write, stderr};
+use std::ops::RangeInclusive;
 use std::process::Command;
 
 const ROWS: &str = include_str!("configurations.txt");
+const DOCUMENT: &str = include_str!("../../../../docs/models-memory.md");
 
-/// Models with more parameters in transformers than in their files.
-const MISSES: [&str; 1] = ["LongCat Flash 560B"];
+/// The years of models that count as recent.
+pub(crate) const RECENT: RangeInclusive<u16> = 2024..=2026;
+/// Where a count of parameters may come from; the document says what the words mean.
+const SOURCES: [&str; 3] = ["files", "files with MTP", "copy"];
 
-struct Row<'a> {
-    name: &'a str,
+/// Rows that are more than 2 % off.
+const MISSES: [&str; 4] = [
+    // Their files have layers for multi-token prediction, which no engine loads by default.
+    "Qwen3 Next 80B-A3B",
+    "GLM 4.5 Air",
+    // transformers has matrices for experts that compute nothing.
+    "LongCat Flash 560B",
+    "LongCat Flash 560B, without MTP",
+];
+
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    repository: &'static str,
+    year: u16,
+    source: &'static str,
     /// Published parameters.
-    published: f64,
+    published: u64,
     /// The parameters that transformers counts.
     counted: u64,
+    /// The configuration: the keys that matter.
+    pub(crate) keys: &'static str,
+    /// The type of the whole model.
+    model_type: String,
     config: Config,
 }
 
-fn rows() -> Vec<Row<'static>> {
+pub(crate) fn rows() -> Vec<Row> {
     let lines = ROWS.lines().filter(|line| !line.starts_with('#'));
+    let mut above = "";
     lines
         .map(|line| {
-            let [name, billions, _, counted, keys] =
-                line.splitn(5, '|').collect::<Vec<_>>().try_into().expect(line);
-            let published = billions.parse::<f64>().unwrap() * 1e9;
-            let config = read(keys.as_bytes()).expect(name);
-            Row { name, published, counted: counted.parse().unwrap(), config }
+            let [name, repository, year, source, published, counted, keys] =
+                line.splitn(7, '|').collect::<Vec<_>>().try_into().expect(line);
+            let keys = if keys == "=" { above } else { keys };
+            above = keys;
+            Row {
+                name,
+                repository,
+                year: year.parse().expect(line),
+                source,
+                published: published.parse().expect(line),
+                counted: counted.parse().expect(line),
+                keys,
+                model_type: model_type(&serde_json::from_str(keys).expect(name)),
+                config: read(keys.as_bytes()).expect(name),
+            }
         })
         .collect()
+}
+
+/// Returns the type that a configuration names.
+pub(crate) fn model_type(keys: &Value) -> String {
+    keys["model_type"].as_str().expect("a configuration names its type").to_owned()
 }
 
 fn parameters(config: &Config) -> u64 {
@@ -38,14 +77,55 @@ fn parameters(config: &Config) -> u64 {
     tensors.iter().map(|tensor| tensor.elements()).sum()
 }
 
+/// Returns the deviation of a figure from a published one, in percent.
+pub(crate) fn deviation(derived: u64, published: u64) -> f64 {
+    (derived as f64 / published as f64 - 1.0) * 100.0
+}
+
+/// Returns a number with its digits in groups of three.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
+}
+
+/// Returns the deviation as tables of the document have it.
+pub(crate) fn percent(derived: u64, published: u64) -> String {
+    format!("{:+.2} %", deviation(derived, published)).replace('-', "−")
+}
+
+/// Returns the difference to an exact figure as tables of the document have it.
+pub(crate) fn difference(derived: u64, published: u64) -> String {
+    let sign = match derived.cmp(&published) {
+        Ordering::Equal => return "0".to_owned(),
+        Ordering::Less => '−',
+        Ordering::Greater => '+',
+    };
+    let difference = grouped(derived.abs_diff(published));
+    format!("{sign}{difference} ({})", percent(derived, published))
+}
+
+/// Requires that a table of the document is exactly these rows, one after the other.
+pub(crate) fn require_in_document(rows: &[String]) {
+    let table = rows.join("\n");
+    assert!(DOCUMENT.contains(&format!("|---|\n{table}\n\n")), "docs lack these rows:\n{table}");
+}
+
 #[test]
 fn derived_parameters_are_those_that_transformers_counts() {
-    let mut wrong = Vec::new();
-    for Row { name, published, counted, config } in rows() {
+    let (mut wrong, mut listed) = (Vec::new(), Vec::new());
+    for Row { name, repository, year, source, published, counted, model_type, config, .. } in rows()
+    {
         let derived = parameters(&config);
-        let error = (derived as f64 / published - 1.0) * 100.0;
-        writeln!(stderr(), "{name}: published {published:e}, derived {derived} ({error:+.2} %)")
+        let error = deviation(derived, published);
+        writeln!(stderr(), "{name}: published {published}, derived {derived} ({error:+.2} %)")
             .unwrap();
+        listed.push(format!(
+            "| {name} | {model_type} | {year} | {repository} | {source} | {} | {} | {} |",
+            grouped(published),
+            grouped(derived),
+            difference(derived, published)
+        ));
         if derived != counted {
             wrong.push(format!("{name}: {derived}, not {counted}"));
         }
@@ -54,14 +134,34 @@ fn derived_parameters_are_those_that_transformers_counts() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    require_in_document(&listed);
 }
 
 #[test]
 fn public_models_are_understood() {
     let rows = rows();
-    let types: std::collections::BTreeSet<&str> =
-        rows.iter().map(|row| row.config.model_type.as_str()).collect();
-    assert!(rows.len() >= 60 && types.len() >= 25, "{} rows, {} types", rows.len(), types.len());
+    let unsourced = rows.iter().filter(|row| !SOURCES.contains(&row.source));
+    assert_eq!(unsourced.map(|row| row.name).collect::<Vec<_>>(), [""; 0]);
+    // Several rows may have one configuration.
+    let recent = rows.iter().filter(|row| RECENT.contains(&row.year));
+    let near = recent.filter(|row| !MISSES.contains(&row.name));
+    let (mut dense, mut mixtures, mut types) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for Row { keys, model_type, config, .. } in near {
+        types.insert(model_type);
+        let is_mixture = config.architecture.experts.is_some();
+        if is_mixture { &mut mixtures } else { &mut dense }.insert(*keys);
+    }
+    writeln!(
+        stderr(),
+        "{} rows; within 2 % of a count from 2024 to 2026: {} dense configurations, {} with experts, of {} types",
+        rows.len(),
+        dense.len(),
+        mixtures.len(),
+        types.len()
+    )
+    .unwrap();
+    assert!(dense.len() + mixtures.len() >= 60 && types.len() >= 25);
+    assert!(dense.len() >= 20 && mixtures.len() >= 20);
     let doubted = rows.iter().filter(|row| !row.config.doubts.is_empty());
     let doubted: Vec<String> =
         doubted.map(|row| format!("{}: {:?}", row.name, row.config.doubts)).collect();
