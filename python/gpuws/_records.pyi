@@ -242,6 +242,7 @@ class NvLink(Record):
 class OnDevice(Record):
     command: str
     id: str
+    lease_count: int
     mig_uuids: tuple[str, ...]
     pid: int
     share_bytes: int | None
@@ -439,6 +440,7 @@ class Lease(Record):
     count: int
     gpus: tuple[Device, ...]
     id: str
+    lease_count: int
     pid: int
     share_bytes: int | None
     since: str

@@ -379,7 +379,7 @@ impl Reader<'_> {
         let mut found = None;
         if reading.listed < self.listings(dir) {
             if reading.listed == 0 {
-                reading.unchanged = Some(dir);
+                reading.unchanged = self.remembers.then_some(dir);
             }
             let names = self.list(dirs, reading, dir, kind);
             if words.is_some() {
