@@ -103,20 +103,25 @@ impl Ledger {
     /// alone, and so does an entry without a live outer lease. A stranger's copy of the lease, with
     /// its ID, is not the lease that is meant.
     pub fn parent_of(&self, entry: &LeaseEntry) -> Option<&LeaseEntry> {
-        let is_outer = |lease: &&LeaseEntry, within: &OuterLease| {
-            (&lease.id, lease.owner) == (&within.id, within.owner)
-                && !is_same(lease, entry)
-                && (entry.owner == lease.owner || entry.owner == 0)
-                && entry.devices.iter().all(|device| lease.has(device))
-                && entry.merged.is_none()
-        };
-        let mut outer = entry.within.iter();
-        outer.find_map(|within| self.leases.iter().find(|lease| is_outer(lease, within)))
+        if entry.within.is_empty() {
+            return None;
+        }
+        nearest_outer(entry, &self.by_name())
+    }
+
+    /// Returns the leases by ID and owner. An ID may be repeated, in directories of the same user.
+    fn by_name(&self) -> ByName<'_> {
+        let mut by_name = ByName::new();
+        for lease in &self.leases {
+            by_name.entry((&lease.id, lease.owner)).or_default().push(lease);
+        }
+        by_name
     }
 
     /// Returns the entries that compete for the devices of one lease, or of the machine.
     pub fn pool(&self, within: Option<&LeaseEntry>) -> Ledger {
-        let belongs = |entry: &&LeaseEntry| match (self.parent_of(entry), within) {
+        let by_name = self.by_name();
+        let belongs = |entry: &&LeaseEntry| match (nearest_outer(entry, &by_name), within) {
             (None, None) => true,
             (Some(parent), Some(within)) => is_same(parent, within),
             // Some of the leases that count as one may have been taken out of any lease of that
@@ -141,6 +146,29 @@ impl Ledger {
             !is_same(other, entry) && other.is_before(entry) && is_rival
         })
     }
+}
+
+type ByName<'l> = HashMap<(&'l LeaseId, u32), Vec<&'l LeaseEntry>>;
+
+/// Returns the lease of [`Ledger::parent_of`]. The maker of an entry may write any list of outer leases
+/// and devices: each lease is compared once, in time in proportion to its devices.
+fn nearest_outer<'l>(entry: &LeaseEntry, by_name: &ByName<'l>) -> Option<&'l LeaseEntry> {
+    let mut compared: HashSet<&OuterLease> = HashSet::new();
+    let mut outer = entry.within.iter().filter(|within| compared.insert(*within));
+    let is_outer = |lease: &&&LeaseEntry| {
+        !is_same(lease, entry)
+            && (entry.owner == lease.owner || entry.owner == 0)
+            && entry.merged.is_none()
+            && has_all(lease, &entry.devices)
+    };
+    outer
+        .find_map(|within| by_name.get(&(&within.id, within.owner))?.iter().find(is_outer).copied())
+}
+
+fn has_all(lease: &LeaseEntry, devices: &[DeviceUuid]) -> bool {
+    let named: HashSet<&DeviceUuid> = lease.devices.iter().collect();
+    let is_merged = |device| lease.merged.as_ref().is_some_and(|merged| merged.contains(device));
+    devices.iter().all(|device| named.contains(device) || is_merged(device))
 }
 
 /// Sorts, the earliest first, and removes those of each owner beyond a number.
@@ -260,6 +288,28 @@ mod tests {
         let pool = Ledger::new(leases, Vec::new()).pool(Some(&outer));
         let [more] = &pool.leases[..] else { panic!("{pool:?}") };
         assert_eq!((more.owner, &more.devices), (0, &entry(0, 0, &["a"]).devices));
+    }
+
+    #[test]
+    fn nearest_live_outer_lease_counts_however_long_the_list_is() {
+        let outer = entry(1, 7, &["a", "b"]);
+        let small = entry(2, 7, &["a"]);
+        let within = |leases: &[&LeaseEntry], devices: &[&str]| {
+            let ended = OuterLease { id: LeaseId::parse("ended").unwrap(), owner: 7 };
+            let live = leases.iter().flat_map(|lease| vec![lease.nested()[0].clone(); 20]);
+            LeaseEntry { within: [ended].into_iter().chain(live).collect(), ..entry(9, 7, devices) }
+        };
+        let ledger = Ledger::new(vec![outer.clone(), small.clone()], Vec::new());
+        let parent = |entry: &LeaseEntry| {
+            let parent = ledger.parent_of(entry).cloned();
+            let all = Ledger::new([&ledger.leases[..], &[entry.clone()]].concat(), Vec::new());
+            assert!(all.pool(parent.as_ref()).leases.contains(entry));
+            parent
+        };
+        assert_eq!(parent(&within(&[&small, &outer], &["a"])), Some(small.clone()));
+        assert_eq!(parent(&within(&[&small, &outer], &["a", "b"])), Some(outer.clone()));
+        assert_eq!(parent(&within(&[&small, &outer], &["a", "c"])), None);
+        assert_eq!(parent(&within(&[], &["a"])), None);
     }
 
     /// IDs are public, and root may take devices out of any lease.
