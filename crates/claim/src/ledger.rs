@@ -302,7 +302,8 @@ mod tests {
         let ledger = Ledger::new(vec![outer.clone(), small.clone()], Vec::new());
         let parent = |entry: &LeaseEntry| {
             let parent = ledger.parent_of(entry).cloned();
-            let all = Ledger::new([&ledger.leases[..], &[entry.clone()]].concat(), Vec::new());
+            let all =
+                Ledger::new([&ledger.leases[..], std::slice::from_ref(entry)].concat(), Vec::new());
             assert!(all.pool(parent.as_ref()).leases.contains(entry));
             parent
         };

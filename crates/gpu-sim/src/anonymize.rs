@@ -1,7 +1,8 @@
 //! Removes the data from a snapshot that shows who works on the machine, and on what.
 
 use gpu_core::{
-    Absent, FIRST_USER, LeaseEntry, LeaseId, Process, ProcessInfo, Snapshot, SystemService,
+    Absent, FIRST_USER, LeaseEntry, LeaseId, MergedLeases, Process, ProcessInfo, Snapshot,
+    SystemService,
 };
 use std::collections::BTreeMap;
 
@@ -70,7 +71,7 @@ impl Anonymizer {
             u32::try_from(self.uids.len() + 1).map_or(u32::MAX, |n| NUMBERED.saturating_add(n));
         match uid {
             // System UIDs stay.
-            uid if uid < FIRST_USER => uid,
+            uid if uid < FIRST_USER || uid == MergedLeases::SEVERAL_USERS => uid,
             uid => *self.uids.entry(uid).or_insert(next),
         }
     }

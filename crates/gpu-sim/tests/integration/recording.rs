@@ -1,8 +1,8 @@
 //! The file of `gpuws record`: written, read back, replayed, refused.
 
 use gpu_core::{
-    Absent, Bytes, Clock, ErrorKind, GpuBackend, Host, Pid, Process, Signal, Snapshot, StartTime,
-    Timestamp, observe,
+    Absent, Bytes, Claim, Clock, ErrorKind, GpuBackend, Host, LeaseEntry, LeaseId, MergedLeases,
+    Pid, Process, ProcessKey, Signal, Snapshot, StartTime, Timestamp, observe,
 };
 use gpu_sim::{Anonymizer, Machine, Recording, RecordingWriter, Seed, Simulation};
 use std::io::Read;
@@ -135,6 +135,40 @@ fn anonymized_ids_are_stable() {
     assert_eq!(
         uids.into_iter().collect::<Vec<_>>(),
         [0, 4_000_000_001, 4_000_000_002, 4_000_000_003]
+    );
+}
+
+#[test]
+fn anonymized_merged_leases_do_not_name_their_user() {
+    let lease = |id: &str, owner, is_merged: bool| LeaseEntry {
+        id: LeaseId::parse(id).unwrap(),
+        ticket: 1,
+        owner,
+        root: ProcessKey { pid: Pid(0), start: None },
+        within: Vec::new(),
+        claim: Claim::whole(1),
+        devices: Vec::new(),
+        parts_of: Vec::new(),
+        merged: is_merged.then(|| std::sync::Arc::new(MergedLeases::of_count(3))),
+        command: "python".to_owned(),
+        since: Timestamp(0),
+    };
+    let several = MergedLeases::SEVERAL_USERS;
+    let leases = [
+        lease("more-of-1234", 1234, true),
+        lease("0123456789ab-1234", 1234, false),
+        lease("more-of-4294967295", several, true),
+    ];
+    let anonymous = Anonymizer::default().leases(&leases);
+    let named: Vec<_> = anonymous.iter().map(|lease| (lease.id.as_str(), lease.owner)).collect();
+    let first = 4_000_000_001;
+    assert_eq!(
+        named,
+        [
+            ("more-of-4000000001", first),
+            ("0123456789ab-1234", first),
+            ("more-of-4294967295", several)
+        ]
     );
 }
 
