@@ -86,6 +86,8 @@ pub enum Framework {
     /// The runtime of the GPU (CUDA, HIP, Level Zero) or one of its libraries; the text does not
     /// name the program.
     Cuda,
+    /// A program that asked for host memory: NumPy, or one that the text does not name.
+    Host,
 }
 
 /// What the wording reveals about the version that printed it.

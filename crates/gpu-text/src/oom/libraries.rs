@@ -1,6 +1,7 @@
 //! Messages of libraries that print little: CuPy, RMM, llama.cpp, and the bare errors of the CUDA
 //! runtime.
 
+use super::engines::Short;
 use super::event::{Event, Framework};
 use super::figure::{Figure, integer};
 use super::reader::{Passage, Reader};
@@ -186,11 +187,13 @@ fn rmm_pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     {
         // It is the end of the message whose start was just parsed.
         event.allocator = Some("pool".to_owned());
+        event.short = Some(Short::Pool);
         event.tried = event.tried.take().or(tried);
         return Some(());
     }
     let allocator = Some("pool".to_owned());
-    reader.add(Event { tried, allocator, ..on_cuda(Framework::Rmm, passage) });
+    let short = Some(Short::Pool);
+    reader.add(Event { tried, allocator, short, ..on_cuda(Framework::Rmm, passage) });
     Some(())
 }
 
@@ -225,6 +228,8 @@ pub(super) fn bare(what: Bare, passage: Passage<'_>) -> Option<Event> {
     let framework = if framework == Framework::Cuda { owner(near) } else { framework };
     let mut event = Event::new(framework, passage.line);
     event.backend = backend.map(str::to_owned);
+    // llama.cpp names a buffer without its size only where it loads weights.
+    event.short = matches!(what, Bare::Code(Framework::LlamaCpp, _)).then_some(Short::Weights);
     if let Some((between, rest)) = passage.text.split_once("; total memory reported: ")
         && between.len() <= MAX_BETWEEN
     {
@@ -268,8 +273,19 @@ fn backend_of_failure(before: &str) -> Option<&'static str> {
     let backend = [("HIP", "hip"), ("hip", "hip"), ("XPU", "xpu"), ("MPS", "mps")]
         .into_iter()
         .chain(
-            ["CUDA", "cuda", "Cuda", "GPUassert", "cuMem", "cublas", "cudnn", "nccl", "NCCL"]
-                .map(|word| (word, "cuda")),
+            [
+                "CUDA",
+                "cuda",
+                "Cuda",
+                "GPUassert",
+                "Gpu API call",
+                "cuMem",
+                "cublas",
+                "cudnn",
+                "nccl",
+                "NCCL",
+            ]
+            .map(|word| (word, "cuda")),
         )
         .find(|(word, _)| before.contains(word))
         .map(|(_, backend)| backend)?;

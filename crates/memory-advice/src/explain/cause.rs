@@ -85,7 +85,9 @@ impl Cause {
             return cause;
         }
         let (Some(free), Some(lacking)) = (shown.free, account.lacking) else {
-            return Cause::NotTold;
+            let need = account.needed.zip(shown.total);
+            let is_more = |(needed, total)| shown.surely_more(needed, total);
+            return if need.is_some_and(is_more) { Cause::TooBig } else { Cause::NotTold };
         };
         if lacking == Bytes(0) {
             return Cause::FreeEnough;

@@ -90,10 +90,12 @@ pub(super) fn remedies(
 
 /// Remedies beside those of the engine, for a cause that it states itself.
 fn stated(list: &mut List, cause: Cause, shown: &OomFigures, account: &Account, now: Option<&Now>) {
+    let has_command = list.0.iter().any(|remedy| remedy.kind == RemedyKind::Command);
     match cause {
         Cause::OtherProcesses | Cause::Unnamed | Cause::TakenBefore => {
             doctor(list, "shows the holder, even a ghost");
         }
+        Cause::NotTold if has_command => {}
         Cause::NotTold => doctor(list, "shows what holds the device's memory"),
         Cause::TooBig => elsewhere(list, shown, account, now),
         _ => {}

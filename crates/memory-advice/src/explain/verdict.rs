@@ -61,7 +61,7 @@ pub(super) fn of(cause: Cause, shown: &OomFigures, account: &Account) -> String 
         Cause::HostMemory => "Host memory ran out, not GPU memory.".to_owned(),
         Cause::NoFailure => "No failure: the program continued without the memory.".to_owned(),
         Cause::FreeEnough => "Enough memory was free; another limit may apply.".to_owned(),
-        Cause::NotTold => format!("The message does not give the cause{lacks}."),
+        Cause::NotTold => format!("The message does not say why{lacks}."),
     }
 }
 

@@ -74,6 +74,12 @@ fn possible(figure: &Figure) -> Option<Bytes> {
     figure.bytes.filter(|bytes| bytes.0 < IMPOSSIBLE)
 }
 
+/// Returns whether the message asks for more than any memory has.
+fn asks_impossible(event: &Event) -> bool {
+    event.wording != Some(Wording::NoFailure)
+        && event.tried.as_ref().is_some_and(|tried| possible(tried).is_none())
+}
+
 /// Describes the figures that are no amounts of memory.
 fn impossible(event: &Event) -> Vec<String> {
     let figures = [
@@ -95,9 +101,13 @@ fn impossible(event: &Event) -> Vec<String> {
                 figure.text,
                 amount(Bytes(bytes.0.wrapping_neg()))
             ),
+            _ if name == "limit" => format!(
+                "the limit of {} is no amount of memory: it stands for no limit",
+                figure.text
+            ),
             _ => format!(
-                "the {name} of {} is no amount of memory: it stands for an unknown value or for no \
-                 limit",
+                "the {name} of {} is impossible: an unknown value, or a number below zero \
+                 without its sign; it is not used",
                 figure.text
             ),
         })

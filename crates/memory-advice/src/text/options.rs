@@ -55,7 +55,7 @@ fn remedy(choice: &Choice, case: Case<'_>) -> Option<Remedy> {
         None => (set.trim_end_matches('=').to_owned(), format!("{direction}: {why}")),
     };
     let kind = match set.split(['=', ' ']).next().unwrap_or_default() {
-        "gpuws" => RemedyKind::Command,
+        "gpuws" | "sudo" => RemedyKind::Command,
         name if name.chars().all(|c| c.is_ascii_uppercase() || c == '_') => RemedyKind::Environment,
         name if name.starts_with('-') => RemedyKind::Option,
         _ => RemedyKind::Code,

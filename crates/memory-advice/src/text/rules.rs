@@ -51,7 +51,7 @@ const fn work(why: &'static str) -> Choice {
 }
 
 use Framework::{
-    Accelerate, Ascend, BitsAndBytes, ComfyUi, Cuda, DeepSpeed, ExLlama, Hami, Jax, Kernel,
+    Accelerate, Ascend, BitsAndBytes, ComfyUi, Cuda, DeepSpeed, ExLlama, Hami, Host, Jax, Kernel,
     Kubelet, LlamaCpp, LmDeploy, Nccl, NvidiaDriver, Ollama, PyTorch, Ray, Rmm, SgLang, Slurm,
     SystemdOomd, TensorRtLlm, Tgi, Triton, Unsloth, Vllm,
 };
@@ -197,13 +197,36 @@ pub(super) const RULES: &[Rule] = &[
     ),
     Rule(
         &[SgLang],
+        &[Short::Batch],
+        &[
+            turn("--max-running-requests", "lower", "fewer requests share the KV cache"),
+            turn("--mem-fraction-static", "higher", "a larger KV cache"),
+            turn("--chunked-prefill-size", "lower", "a prefill needs less at once"),
+        ],
+    ),
+    Rule(
+        &[SgLang],
+        &[Short::Pool],
+        &[turn("SGLANG_FLASHINFER_WORKSPACE_SIZE", "larger", "bytes of FlashInfer's workspace")],
+    ),
+    Rule(
+        &[Vllm],
+        &[Short::Pool],
+        &[turn(
+            "VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE",
+            "larger",
+            "bytes of FlashInfer's workspace",
+        )],
+    ),
+    Rule(
+        &[SgLang],
         &[Short::Crowded],
         &[just("--schedule-conservativeness 1.3", "if it happens often; it costs only speed")],
     ),
     // TensorRT-LLM and Triton.
     Rule(
         &[TensorRtLlm],
-        &[Short::Cache, Short::Crowded],
+        &[Short::Cache, Short::Batch],
         &[
             turn("free_gpu_memory_fraction", "higher", "in KvCacheConfig: a larger KV cache"),
             turn("max_seq_len", "lower", "shorter sequences need fewer blocks"),
@@ -461,12 +484,32 @@ pub(super) const RULES: &[Rule] = &[
     ),
     Rule(&[Rmm], &[Short::Pool], &[work("a higher limit of the pool, or smaller pieces of data")]),
     Rule(
-        &[Rmm, PyTorch],
+        &[Rmm, PyTorch, Cuda],
         &[Short::OneBuffer],
         &[work("smaller tensors: one buffer has a largest size that no setting changes")],
     ),
     Rule(&[Ascend, Cuda], &[Short::Compute], &[work("a smaller batch or model")]),
+    Rule(&[Cuda], &[Short::Pool], &[work("a larger workspace of the library, or a smaller batch")]),
     // Hosts.
+    Rule(
+        &[Kernel, Kubelet, PyTorch, Tgi, Vllm, SgLang, TensorRtLlm, LmDeploy, DeepSpeed, ComfyUi],
+        &[Short::Killed],
+        &[
+            just(
+                "sudo dmesg | grep -i -e oom -e 'killed process'",
+                "shows whether the kernel ended it for lack of host memory",
+            ),
+            work("less host memory: fewer data loader workers, or a higher memory limit"),
+        ],
+    ),
+    Rule(
+        &[PyTorch, Vllm, SgLang],
+        &[Short::HostLimit],
+        &[
+            turn("--shm-size", "larger", "docker run's limit on /dev/shm, 64 MiB by default"),
+            work("fewer data loader workers"),
+        ],
+    ),
     Rule(
         &[Slurm],
         &[Short::HostLimit],
@@ -503,7 +546,7 @@ pub(super) const RULES: &[Rule] = &[
         ],
     ),
     Rule(
-        &[Kernel, SystemdOomd, Tgi],
+        &[Host, Kernel, SystemdOomd],
         &[Short::Host],
         &[work("less host memory: fewer data loader workers, less data in memory, or more swap")],
     ),

@@ -10,10 +10,19 @@ pub(super) const WRAPPED: u64 = 1 << 62;
 
 /// Returns what an engine's own message states; `None` if the figures alone explain it.
 pub(super) fn of(event: &Event) -> Option<Stated> {
-    // A framework inside an engine prints its own figures.
+    if super::asks_impossible(event) {
+        let verdict = "Nothing ran short: the requested size is impossible.".to_owned();
+        let reason = "It is most likely a negative size: look for an overflow in the shape or the \
+                      length that the program computes."
+            .to_owned();
+        return Some(Stated { cause: Cause::ImpossibleFigure, verdict, reason });
+    }
+    // A framework inside an engine prints its own figures, except of what the device has no part in.
     let is_framework = matches!(event.framework, Framework::PyTorch | Framework::Cuda);
     let is_inside = is_framework && event.engine.is_some();
-    let short = event.short.filter(|short| *short != Short::Startup && !is_inside)?;
+    let is_own = |short| matches!(short, Short::Pool | Short::Killed | Short::HostLimit);
+    let is_stated = |short: &Short| *short != Short::Startup && (!is_inside || is_own(*short));
+    let short = event.short.filter(is_stated)?;
     let case = Case(event);
     let (cause, verdict) = match event.wording {
         Some(Wording::NoFailure) => (Cause::NoFailure, survived(short)),
@@ -96,6 +105,16 @@ fn failed(short: Short, case: Case<'_>) -> (Cause, String) {
         Short::Program => (Cause::TooBig, "The program needs more than the GPU has."),
         Short::Crowded => (Cause::Limit, "The KV cache is full, not the GPU."),
         Short::Context => (Cause::Limit, "The context is full, not the GPU."),
+        Short::Batch => (
+            Cause::Limit,
+            "The KV cache had too little room for the next batch; that says nothing of the GPU's \
+             free memory.",
+        ),
+        Short::Killed => (
+            Cause::NotTold,
+            "A process was killed: most often by the kernel, for lack of host memory. The message \
+             does not say why.",
+        ),
         Short::Pinned => (Cause::HostMemory, "Pinned host memory ran out, not GPU memory."),
         Short::Host => (Cause::HostMemory, "Host memory ran out, not GPU memory."),
         Short::HostLimit => {
@@ -113,7 +132,7 @@ fn failed(short: Short, case: Case<'_>) -> (Cause, String) {
             "The container's limit or the GPU is full; the message does not say which.",
         ),
         Short::Unclear => {
-            (Cause::NotTold, "The error may be about memory; the message does not say.")
+            (Cause::NotTold, "The error may be about memory; the message does not say why.")
         }
     };
     (cause, verdict.to_owned())
@@ -191,9 +210,12 @@ fn reason(short: Short, case: Case<'_>) -> Option<String> {
             fact(Fact::FittingSequences)?
         ),
         Short::Component => component(case)?,
-        Short::OneBuffer => {
-            "The limit is for one buffer: more free memory does not help.".to_owned()
-        }
+        Short::OneBuffer => match case.limit() {
+            Some(limit) => {
+                format!("One buffer may have {}: more free memory does not help.", size(limit))
+            }
+            None => "The limit is for one buffer: more free memory does not help.".to_owned(),
+        },
         Short::Quota => quota(case)?,
         Short::Program if case.needed().is_none() => {
             "Each GPU that it may use was tried.".to_owned()
@@ -226,6 +248,18 @@ fn reason(short: Short, case: Case<'_>) -> Option<String> {
             }
         }
         .to_owned(),
+        Short::Batch => match (fact(Fact::PrefillTokens), fact(Fact::FreeTokens)) {
+            (Some(tokens), Some(free)) => {
+                format!("The batch needs room for {tokens} tokens; there was room for {free}.")
+            }
+            (None, Some(free)) => format!("There was room for {free} tokens."),
+            (Some(tokens), None) => format!("The batch needs room for {tokens} tokens."),
+            (None, None) => return None,
+        },
+        Short::Killed => match fact(Fact::ProcessId) {
+            Some(pid) => format!("Process {pid} was ended by SIGKILL, which anyone may send."),
+            None => "Exit code 137 and signal 9 are SIGKILL, which anyone may send.".to_owned(),
+        },
         Short::Crowded => "Requests are moved out and computed again: slower, not lost.".to_owned(),
         Short::Pinned => "The pages would have been pinned for faster copies.".to_owned(),
         Short::Startup
@@ -286,6 +320,7 @@ fn host(case: Case<'_>) -> Option<String> {
             "The driver lacked host memory for its own structures; it ends no process by that"
                 .to_owned()
         }
+        (None, None, Framework::PyTorch) => "A data loader worker ran out of /dev/shm".to_owned(),
         (None, None, _) => {
             let (asked, free) = (case.asked(), case.free());
             return case

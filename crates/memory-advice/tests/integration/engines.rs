@@ -280,7 +280,7 @@ fn impossible_figures_are_named_and_not_used() {
              this process has 17179869184.00 GiB memory in use. Of the allocated memory 20.00 GiB \
              is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.",
             &[Cause::Unnamed],
-            &["the memory of this process of 17179869184.00 GiB is no amount of memory"],
+            &["the memory of this process of 17179869184.00 GiB is impossible"],
         ),
         row(
             "W external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out \
@@ -552,4 +552,189 @@ fn wrapped_and_prefixed_message_is_read() {
             assert!(said(&all[0]).contains("--max-model-len 32768"), "{log}\n{}", said(&all[0]));
         }
     }
+}
+
+#[test]
+fn full_cache_of_an_engine_is_no_full_gpu() {
+    check(&[
+        row(
+            "[2025-05-01 02:03:04 TP1] RuntimeError: Prefill out of memory. Try to lower your \
+             batch size.\nTry to allocate 6144 tokens.\nAvailable tokens: 5120\n\
+             self.token_to_kv_pool_allocator.available_size()=5000",
+            &[Cause::Limit],
+            &["room for 6144 tokens; there was room for 5120", "--max-running-requests lower"],
+        )
+        .without(&["gpuws doctor", "schedule-conservativeness"]),
+        row(
+            "Decode out of memory. Try to lower your batch size.\nTry to allocate 9 tokens.\n\
+             Available full tokens: 3 (full_available_size=3 + full_evictable_size=0)",
+            &[Cause::Limit],
+            &["room for 9 tokens; there was room for 3", "--mem-fraction-static higher"],
+        ),
+        row("Prefill out of memory. This should never happen.", &[Cause::Limit], &["lower"]),
+        row(
+            "[2025-05-01 02:03:04 TP1]   File \"/x/sglang/srt/y.py\", line 7\nRuntimeError: Failed \
+             to allocate memory for batch_prefill_tmp_v with size 402653184 and alignment 16 in \
+             AlignedAllocator",
+            &[Cause::Limit],
+            &["own pool is full", "384 MiB", "SGLANG_FLASHINFER_WORKSPACE_SIZE larger"],
+        )
+        .without(&["gpuws doctor"]),
+        // A failure of TensorRT-LLM, unlike requests that only wait.
+        row(
+            "[TensorRT-LLM][ERROR] Assertion failed: Can't allocate new blocks for window size \
+             4096. No free blocks left. (/x/kvCacheManager.cpp:7)",
+            &[Cause::Limit],
+            &["too little room for the next batch", "free_gpu_memory_fraction higher"],
+        )
+        .without(&["not lost"]),
+        row(
+            "[TensorRT-LLM][ERROR] Assertion failed: maxTokensInPagedKvCache (2048) must be large \
+             enough to process at least 1 sequence to completion",
+            &[Cause::Limit],
+            &["The cache holds 2048 tokens"],
+        ),
+        row(
+            "RMM failure at:/x/pool_memory_resource.hpp:7: Maximum pool size exceeded (failed to \
+             allocate 3.0 GiB): std::bad_alloc",
+            &[Cause::Limit],
+            &["own pool is full", "asked for 3 GiB"],
+        ),
+    ]);
+}
+
+#[test]
+fn sizes_and_survivals_of_libraries_are_read() {
+    check(&[
+        row(
+            "[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::140] Error Code 2: OutOfMemory \
+             (Requested size was 6442450944 bytes.)",
+            &[Cause::NotTold],
+            &["requested 6 GiB"],
+        ),
+        row(
+            "[W] [TRT] Tactic Device request: 9000MB Available: 8000MB. Device memory is \
+             insufficient to use tactic.\n[W] [TRT] Skipping tactic 3 due to insufficient memory \
+             on requested size of 9000 detected for tactic 0x0000000000000003.",
+            &[Cause::NoFailure, Cause::NoFailure],
+            &["8.79 GiB"],
+        ),
+        row(
+            "Error in allocMemory: alloc fail type FlatData dev 2 space Device stream 0x7 size \
+             6442450944 bytes (cudaMalloc error out of memory [2])",
+            &[Cause::NotTold],
+            &["requested 6 GiB"],
+        ),
+        row(
+            "Warp CUDA error 2: out of memory (in function wp_alloc, /x/warp.cu:7)\nRuntimeError: \
+             Failed to allocate 6442450944 bytes on device 'cuda:1'",
+            &[Cause::NotTold],
+            &["requested 6 GiB"],
+        ),
+        row(
+            "cv2.error: OpenCV(4.8.0) gpu_mat.cu:7: error: (-217:Gpu API call) out of memory in \
+             function 'allocate'",
+            &[Cause::NotTold],
+            &["gpuws doctor"],
+        ),
+        row(
+            "[metal::malloc] Attempting to allocate 8589934592 bytes which is greater than the \
+             maximum allowed buffer size of 4294967296 bytes.",
+            &[Cause::BufferLimit],
+            &["One buffer may have 4 GiB", "smaller tensors"],
+        ),
+        // Figures without the free memory that exceed the device.
+        row(
+            "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 6.00 GiB. GPU 0 has a \
+             total capacity of 16.00 GiB. Of the allocated memory 11.00 GiB is allocated by \
+             PyTorch, and 200.00 MiB is reserved by PyTorch but unallocated.",
+            &[Cause::TooBig],
+            &["11 GiB in use plus 6 GiB requested is 17 GiB; the device has 16 GiB"],
+        ),
+        row(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 17179869184.00 GiB. GPU \
+             0 has a total capacity of 24.00 GiB of which 20.00 GiB is free. Including non-PyTorch \
+             memory, this process has 3.00 GiB memory in use. Of the allocated memory 2.00 GiB is \
+             allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.",
+            &[Cause::ImpossibleFigure],
+            &["requested size is impossible", "17179869184.00 GiB is impossible"],
+        )
+        .without(&["no limit", "gpuws doctor"]),
+        row(
+            "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out \
+             of memory)\nCurrently allocated     : 20.00 GiB\nRequested               : 3.00 GiB\n\
+             Device limit            : 24.00 GiB\nFree (according to CUDA): 1.00 GiB\nPyTorch \
+             limit (set by user-supplied memory fraction)\n                        : \
+             17179869184.00 GiB",
+            &[Cause::Unnamed],
+            &["2 GiB"],
+        )
+        .without(&["is impossible"]),
+        row(
+            "node:7:9 [0] x.cc:7 NCCL WARN Cuda failure 2 'out of memory'\nDistBackendError: NCCL \
+             error in: y.cpp:7, unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL \
+             version 2.20.5\nncclUnhandledCudaError: Call to CUDA function failed.\nLast \
+             error:\nCuda failure 2 'out of memory'",
+            &[Cause::NotTold],
+            &["buffers of a computation"],
+        ),
+        row(
+            "ggml_vulkan: Device memory allocation of size 5368709120 failed.\nggml_vulkan: \
+             Requested buffer size exceeds device memory allocation limit: ErrorOutOfDeviceMemory",
+            &[Cause::BufferLimit],
+            &["GGML_VK_FORCE_MAX_BUFFER_SIZE"],
+        ),
+        row(
+            "Error: 500 Internal Server Error: llama runner process has terminated: error loading \
+             model: unable to allocate CUDA0 buffer",
+            &[Cause::NotTold],
+            &["The weights did not fit", "num_gpu"],
+        ),
+    ]);
+}
+
+#[test]
+fn host_memory_and_kills_of_programs_are_told_apart() {
+    check(&[
+        row(
+            "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an array \
+             with shape (1000000, 1000) and data type float64",
+            &[Cause::HostMemory],
+            &["asked for 7.45 GiB", "less host memory"],
+        )
+        .without(&["gpuws doctor"]),
+        row("OSError: [Errno 12] Cannot allocate memory", &[Cause::HostMemory], &[]),
+        row("x: Cannot allocate memory (os error 12)", &[Cause::HostMemory], &[]),
+        row(
+            "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  \
+             std::bad_alloc",
+            &[Cause::HostMemory],
+            &[],
+        ),
+        row(
+            "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size \
+             8589934592\nllama_model_load: error loading model: unable to allocate CPU buffer",
+            &[Cause::HostMemory],
+            &["8 GiB"],
+        ),
+        row(
+            "ERROR: Unexpected bus error encountered in worker. This might be caused by \
+             insufficient shared memory (shm).",
+            &[Cause::HostMemory],
+            &["/dev/shm", "--shm-size larger"],
+        ),
+        // SIGKILL alone proves nothing.
+        row(
+            "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. ",
+            &[Cause::NotTold],
+            &["Process 77", "does not say why", "sudo dmesg"],
+        )
+        .without(&["gpuws doctor"]),
+        row(
+            "  traceback : Signal 9 (SIGKILL) received by PID 78",
+            &[Cause::NotTold],
+            &["Process 78", "most often by the kernel"],
+        ),
+        row("serve-1 exited with code 137", &[Cause::NotTold], &["Exit code 137"]),
+    ]);
 }

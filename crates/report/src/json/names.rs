@@ -431,6 +431,8 @@ names! {
         NvidiaDriver,
         /// The runtime of the GPU or one of its libraries; the program is unknown.
         Cuda,
+        /// A program that asked for host memory: NumPy, or an unknown one.
+        Host,
     }
 }
 

@@ -159,6 +159,7 @@ pub fn name(event: &Event) -> String {
         (Framework::Ray, _) => "Ray",
         (Framework::Kubelet, _) => "Kubernetes",
         (Framework::NvidiaDriver, _) => "NVIDIA's kernel module",
+        (Framework::Host, _) => "a program on the host",
         (Framework::Cuda, _) => {
             let interface = of_interface(event.backend.as_deref());
             return format!("{interface}{}", inside(event));

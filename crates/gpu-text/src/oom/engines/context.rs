@@ -35,6 +35,8 @@ const PLACES: &[(&str, Place)] = &[
     ("text_generation_server", Place::Engine(Framework::Tgi)),
     ("text_generation_launcher", Place::Engine(Framework::Tgi)),
     ("ollama", Place::Engine(Framework::Ollama)),
+    ("llama runner process", Place::Engine(Framework::Ollama)),
+    ("llama-server process has", Place::Engine(Framework::Ollama)),
     ("sched.go:", Place::Engine(Framework::Ollama)),
     ("server.go:", Place::Engine(Framework::Ollama)),
     ("Failed to load model - not enough GPU memory", Place::Engine(Framework::Vllm)),

@@ -47,6 +47,8 @@ facts! {
     FittingSequences, Count, "fitting_sequences";
     /// Tokens of one prefill or one batch.
     PrefillTokens, Tokens, "prefill_tokens";
+    /// Tokens for which the KV cache has room.
+    FreeTokens, Tokens, "free_tokens";
     /// The fraction of the device that the engine may take.
     Utilization, Millionths, "memory_fraction";
     /// The memory for the KV cache.

@@ -52,6 +52,8 @@ pub enum Short {
     Program,
     /// Requests compete for the KV cache, which is full.
     Crowded,
+    /// The KV cache has too little room for the next batch.
+    Batch,
     /// The context of a sequence is full, not the device.
     Context,
     /// Pinned memory of the host.
@@ -60,6 +62,8 @@ pub enum Short {
     Host,
     /// The memory of a control group, a job or a container on the host.
     HostLimit,
+    /// A process was ended by a signal that has other senders than the kernel's killer.
+    Killed,
     /// A former process has not given its memory back.
     NotReturned,
     /// Other programs changed the free memory while the engine measured it; nothing ran short.
@@ -149,7 +153,7 @@ impl Short {
                 Short::NotReturned | Short::Disturbed | Short::Crowded | Short::Context
             )
         };
-        let is_host = |short| matches!(short, Short::Host | Short::HostLimit);
+        let is_host = |short| matches!(short, Short::Host | Short::HostLimit | Short::Killed);
         let is_one = self == other || is_open(self) || is_open(other);
         has_parts(self) && has_parts(other) && (is_one || (is_host(self) && is_host(other)))
     }

@@ -4,7 +4,7 @@ use super::super::super::event::Framework::{
     Ascend, Cuda, Jax, OnnxRuntime, Paddle, PyTorch, Rmm, TensorRt, Xla,
 };
 use super::super::{Shape, Short};
-use super::{after, before, fails, figures};
+use super::{after, before, fails, figures, goes_on};
 
 pub(super) const ROWS: &[Shape] = &[
     after(Jax, Some(Short::Program), "parameter allocation: {arguments}").more(&[
@@ -28,6 +28,32 @@ pub(super) const ROWS: &[Shape] = &[
     figures(OnnxRuntime, "Available memory of {left} is smaller than requested bytes of {asked}")
         .on("cuda"),
     figures(TensorRt, "Requested amount of GPU memory ({asked}) could not be allocated").on("cuda"),
+    figures(TensorRt, "OutOfMemory (Requested size was {asked}").on("cuda"),
+    goes_on(TensorRt, Short::Compute, "Tactic Device request: {asked} Available: {free}")
+        .on("cuda"),
+    goes_on(
+        TensorRt,
+        Short::Compute,
+        "due to insufficient memory on requested size of {asked} detected for tactic",
+    )
+    .on("cuda"),
+    figures(Cuda, "alloc fail type {_} dev {gpu} space {_} size {asked}").on("cuda"),
+    figures(Cuda, "Failed to allocate {asked} on device 'cuda:{gpu}").on("cuda"),
+    fails(Cuda, Short::Compute, "CUDA allocation failed").on("cuda"),
+    // FlashInfer has a workspace of its own inside an engine.
+    fails(
+        Cuda,
+        Short::Pool,
+        "Failed to allocate memory for {part} with size {asked} and alignment",
+    )
+    .on("cuda"),
+    fails(
+        Cuda,
+        Short::OneBuffer,
+        "Attempting to allocate {asked} which is greater than the maximum allowed buffer size of \
+         {limit}",
+    )
+    .on("mps"),
     figures(
         Paddle,
         "Cannot allocate {asked} memory on GPU {gpu}, {used} memory has been allocated and \

@@ -28,6 +28,12 @@ pub(super) const ROWS: &[Shape] = &[
         .on("musa"),
     fails(LlamaCpp, Short::OneBuffer, "Requested buffer size exceeds device buffer size limit")
         .on("vulkan"),
+    fails(
+        LlamaCpp,
+        Short::OneBuffer,
+        "Requested buffer size exceeds device memory allocation limit",
+    )
+    .on("vulkan"),
     fails(LlamaCpp, Short::Compute, "Device memory allocation of size {asked} failed").on("vulkan"),
     fails(LlamaCpp, Short::Compute, "failed to allocate buffer, size = {asked}").on("mps"),
     fails(Cuda, Short::Compute, "kIOGPUCommandBufferCallbackErrorOutOfMemory").on("mps"),
@@ -38,6 +44,12 @@ pub(super) const ROWS: &[Shape] = &[
     fails(LlamaCpp, Short::Host, "failed to allocate Vulkan_Host buffer of size {asked}"),
     fails(LlamaCpp, Short::Host, "failed to allocate SYCL_Host buffer of size {asked}"),
     fails(LlamaCpp, Short::Host, "failed to allocate CPU buffer of size {asked}"),
+    fails(
+        LlamaCpp,
+        Short::Host,
+        "ggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of size {asked}",
+    ),
+    fails(LlamaCpp, Short::Host, "unable to allocate CPU buffer"),
     goes_on(LlamaCpp, Short::Program, "failed to fit params to free device memory"),
     goes_on(
         LlamaCpp,

@@ -1,7 +1,7 @@
 //! Hosts: the kernel, systemd, Slurm, Kubernetes, Ray, and NVIDIA's kernel module.
 
 use super::super::super::event::Framework::{
-    Kernel, Kubelet, NvidiaDriver, Ray, Slurm, SystemdOomd,
+    Host, Kernel, Kubelet, NvidiaDriver, PyTorch, Ray, Slurm, SystemdOomd,
 };
 use super::super::{Shape, Short};
 use super::{before, fails};
@@ -58,5 +58,21 @@ pub(super) const ROWS: &[Shape] = &[
     before(Kubelet, "OOMKilled=false"),
     fails(Kubelet, Short::HostLimit, "OOMKilled"),
     fails(Ray, Short::Host, "killed due to the node running low on memory").more(NODE),
+    // Any sender of SIGKILL.
+    fails(Kernel, Short::Killed, "Exit Code: 137"),
+    fails(Kernel, Short::Killed, "exited with code 137"),
+    fails(
+        PyTorch,
+        Short::Killed,
+        "DataLoader worker (pid {process_id}) is killed by signal: Killed",
+    ),
+    fails(PyTorch, Short::Killed, "Signal 9 (SIGKILL) received by PID {process_id}"),
+    fails(PyTorch, Short::HostLimit, "might be caused by insufficient shared memory (shm)"),
+    fails(Host, Short::Host, "Unable to allocate {asked} for an array with shape"),
+    fails(Host, Short::Host, "Unable to allocate array with shape"),
+    fails(Host, Short::Host, "throwing an instance of 'std::bad_alloc'"),
+    fails(Host, Short::Host, "Cannot allocate memory (os error 12)"),
+    fails(Host, Short::Host, "Errno 12] Cannot allocate memory"),
+    fails(Host, Short::Host, "The paging file is too small for this operation to complete"),
     fails(NvidiaDriver, Short::Host, "Check failed: Out of memory [NV_ERR_NO_MEMORY]"),
 ];

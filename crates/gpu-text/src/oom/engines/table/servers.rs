@@ -6,6 +6,13 @@ use super::{before, fails, goes_on};
 
 const LENGTH: &[&str] = &["the estimated maximum model length is {fitting_length}"];
 
+/// What a batch of SGLang needs, and what is free; up to 2024 without figures.
+const TOKENS: &[&str] = &[
+    "Try to allocate {prefill_tokens} tokens",
+    "Available tokens: {free_tokens}",
+    "Available full tokens: {free_tokens}",
+];
+
 pub(super) const ROWS: &[Shape] = &[
     // vLLM, and aphrodite. PyTorch writes cuda:N on AMD too, so it shows no backend.
     fails(
@@ -113,6 +120,9 @@ pub(super) const ROWS: &[Shape] = &[
     before(SgLang, "mem_fraction_static={memory_fraction}"),
     before(SgLang, "mem-fraction-static {memory_fraction}"),
     goes_on(SgLang, Short::Crowded, "KV cache pool is full. Retract requests."),
+    fails(SgLang, Short::Batch, "Prefill out of memory.").more(TOKENS),
+    fails(SgLang, Short::Batch, "Decode out of memory.").more(TOKENS),
+    fails(SgLang, Short::Batch, "alloc_req_slots runs out of memory").more(TOKENS),
     fails(
         SgLang,
         Short::Unbalanced,
@@ -143,9 +153,18 @@ pub(super) const ROWS: &[Shape] = &[
     fails(
         TensorRtLlm,
         Short::Cache,
+        "maxTokensInPagedKvCache ({fitting_length}) must be large enough to process at least 1 \
+         sequence",
+    ),
+    fails(
+        TensorRtLlm,
+        Short::Cache,
         "maxTokensInPagedKvCache…must be large enough to process at least 1 sequence",
     ),
-    fails(TensorRtLlm, Short::Crowded, "Can't allocate new blocks. No free blocks left"),
+    fails(TensorRtLlm, Short::Cache, "Impossible to fit in any sequence in kvCache"),
+    fails(TensorRtLlm, Short::Batch, "Can't allocate new blocks…No free blocks left"),
+    fails(TensorRtLlm, Short::Batch, "No free block found"),
+    fails(TensorRtLlm, Short::Batch, "mFreePrimaryBlocks list has no GPU blocks"),
     // Triton.
     goes_on(
         Triton,
@@ -168,7 +187,7 @@ pub(super) const ROWS: &[Shape] = &[
     fails(Tgi, Short::Cache, "Not enough memory to handle max_total_tokens={context_length}"),
     before(Tgi, "KV-cache blocks: {blocks}, size: {block_length}"),
     goes_on(Tgi, Short::Graphs, "Decode cuda graph warmup failed"),
-    fails(Tgi, Short::Host, "Shard process was signaled to shutdown with signal 9"),
+    fails(Tgi, Short::Killed, "Shard process was signaled to shutdown with signal 9"),
     // LMDeploy.
     fails(LmDeploy, Short::NoCache, "No enough gpu memory for kv cache"),
     fails(LmDeploy, Short::Compute, "No enough gpu memory for runtime"),
