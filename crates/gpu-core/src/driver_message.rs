@@ -29,6 +29,9 @@ pub struct DriverMessage {
     /// start of an unknown year. Only the difference between two messages of one log is meaningful.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub elapsed: Option<Duration>,
+    /// The log has no time zone: `at` is its local time as if that were UTC.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
+    pub is_local: bool,
     /// The GPU, or the NVSwitch of an SXid. The function is always 0, because the driver prints no
     /// function in a message with an Xid.
     pub bus: PciBusId,
@@ -106,6 +109,7 @@ fn off_bus(place: &str, text: &str, at: Timestamp) -> Option<DriverMessage> {
     Some(DriverMessage {
         at,
         elapsed: None,
+        is_local: false,
         bus: address(place)?,
         kind: DriverMessageKind::FallenOffBus,
         pid: None,
@@ -145,6 +149,7 @@ fn xid(rest: &str, at: Timestamp) -> Option<DriverMessage> {
     Some(DriverMessage {
         at,
         elapsed: None,
+        is_local: false,
         bus,
         kind: DriverMessageKind::Xid(code),
         pid,
@@ -221,6 +226,7 @@ mod tests {
         DriverMessage {
             at: AT,
             elapsed: None,
+            is_local: false,
             bus,
             kind,
             pid: None,

@@ -154,6 +154,9 @@ pub(crate) fn of_row(row: &DriverMessage, times: TextTimes) -> Option<gpu_core::
             }
             _ => None,
         },
+        is_local: at.is_some()
+            && matches!(row.stamp, Some(Stamp::Local(_) | Stamp::Yearless(_)))
+            && !times.has_zone(),
         bus: row.bus_id.parse().ok()?,
         kind: match (row.xid, row.sxid) {
             (Some(code), _) => DriverMessageKind::Xid(code),

@@ -57,6 +57,11 @@ impl TextTimes {
         zoned.max(local).and_then(|at| u64::try_from(at).ok()).map(Timestamp)
     }
 
+    /// Returns whether some time has a zone, which then counts for all.
+    pub(crate) fn has_zone(self) -> bool {
+        self.zoned.is_some()
+    }
+
     fn offset(self) -> i64 {
         self.zoned.map_or(0, |(_, minutes)| minutes * 60_000)
     }
@@ -118,6 +123,9 @@ fn of_heading(line: &str) -> Option<Stamp> {
     });
     if let Some(value) = value {
         return written(value.trim_start());
+    }
+    if let Some(value) = line.strip_prefix("\"query_time\": \"") {
+        return iso(value.split('"').next()?);
     }
     // gpustat: `host   Fri Jun 30 11:52:07 2023  535.54.03`.
     let (host, rest) = line.split_once("  ")?;

@@ -14,6 +14,12 @@ use std::time::Duration;
 /// Messages of one fault follow each other within this time.
 const BURST: Duration = Duration::from_secs(60);
 
+/// A channel may be removed this long before the driver logs the reason.
+const EARLY: Duration = Duration::from_secs(5);
+
+/// In a log without times, at most this many messages before it.
+const EARLY_LINES: usize = 8;
+
 /// Why a message was logged, if the reason is another error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
@@ -35,7 +41,50 @@ pub(super) fn causes(messages: &[&DriverMessage]) -> Vec<Option<Cause>> {
         known.extend(message);
         causes.push(cause);
     }
+    add_later(messages, &mut causes);
     causes
+}
+
+/// Finds the cause of channels that were removed just before it was logged.
+fn add_later(messages: &[&DriverMessage], causes: &mut [Option<Cause>]) {
+    let (mut of_device, mut of_process) = (BTreeMap::new(), BTreeMap::new());
+    for (at, message) in messages.iter().enumerate().rev().filter(|(_, m)| gpu_code(m).is_some()) {
+        if causes[at].is_some() {
+            continue;
+        }
+        if may_cause(message) {
+            of_device.insert(message.bus, at);
+            message.pid.map(|pid| of_process.insert(pid, at));
+        } else if message.kind == DriverMessageKind::Xid(45) {
+            let is_near = |later: &&usize| {
+                let known = First { position: at, last: moment(message) };
+                let timed = message.at != DriverMessage::UNDATED || message.elapsed.is_some();
+                match timed {
+                    true => known.reaches_within(messages[**later], EARLY),
+                    false => known.reaches(messages[**later]) && **later - at <= EARLY_LINES,
+                }
+            };
+            let of_process = message.pid.and_then(|pid| of_process.get(&pid));
+            let later = of_device.get(&message.bus).filter(is_near);
+            causes[at] = later.or(of_process.filter(is_near)).map(|later| Cause::Logged(*later));
+        }
+    }
+}
+
+/// Returns the number of an error of a GPU; `None` for one of a switch.
+pub(super) fn gpu_code(message: &DriverMessage) -> Option<u32> {
+    match message.kind {
+        DriverMessageKind::Xid(code) => Some(code),
+        DriverMessageKind::FallenOffBus => Some(79),
+        DriverMessageKind::SXid(_) => None,
+    }
+}
+
+/// Returns whether others may follow from an error: a notice and the clean-up of a channel cause
+/// none.
+fn may_cause(message: &DriverMessage) -> bool {
+    let class = meaning_of(message).map(|known| known.class);
+    class != Some(XidClass::Informational) && gpu_code(message).is_some_and(|code| code != 45)
 }
 
 /// The error that began a burst, and the time of the last message in the burst.
@@ -52,12 +101,16 @@ impl First {
     /// Returns whether a message is of this burst. Messages without any time are in the order of the
     /// log, which is all that is known.
     fn reaches(&self, message: &DriverMessage) -> bool {
+        self.reaches_within(message, BURST)
+    }
+
+    fn reaches_within(&self, message: &DriverMessage, most: Duration) -> bool {
         let (last, elapsed) = self.last;
         match [last, message.at].map(|at| at == DriverMessage::UNDATED) {
-            [false, false] => message.at.since(last) <= BURST,
+            [false, false] => message.at.since(last) <= most,
             [true, true] => match (elapsed, message.elapsed) {
                 // A clock that goes back was restarted.
-                (Some(last), Some(at)) => at.checked_sub(last).is_some_and(|span| span <= BURST),
+                (Some(last), Some(at)) => at.checked_sub(last).is_some_and(|span| span <= most),
                 (None, None) => true,
                 _ => false,
             },
@@ -102,16 +155,7 @@ impl Known {
     /// Records an error that has no cause in the log. The first of a burst stays.
     fn add(&mut self, position: usize, message: &DriverMessage) {
         let first = First { position, last: moment(message) };
-        let code = match message.kind {
-            DriverMessageKind::Xid(code) => code,
-            DriverMessageKind::FallenOffBus => 79,
-            DriverMessageKind::SXid(_) => return,
-        };
-        let class = meaning_of(message).map(|known| known.class);
-        // A notice and the clean-up of a channel cause no other error.
-        if class == Some(XidClass::Informational) || code == 45 {
-            return;
-        }
+        let Some(code) = gpu_code(message).filter(|_| may_cause(message)) else { return };
         self.by_code.insert((message.bus, code), first);
         self.anywhere.insert(code, first);
         if self.of_device.get(&message.bus).is_none_or(|known| !known.reaches(message)) {
@@ -122,6 +166,7 @@ impl Known {
         {
             self.of_process.insert(pid, first);
         }
+        let class = meaning_of(message).map(|known| known.class);
         let is_program = class == Some(XidClass::Application);
         if !is_program && self.of_machine.is_none_or(|known| !known.reaches(message)) {
             self.of_machine = Some(first);
@@ -197,7 +242,16 @@ mod tests {
             (&[(1, lost), (2, fault), (3, removed)], &[None, None, LOGGED]),
             (&[(1, fault), (2, stopped), (3, removed)], &[None, LOGGED, LOGGED]),
             (&[(1, stopped), (2, removed)], &[None, LOGGED]),
-            (&[(1, removed), (2, lost)], &[None, None]),
+            // The driver may remove channels before it logs the reason.
+            (&[(1, removed), (2, lost)], &[Some(Cause::Logged(1)), None]),
+            (&[(1, other), (2, lost)], &[None, None]),
+            (&[(1, elsewhere), (6, lost)], &[Some(Cause::Logged(1)), None]),
+            (&[(1, removed), (7, lost)], &[None, None]),
+            (
+                &[(1, removed), (2, removed), (2, fault), (3, lost)],
+                &[Some(Cause::Logged(2)), Some(Cause::Logged(2)), None, None],
+            ),
+            (&[(0, removed), (0, lost)], &[Some(Cause::Logged(1)), None]),
             // The burst goes on as long as its messages do.
             (&[(1, lost), (60, removed), (119, removed)], &[None, LOGGED, LOGGED]),
             (&[(1, lost), (62, removed)], &[None, None]),
@@ -210,6 +264,11 @@ mod tests {
         let notice =
             "Xid (PCI:0000:3b:00): 154, GPU recovery action changed from 0x0 to 0x0 (None)";
         assert_eq!(of(&[(1, notice), (2, removed)]), [None, None]);
+        assert_eq!(of(&[(1, removed), (2, notice)]), [None, None]);
+        let apart = [&[(0, removed)][..], &[(0, elsewhere); 7], &[(0, lost)]].concat();
+        assert_eq!(of(&apart).first(), Some(&Some(Cause::Logged(8))));
+        let apart = [&[(0, removed)][..], &[(0, other); 8], &[(0, lost)]].concat();
+        assert_eq!(of(&apart).first(), Some(&None));
     }
 
     #[test]

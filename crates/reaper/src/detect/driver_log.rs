@@ -1,13 +1,11 @@
 //! Errors that the driver has written into the kernel log.
 
-use super::consequence::{Cause, causes};
+use super::consequence::{Cause, causes, gpu_code as code};
 use super::context::DetectContext;
 use crate::evidence::Evidence;
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use crate::xid::{XidAction, XidClass, XidMeaning, meaning, meaning_of, withholds};
-use gpu_core::{
-    DeviceId, DeviceState, DriverMessage, DriverMessageKind, Origin, PciBusId, Snapshot, Timestamp,
-};
+use gpu_core::{DeviceId, DeviceState, DriverMessage, Origin, PciBusId, Snapshot, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -154,15 +152,6 @@ fn logged<'m, 'a>(
         named: 0,
         follow: BTreeMap::new(),
     })
-}
-
-/// Returns the number of an error of a GPU; `None` for one of a switch.
-fn code(message: &DriverMessage) -> Option<u32> {
-    match message.kind {
-        DriverMessageKind::Xid(code) => Some(code),
-        DriverMessageKind::FallenOffBus => Some(79),
-        DriverMessageKind::SXid(_) => None,
-    }
 }
 
 /// Returns whether a device is at this address: messages have no function number.
@@ -312,7 +301,13 @@ pub(super) fn when(now: &Snapshot, at: Timestamp) -> String {
     if now.origin == Origin::Pasted {
         let date = at.to_string();
         let date = date.get(..16).map(|date| date.replace('T', " ")).unwrap_or(date);
-        return format!(" on {date} UTC");
+        // The messages are in order of time, and the zone of one is known for all.
+        let last = now.driver_messages.as_ref().ok().and_then(|messages| messages.last());
+        let zone = match last.is_some_and(|message| message.is_local) {
+            true => "local time there",
+            false => "UTC",
+        };
+        return format!(" on {date} {zone}");
     }
     let seconds = now.taken_at.since(at).as_secs();
     match seconds {
