@@ -474,6 +474,8 @@ pub enum ErrorCode {
     DriverNotRunning,
     /// Library and kernel module are of different versions.
     NvmlMismatch,
+    /// The CUDA library that a program loads does not fit the driver.
+    CudaMismatch,
     /// No devices were found.
     NoDevices,
     /// A device's handle could not be obtained.
@@ -536,6 +538,10 @@ pub enum ErrorCode {
     NcclError,
     /// CUDA failed with an unknown error.
     CudaUnknown,
+    /// The kernel's driver of an AMD or Intel GPU reports that the GPU hung or was reset.
+    GpuHung,
+    /// Kubernetes has no GPU for a pod.
+    NoFreeGpu,
     /// There is no `nvidia-smi`.
     NoTool,
     /// nvidia-smi does not know an option or a field.

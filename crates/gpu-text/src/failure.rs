@@ -223,6 +223,9 @@ fn is_of_log(code: ErrorCode) -> bool {
             | ErrorCode::MpsUnavailable
             | ErrorCode::NcclError
             | ErrorCode::CudaUnknown
+            | ErrorCode::CudaMismatch
+            | ErrorCode::GpuHung
+            | ErrorCode::NoFreeGpu
     )
 }
 

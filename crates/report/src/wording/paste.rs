@@ -248,6 +248,42 @@ pub fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
                 ("lspci -nnk -d 10de:", "shows whether the bus lists it, and which driver has it"),
             ],
         ),
+        ErrorCode::CudaMismatch => (
+            "the CUDA library that a program loads (libcuda) does not fit the driver (CUDA error \
+             803 or 804): an upgrade without a reboot, or a container or LD_LIBRARY_PATH with its \
+             own libcuda, such as cuda-compat, which supports data-centre GPUs only. The text does \
+             not say which",
+            &[
+                (
+                    "nvidia-smi",
+                    "if it reports a mismatch, reboot or reload the kernel module; if it works, \
+                     the program loads another libcuda",
+                ),
+                ("ldconfig -p | grep libcuda", "shows which; remove cuda-compat from that path"),
+            ],
+        ),
+        ErrorCode::GpuHung => (
+            "the kernel's driver of an AMD or Intel GPU reports that the GPU hung, or resets it. \
+             The text does not say whether the program or the GPU is to blame",
+            &[(
+                "sudo dmesg | grep -e amdgpu -e i915 -e 'xe '",
+                "names the process and the engine, and shows whether the reset succeeded",
+            )],
+        ),
+        ErrorCode::NoFreeGpu => (
+            "Kubernetes has no GPU for the pod: other pods have them, or the device plugin offers \
+             fewer because one is unhealthy. The text does not say which",
+            &[
+                (
+                    "kubectl describe node NODE | grep -e Allocatable -A 9 -e nvidia.com/gpu",
+                    "compares what the node has, offers and has given out",
+                ),
+                (
+                    "kubectl get pods -A -o wide --field-selector status.phase=Running",
+                    "names the pods on the node",
+                ),
+            ],
+        ),
         ErrorCode::ModuleNotLoaded => (
             "the driver's kernel module could not be loaded",
             &[
