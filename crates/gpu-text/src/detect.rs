@@ -9,7 +9,8 @@ use crate::command::{self, Command};
 use crate::document::Kind;
 use crate::text::Text;
 use crate::{
-    csv, failure, fuser, gpustat, kernel_log, list, lsof, mig_list, monitor, tensorflow, topology,
+    csv, failure, fuser, gpustat, gpustat_json, kernel_log, list, lsof, mig_list, monitor,
+    tensorflow, topology,
 };
 
 /// The detected kind of a text.
@@ -79,7 +80,7 @@ pub(crate) fn of_line<'a>(
         Some(Kind::Xml)
     } else if mig_list::is_start(line, following.clone()) {
         Some(Kind::Mig)
-    } else if gpustat::is_row(line) {
+    } else if gpustat::is_row(line) || gpustat_json::is_start(line, following.clone()) {
         Some(Kind::Gpustat)
     } else if is_table(line) {
         Some(Kind::Table)

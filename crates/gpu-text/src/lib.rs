@@ -35,6 +35,7 @@ mod failure;
 mod field;
 mod fuser;
 mod gpustat;
+mod gpustat_json;
 mod health;
 mod judged;
 mod kernel_log;

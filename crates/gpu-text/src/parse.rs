@@ -5,8 +5,8 @@ use crate::detect::{self, Recognized};
 use crate::document::{Document, Kind};
 use crate::text::{self, Text};
 use crate::{
-    csv, failure, fuser, gpustat, kernel_log, list, lsof, mig_list, monitor, q, table, tensorflow,
-    topology, xml,
+    csv, failure, fuser, gpustat, gpustat_json, kernel_log, list, lsof, mig_list, monitor, q,
+    table, tensorflow, topology, xml,
 };
 
 /// What the caller knows about a text.
@@ -92,7 +92,7 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
         }
         Kind::Topo | Kind::P2p => topology::parse(text, kind),
         Kind::Mig => mig_list::parse(text),
-        Kind::Gpustat => gpustat::parse(text),
+        Kind::Gpustat => gpustat_json::parse(text).unwrap_or_else(|| gpustat::parse(text)),
         Kind::Fuser => fuser::parse(text),
         Kind::Lsof => lsof::parse(text),
         Kind::KernelLog => kernel_log::parse(text),

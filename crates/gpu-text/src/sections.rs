@@ -4,7 +4,7 @@ use crate::detect::{self, Recognized};
 use crate::document::{Document, ErrorCode, Kind};
 use crate::parse::of_kind;
 use crate::text::{self, Text};
-use crate::{command, failure};
+use crate::{command, failure, gpustat_json};
 
 /// The most parts of a paste; the last one keeps the rest.
 const MAX_SECTIONS: usize = 1000;
@@ -27,6 +27,8 @@ fn read(part: &Text) -> Option<Document> {
 struct Part {
     /// Its kind, once a line identifies it, and the position of that line.
     kind: Option<(Kind, usize)>,
+    /// It is an object of JSON.
+    is_json: bool,
     /// Its end was seen: the next line belongs to another part.
     ended: bool,
 }
@@ -42,7 +44,7 @@ fn starts(text: &Text) -> Vec<usize> {
         if starts.len() == MAX_SECTIONS {
             break;
         }
-        let line = line.trim();
+        let (line, whole) = (line.trim(), line);
         if line.is_empty() {
             // It starts nothing, and changes only what comes before the next line.
             before = line;
@@ -56,8 +58,9 @@ fn starts(text: &Text) -> Vec<usize> {
         });
         let start = match (part.kind, kind) {
             _ if part.ended => Some(at),
-            // Everything until its end is XML.
+            // Everything until its end is XML, or JSON.
             (Some((Kind::Xml, _)), _) => None,
+            _ if part.is_json => None,
             // The borders and rows of a list of MIG are those of a table.
             (Some((Kind::Mig, _)), Some(Kind::Table)) if !line.contains("NVIDIA-SMI ") => None,
             (_, None) if detect::is_short_word(line) => None,
@@ -73,7 +76,10 @@ fn starts(text: &Text) -> Vec<usize> {
             part = Part::default();
         }
         part.kind = part.kind.or(kind.map(|kind| (kind, start.unwrap_or(at))));
-        part.ended = line.ends_with("</nvidia_smi_log>");
+        let is_json = gpustat_json::is_start(line, lines.clone().map(|(_, (_, line))| line));
+        part.is_json |= kind == Some(Kind::Gpustat) && is_json;
+        part.ended = line.ends_with("</nvidia_smi_log>")
+            || part.is_json && (gpustat_json::is_end(whole) || is_json && line.ends_with('}'));
         before = line;
     }
     starts

@@ -5,8 +5,8 @@
 //! `watch` uses instead of blanks are executed), carriage returns, `<br>` and `<p>`, quote marks,
 //! control characters. XML stays XML: no other tag and no entity except `&nbsp;` is changed.
 
-use crate::escaped;
 use crate::work_meter;
+use crate::{escaped, gpustat_json};
 use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
@@ -33,9 +33,15 @@ pub(crate) fn clean(bytes: &[u8]) -> Text {
 
 /// Cleans `bytes` that may be a log in which each text is a string of JSON.
 pub(crate) fn clean_paste(bytes: &[u8]) -> Text {
-    cleaned(bytes, MAX_BYTES, |text| match escaped::unescaped(&text) {
-        Cow::Owned(plain) => Cow::Owned(plain),
-        Cow::Borrowed(_) => text,
+    cleaned(bytes, MAX_BYTES, |text| {
+        // This is JSON itself, not text inside of it.
+        if gpustat_json::is_within(&text) {
+            return text;
+        }
+        match escaped::unescaped(&text) {
+            Cow::Owned(plain) => Cow::Owned(plain),
+            Cow::Borrowed(_) => text,
+        }
     })
 }
 

@@ -5,6 +5,7 @@
 //! is joined first.
 
 use crate::field;
+use crate::stamp;
 use crate::text::Text;
 use crate::work_meter;
 
@@ -98,7 +99,10 @@ impl Frame {
         let column = prefix.chars().count();
         let bare = prefix.trim();
         let known = bare.is_empty() || !bare.contains('|') || self.left == Some(column);
-        if !known && (self.left.is_some() || !bare.ends_with('|')) {
+        // `service-1  | ` of docker compose, with or without a time after it.
+        let rest = bare.rsplit_once('|').map_or(bare, |(_, rest)| rest.trim_start());
+        let is_log = rest.is_empty() || stamp::of_line(rest).is_some();
+        if !known && (self.left.is_some() || !is_log) {
             return None;
         }
         (self.left, self.prefixed) = (Some(column), !bare.is_empty());

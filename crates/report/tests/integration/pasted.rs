@@ -89,8 +89,19 @@ fn logs_are_judged_by_their_own_time() {
             &format!("2020-02-05T17:30:00+0100 node4 kernel: {lost}"),
             &["DRIVER ERROR a GPU that is not listed: likely", "Xid 79", "on 2020-02-05 16:30 UTC"],
         ),
-        (&format!("[Wed Feb  5 17:30:00 2020] {lost}"), &["likely", "on 2020-02-05 17:30 UTC"]),
-        (&format!("{heading}Feb  5 17:30:00 node4 kernel: {lost}"), &["on 2020-02-05 17:30 UTC"]),
+        (
+            &format!("[Wed Feb  5 17:30:00 2020] {lost}"),
+            &["likely", "on 2020-02-05 17:30 local time"],
+        ),
+        (
+            &format!("{heading}Feb  5 17:30:00 node4 kernel: {lost}"),
+            &["on 2020-02-05 17:30 local time"],
+        ),
+        // The zone of one line is that of the machine.
+        (
+            &format!("2020-02-05T18:00:00+0100 n kernel: x\n[Wed Feb  5 17:30:00 2020] {lost}"),
+            &["on 2020-02-05 16:30 UTC"],
+        ),
         (&format!("Feb  5 17:30:00 node4 kernel: {lost}"), &["likely", "at an unknown time"]),
         (&format!("[  812.5] {lost}"), &["likely", "at an unknown time"]),
         // Old messages of the text itself are reported, as weak findings.
@@ -132,6 +143,11 @@ fn consequences_accuse_their_cause() {
                 xid("5e", removed)
             ),
             &["1 findings", "Xid 95", "2 times: a consequence of Xid 95", "!fault of the program"],
+        ),
+        // The driver may log the removed channels first.
+        (
+            &format!("{}{}", xid("3b", removed), xid("3b", "79, GPU has fallen off the bus.")),
+            &["1 findings", "Xid 79", "consequence of Xid 79", "!program was ended"],
         ),
         (
             &format!("{}{}", xid("3b", "31, pid=9, name=serve, Ch 3"), xid("3b", removed)),
@@ -359,6 +375,39 @@ fn failures_have_cause_and_remedy_or_say_that_the_text_lacks_it() {
         ("CUDA error: uncorrectable ECC error encountered\n", &["-d ECC,ROW_REMAPPER"]),
         ("CUDA error 802: system not yet initialized\n", &["nvidia-fabricmanager"]),
         (
+            "[ 12.5] NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required \
+             [NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ x.c:7\n",
+            &["requires a reset", "sudo dmesg"],
+        ),
+        (
+            "Error 803: system has unsupported display driver / cuda driver combination\n",
+            &[
+                "(libcuda) does not fit the driver",
+                "does not say which",
+                "cuda-compat",
+                "!upgraded",
+            ],
+        ),
+        (
+            "Error 804: forward compatibility was attempted on non supported HW\n",
+            &["cuda-compat, which supports data-centre GPUs only", no_fuser],
+        ),
+        (
+            "[ 12.5] amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=7, emitted \
+             seq=9\n[ 12.6] amdgpu 0000:03:00.0: amdgpu: GPU reset begin!\n",
+            &["an AMD or Intel GPU reports that the GPU hung", "amdgpu", no_fuser],
+        ),
+        ("[ 12.5] i915 0000:00:02.0: [drm] GPU HANG: ecode 12:1:8, in x [7]\n", &["GPU hung"]),
+        (
+            "Warning  FailedScheduling  0/3 nodes are available: 3 Insufficient nvidia.com/gpu.\n",
+            &["Kubernetes has no GPU for the pod", "kubectl describe node", no_fuser],
+        ),
+        (
+            "Allocate failed due to requested number of devices unavailable for nvidia.com/gpu. \
+             Requested: 1, Available: 0, which is unexpected\n",
+            &["Kubernetes has no GPU for the pod", "unhealthy"],
+        ),
+        (
             "RuntimeError: Cannot re-initialize CUDA in forked subprocess.\n",
             &["spawn", "no fault of the GPU"],
         ),
@@ -415,6 +464,10 @@ box9                 Sun Mar  9 20:15:01 2025  550.54.15
          |   0  MIG 1g.6gb          14     4/4        5.75       No     14     1     0   |\n{RULE}"
     );
     let memory = &["GHOST GPU 0", "900 of 24,576 MiB used"][..];
+    let prefixed = |prefix: &str| {
+        let table = table(&device("900MiB / 24576MiB", "0%", "Disabled"), "");
+        table.lines().map(|line| format!("{prefix}{line}\n")).collect::<String>()
+    };
     assert_told(&[
         (
             gpustat,
@@ -432,5 +485,16 @@ box9                 Sun Mar  9 20:15:01 2025  550.54.15
             memory,
         ),
         (&profiles, &["profiles or instances of MIG", "!FAILURE"]),
+        (
+            "{\n \"hostname\": \"box9\",\n \"query_time\": \"2025-03-09T20:15:01.000007\",\n \
+             \"gpus\": [\n  {\"index\": 0, \"name\": \"NVIDIA A30\", \"memory.used\": 9100, \
+             \"memory.total\": 24576, \"processes\": [{\"username\": \"ann\", \"command\": \
+             \"python\", \"gpu_memory_usage\": 5000, \"pid\": 7}]}\n ]\n}\n",
+            &["GHOST GPU 0", "9,100 of 24,576 MiB used; the process that NVML lists", "5,000 MiB"],
+        ),
+        // docker compose and kubectl put a name and a time before each line.
+        (&prefixed("web-1  | 2025-03-04T10:00:00.000000007Z "), memory),
+        (&prefixed("web-1  | "), memory),
+        (&prefixed("[pod/web-0/main] 2025-03-04T10:00:00.000000007Z "), memory),
     ]);
 }
