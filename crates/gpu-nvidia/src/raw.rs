@@ -11,9 +11,9 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::error::{nvml_sym, nvml_try};
 use nvml_wrapper_sys::bindings::{
     nvmlDevice_t, nvmlDeviceAddressingMode_t, nvmlEccSramErrorStatus_t, nvmlEventData_t,
-    nvmlEventSet_t, nvmlFieldValue_t, nvmlGpuFabricInfo_t, nvmlMarginTemperature_t, nvmlMemory_t,
-    nvmlPciInfo_t, nvmlProcessInfo_v1_t, nvmlProcessInfo_v2_t, nvmlProcessUtilizationSample_t,
-    nvmlRowRemapperHistogramValues_t,
+    nvmlEventSet_t, nvmlFieldValue_t, nvmlGpuFabricInfo_t, nvmlGpuFabricInfo_v2_t,
+    nvmlMarginTemperature_t, nvmlMemory_t, nvmlPciInfo_t, nvmlProcessInfo_v1_t,
+    nvmlProcessInfo_v2_t, nvmlProcessUtilizationSample_t, nvmlRowRemapperHistogramValues_t,
 };
 use std::ffi::{c_int, c_uint};
 use std::ptr::null_mut;
@@ -47,8 +47,8 @@ macro_rules! data {
 
 data! {
     c_int c_uint u64 nvmlDevice_t nvmlDeviceAddressingMode_t nvmlEccSramErrorStatus_t
-    nvmlEventData_t nvmlFieldValue_t nvmlGpuFabricInfo_t nvmlMarginTemperature_t nvmlMemory_t
-    nvmlPciInfo_t nvmlProcessInfo_v1_t nvmlProcessInfo_v2_t nvmlProcessUtilizationSample_t
+    nvmlEventData_t nvmlFieldValue_t nvmlGpuFabricInfo_t nvmlGpuFabricInfo_v2_t
+    nvmlMarginTemperature_t nvmlMemory_t nvmlPciInfo_t nvmlProcessInfo_v1_t nvmlProcessInfo_v2_t nvmlProcessUtilizationSample_t
     nvmlRowRemapperHistogramValues_t
 }
 
@@ -151,6 +151,17 @@ impl Device<'_> {
         let mut mode = nvmlDeviceAddressingMode_t { version, ..Data::zeroed() };
         query!(self, nvmlDeviceGetAddressingMode, "for its addressing mode", &mut mode)?;
         Ok(mode)
+    }
+
+    /// nvml-wrapper lacks it. The second version has the health of the links, as has the third,
+    /// which fewer drivers know.
+    pub(crate) fn fabric_v2(&self) -> Answer<nvmlGpuFabricInfo_v2_t> {
+        let version = size_of::<nvmlGpuFabricInfo_v2_t>() as u32 | 2 << 24;
+        let mut fabric = nvmlGpuFabricInfo_v2_t { version, ..Data::zeroed() };
+        // The version says which struct the driver fills in; the bindings name only the newest.
+        let any = (&raw mut fabric).cast();
+        query!(self, nvmlDeviceGetGpuFabricInfoV, "for its fabric", any)?;
+        Ok(fabric)
     }
 
     /// nvml-wrapper lacks it: the difference to the temperature at which the clocks are reduced.
