@@ -174,7 +174,12 @@ def status(
     *, details: bool = False, sim: _Path | None = None, deadline: float = 30.0
 ) -> Status: ...
 def doctor(
-    *, looks: int = 1, every: float = 5.0, sim: _Path | None = None, deadline: float = 30.0
+    *,
+    samples: int = 1,
+    every: float = 5.0,
+    sim: _Path | None = None,
+    deadline: float = 30.0,
+    looks: int | None = None,
 ) -> Doctor: ...
 def leases(*, sim: _Path | None = None, deadline: float = 30.0) -> Leases: ...
 def find_gpuws_bin() -> str: ...

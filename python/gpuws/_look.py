@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from gpuws import _gpuws
 from gpuws._machine import count, machine, seconds
 from gpuws._records import Doctor, Leases, Status
@@ -15,13 +17,17 @@ def status(*, details=False, sim=None, deadline=30.0):
     return Status.of_json(_gpuws.status(machine(sim, deadline), details))
 
 
-def doctor(*, looks=1, every=5.0, sim=None, deadline=30.0):
+def doctor(*, samples=1, every=5.0, sim=None, deadline=30.0, looks=None):
     """Returns what is wrong with this machine: the object of `gpuws doctor --json`.
 
-    Several looks, `every` seconds apart, tell an idle process from a pausing one.
+    Several samples, `every` seconds apart, tell an idle process from a pausing one. `looks` is the
+    former name of `samples`.
     """
-    looks, every = count(looks, "looks", 65535), seconds(every, "every")
-    return Doctor.of_json(_gpuws.doctor(machine(sim, deadline), looks, every))
+    if looks is not None:
+        warnings.warn("doctor(looks=) is now doctor(samples=)", DeprecationWarning, stacklevel=2)
+        samples = looks
+    samples, every = count(samples, "samples", 65535), seconds(every, "every")
+    return Doctor.of_json(_gpuws.doctor(machine(sim, deadline), samples, every))
 
 
 def leases(*, sim=None, deadline=30.0):

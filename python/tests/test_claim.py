@@ -99,10 +99,18 @@ def test_numbers_of_other_types_are_taken(machine):
         assert [gpu.index for gpu in claim.gpus] == [1]
 
 
-def test_invalid_looks_are_errors_by_name():
-    for terms in ({"looks": 70000}, {"looks": 0}, {"every": -1}, {"deadline": "x"}):
+def test_invalid_samples_are_errors_by_name():
+    for terms in ({"samples": 70000}, {"samples": 0}, {"every": -1}, {"deadline": "x"}):
         with pytest.raises(gpuws.InvalidRequest):
             gpuws.doctor(sim="labbox", **terms)
+
+
+def test_former_name_of_samples_is_accepted_with_a_warning():
+    with pytest.warns(DeprecationWarning, match="samples"):
+        former = gpuws.doctor(sim="labbox", looks=2, every=0)
+    assert former.to_dict().keys() == gpuws.doctor(sim="labbox", samples=2, every=0).to_dict().keys()
+    with pytest.warns(DeprecationWarning), pytest.raises(gpuws.InvalidRequest):
+        gpuws.doctor(sim="labbox", looks=0)
 
 
 def test_command_that_is_not_utf8_is_shown_with_replacements(machine, run):

@@ -94,7 +94,7 @@ for gpu in status.gpus:
     if gpu.details is not None and gpu.details.clocks is not None:
         clock: int | None = gpu.details.clocks.sm_mhz
 as_json: dict[str, object] = status.to_dict()
-doctor: gpuws.Doctor = gpuws.doctor(looks=2, every=1)
+doctor: gpuws.Doctor = gpuws.doctor(samples=2, every=1)
 commands: list[str] = [step.command for finding in doctor.findings for step in finding.next]
 leases: gpuws.Leases = gpuws.leases()
 waiting: int = len(leases.queue)

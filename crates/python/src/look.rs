@@ -54,14 +54,14 @@ pub(crate) fn status(py: Python<'_>, machine: Machine, details: bool) -> PyResul
 pub(crate) fn doctor(
     py: Python<'_>,
     machine: Machine,
-    looks: u16,
+    samples: u16,
     every_s: f64,
 ) -> PyResult<String> {
     let every = Duration::try_from_secs_f64(every_s).unwrap_or(Duration::from_secs(5));
     interruptible::run(py, Duration::ZERO, move |_| {
         let observation = gpu_reaper::full_observation();
-        let source = machine.open_for_query(observation.groups, looks == 1)?;
-        let snapshots: Vec<Snapshot> = source.snapshots(observation, looks.max(1), every).collect();
+        let source = machine.open_for_query(observation.groups, samples == 1)?;
+        let snapshots: Vec<Snapshot> = source.snapshots(observation, samples.max(1), every).collect();
         let Some(now) = snapshots.last() else { return Ok("{}".to_owned()) };
         let mut past = Past::new();
         snapshots.iter().for_each(|look| past.add(look));
