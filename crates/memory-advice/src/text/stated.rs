@@ -217,7 +217,7 @@ fn reason(short: Short, case: Case<'_>) -> Option<String> {
             None => "The limit is for one buffer: more free memory does not help.".to_owned(),
         },
         Short::Quota => quota(case)?,
-        Short::Program if case.needed().is_none() => {
+        Short::Program if case.0.framework == Framework::ExLlama => {
             "Each GPU that it may use was tried.".to_owned()
         }
         Short::Program => program(case)?,

@@ -616,9 +616,10 @@ fn sizes_and_survivals_of_libraries_are_read() {
             "[W] [TRT] Tactic Device request: 9000MB Available: 8000MB. Device memory is \
              insufficient to use tactic.\n[W] [TRT] Skipping tactic 3 due to insufficient memory \
              on requested size of 9000 detected for tactic 0x0000000000000003.",
-            &[Cause::NoFailure, Cause::NoFailure],
+            &[Cause::NoFailure],
             &["8.79 GiB"],
-        ),
+        )
+        .without(&["KiB"]),
         row(
             "Error in allocMemory: alloc fail type FlatData dev 2 space Device stream 0x7 size \
              6442450944 bytes (cudaMalloc error out of memory [2])",
@@ -642,6 +643,27 @@ fn sizes_and_survivals_of_libraries_are_read() {
              maximum allowed buffer size of 4294967296 bytes.",
             &[Cause::BufferLimit],
             &["One buffer may have 4 GiB", "smaller tensors"],
+        ),
+        row(
+            "common_fit_params: failed to fit params to free device memory: n_gpu_layers already \
+             set by user to 77, abort",
+            &[Cause::NoFailure],
+            &["reports that it went on"],
+        )
+        .without(&["was tried"]),
+        // Trainers that go on.
+        row(
+            "| WARNING | OOM: Ran out of memory with exception: CUDA out of memory. Tried to \
+             allocate 1.50 GiB (GPU 0; 15.78 GiB total capacity; 11.00 GiB already allocated; \
+             800.00 MiB free; 13.00 GiB reserved in total by PyTorch)\n| WARNING | attempting to \
+             recover from OOM in forward/backward pass",
+            &[Cause::NoFailure],
+            &["No failure"],
+        ),
+        row(
+            "WARNING CUDA out of memory with batch=48. Reducing to batch=24 and retrying (1/3).",
+            &[Cause::NoFailure],
+            &["No failure"],
         ),
         // Figures without the free memory that exceed the device.
         row(
@@ -705,6 +727,7 @@ fn host_memory_and_kills_of_programs_are_told_apart() {
         .without(&["gpuws doctor"]),
         row("OSError: [Errno 12] Cannot allocate memory", &[Cause::HostMemory], &[]),
         row("x: Cannot allocate memory (os error 12)", &[Cause::HostMemory], &[]),
+        row("memory allocation of 8589934592 bytes failed", &[Cause::HostMemory], &["8 GiB"]),
         row(
             "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  \
              std::bad_alloc",

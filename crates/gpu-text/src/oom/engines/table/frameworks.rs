@@ -34,7 +34,7 @@ pub(super) const ROWS: &[Shape] = &[
     goes_on(
         TensorRt,
         Short::Compute,
-        "due to insufficient memory on requested size of {asked} detected for tactic",
+        "due to insufficient memory on requested size of {_} detected for tactic",
     )
     .on("cuda"),
     figures(Cuda, "alloc fail type {_} dev {gpu} space {_} size {asked}").on("cuda"),

@@ -70,6 +70,7 @@ pub(super) const ROWS: &[Shape] = &[
     fails(PyTorch, Short::HostLimit, "might be caused by insufficient shared memory (shm)"),
     fails(Host, Short::Host, "Unable to allocate {asked} for an array with shape"),
     fails(Host, Short::Host, "Unable to allocate array with shape"),
+    fails(Host, Short::Host, "memory allocation of {asked} failed"),
     fails(Host, Short::Host, "throwing an instance of 'std::bad_alloc'"),
     fails(Host, Short::Host, "Cannot allocate memory (os error 12)"),
     fails(Host, Short::Host, "Errno 12] Cannot allocate memory"),

@@ -2,10 +2,10 @@
 //! ComfyUI.
 
 use super::super::super::event::Framework::{
-    Accelerate, BitsAndBytes, ComfyUi, DeepSpeed, ExLlama, Unsloth,
+    Accelerate, BitsAndBytes, ComfyUi, DeepSpeed, ExLlama, PyTorch, Unsloth,
 };
 use super::super::{Shape, Short};
-use super::{fails, goes_on};
+use super::{fails, goes_on, retry};
 
 pub(super) const ROWS: &[Shape] = &[
     fails(ExLlama, Short::Program, "Insufficient VRAM for model and cache"),
@@ -22,6 +22,10 @@ pub(super) const ROWS: &[Shape] = &[
     fails(Accelerate, Short::Weights, "Some modules are dispatched on the CPU or the disk"),
     fails(BitsAndBytes, Short::Compute, "Error out of memory at line {_} in file "),
     fails(Unsloth, Short::Weights, "Cannot place the model and keep {_} free"),
+    // fairseq and Ultralytics.
+    retry(PyTorch, Short::Compute, "attempting to recover from OOM in "),
+    retry(PyTorch, Short::Compute, "ran out of memory, retrying batch"),
+    goes_on(PyTorch, Short::Compute, "CUDA out of memory with batch={_}. Reducing to batch"),
     goes_on(ComfyUi, Short::Compute, "Ran out of memory when regular VAE "),
     goes_on(ComfyUi, Short::Compute, "out of memory error, increasing steps and trying again"),
     fails(
