@@ -7,7 +7,7 @@
 use super::listings::{FileId, FileTime, Listings, changed, file_id, is_settled};
 use super::names::{MERGED, file_prefix};
 use super::read::{Answers, is_damaged, living_file, text};
-use super::record_format::{LARGE, Limits, Outline, SMALL};
+use super::record_format::{LARGE, Outline, SMALL};
 use super::user_dir::UserDir;
 use crate::fault;
 use crate::timer::{now, wall};
@@ -42,10 +42,6 @@ const TOLD_AT_LEAST: usize = 16 << 10;
 const TOLD_OF_ALL: usize = 3 << 19;
 /// ... and the caller this besides.
 const TOLD_OF_CALLER: usize = 1 << 20;
-
-/// How many bytes of the files of one user and kind a reader reads. Further files that are alive
-/// count for every device. 256 leases of gpuws have at most this.
-const READ_PER_USER: usize = 2 << 20;
 
 /// The most names of devices of merged entries.
 const MERGED_NAMES: usize = 5 << 18;
@@ -106,7 +102,6 @@ struct Round {
 #[derive(Clone, Copy, Default)]
 struct Used {
     opened: usize,
-    read: usize,
     weight: usize,
 }
 
@@ -123,19 +118,6 @@ impl Round {
             self.weight += if is_own { 0 } else { weight };
         }
         fits
-    }
-
-    /// Returns whether a file may be read, and counts its bytes if so.
-    fn may_read(&mut self, owner: u32, stat: &Stat, limits: Limits) -> bool {
-        // A larger file is not read, because it is no entry.
-        let size = usize::try_from(stat.st_size).unwrap_or(usize::MAX);
-        let size = if size > limits.bytes { 0 } else { size };
-        let used = self.users.entry(owner).or_default();
-        let fits = used.read + size <= READ_PER_USER;
-        if fits {
-            used.read += size;
-        }
-        fits || owner == self.caller
     }
 }
 
@@ -241,20 +223,16 @@ impl Known {
                 continue;
             }
             let limits = if is_first { LARGE } else { SMALL };
-            let is_read = match round.may_read(user.owner, &stat, limits) {
-                true => match text(&file, &stat, limits.bytes, &mut self.text) {
-                    Err(errno) if is_damaged(errno) => None,
-                    is_read => Some(
-                        is_read
-                            .map_err(|errno| fault::file(format!("read lease '{id}'"), errno))?,
-                    ),
-                },
-                false => None,
-            };
-            let Some(is_read) = is_read else {
-                merged.asked.extend(key);
-                merged.add_unread(user.owner, &stat);
-                continue;
+            let is_read = match text(&file, &stat, limits.bytes, &mut self.text) {
+                // Its devices are unknown, and it is alive.
+                Err(errno) if is_damaged(errno) => {
+                    merged.asked.extend(key);
+                    merged.add_damaged(user.owner, &stat);
+                    continue;
+                }
+                is_read => {
+                    is_read.map_err(|errno| fault::file(format!("read lease '{id}'"), errno))?
+                }
             };
             let outline = is_read.then(|| Outline::of(id, &self.text, limits)).flatten();
             let Some(outline) = outline else {
@@ -301,8 +279,8 @@ struct Merged {
 /// The merged entries of one user.
 struct MergedUser {
     leases: Arc<MergedLeases>,
-    /// How many of them are on every device, because their content is not read.
-    unread: u32,
+    /// How many of them are on every device, because their content cannot be read.
+    damaged: u32,
     /// The earliest ticket.
     ticket: u64,
     /// The earliest change of a file, in seconds since 1970.
@@ -332,10 +310,10 @@ impl Merged {
         self.room = left;
     }
 
-    /// Adds a living entry whose content is not read: it may be on any device.
-    fn add_unread(&mut self, owner: u32, stat: &Stat) {
+    /// Adds a living entry whose content the file system cannot read: it may be on any device.
+    fn add_damaged(&mut self, owner: u32, stat: &Stat) {
         let user = self.user(owner, stat, 0);
-        user.unread = user.unread.saturating_add(1);
+        user.damaged = user.damaged.saturating_add(1);
         Arc::make_mut(&mut user.leases).add_every_device();
     }
 
@@ -344,7 +322,7 @@ impl Merged {
         let is_apart = self.users.len() < MERGED_USERS || self.users.contains_key(&owner);
         let owner = if is_apart { owner } else { MergedLeases::SEVERAL_USERS };
         let since = changed(stat).0;
-        let none = || MergedUser { leases: Arc::default(), unread: 0, ticket, since };
+        let none = || MergedUser { leases: Arc::default(), damaged: 0, ticket, since };
         let user = self.users.entry(owner).or_insert_with(none);
         user.ticket = user.ticket.min(ticket);
         user.since = user.since.min(since);
@@ -364,8 +342,11 @@ impl Merged {
         let one = |(owner, user): (&u32, &MergedUser)| {
             let names = u32::try_from(user.leases.names()).unwrap_or(u32::MAX);
             let mut command = format!("{} more leases of this user", user.leases.count);
-            if user.unread > 0 {
-                command.push_str(&format!("; {} unread, so for all devices", user.unread));
+            if user.damaged > 0 {
+                command.push_str(&format!(
+                    "; the files of {} cannot be read, so they count for all devices",
+                    user.damaged
+                ));
             }
             Some(LeaseEntry {
                 id: LeaseId::parse(&format!("{MERGED}{kind}{owner}"))?,
