@@ -86,11 +86,9 @@ fn number(name: &str) -> u32 {
     let mut mix = |word: u64| {
         hash = (hash.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     };
-    let mut words = name.as_bytes().chunks_exact(8);
-    for word in &mut words {
-        mix(word.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)));
-    }
-    mix(words.remainder().iter().fold(1, |all, byte| all << 8 | u64::from(*byte)));
+    let (words, rest) = name.as_bytes().as_chunks();
+    words.iter().for_each(|word| mix(u64::from_le_bytes(*word)));
+    mix(rest.iter().fold(1, |all, byte| all << 8 | u64::from(*byte)));
     let high = (hash >> 32) as u32;
     high & !1 | u32::from(name.starts_with("MIG-"))
 }

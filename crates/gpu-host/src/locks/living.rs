@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// How many files of one user and kind a reader opens, the first ones by name. The rest contains no
 /// lease of gpuws, which grants no user more than 256.
-pub(super) const OPENED_PER_USER: usize = 2048;
+pub(super) const OPENED_PER_USER: usize = 1024;
 
 /// How many of these files each read checks again. It checks all files of the caller.
 const FIRST_PER_USER: usize = 256;
@@ -106,16 +106,22 @@ struct Used {
 }
 
 impl Round {
+    /// Returns how much memory is left for unmerged entries of a user; `None` if none is.
+    fn room(&self, owner: u32) -> Option<usize> {
+        let used = self.users.get(&owner).map_or(0, |used| used.weight);
+        if owner == self.caller {
+            return TOLD_OF_CALLER.checked_sub(used);
+        }
+        let of_user = (TOLD.saturating_sub(self.weight) / 2).max(TOLD_AT_LEAST);
+        Some(of_user.checked_sub(used)?.min(TOLD_OF_ALL.checked_sub(self.weight)?))
+    }
+
     /// Returns whether memory is left to keep an entry of this size unmerged, and counts it if so.
     fn tells(&mut self, owner: u32, weight: usize) -> bool {
-        let left = (TOLD.saturating_sub(self.weight) / 2).max(TOLD_AT_LEAST);
-        let used = self.users.entry(owner).or_default();
-        let is_own = owner == self.caller;
-        let room = if is_own { TOLD_OF_CALLER } else { left };
-        let fits = used.weight + weight <= room && (is_own || self.weight + weight <= TOLD_OF_ALL);
+        let fits = self.room(owner).is_some_and(|room| weight <= room);
         if fits {
-            used.weight += weight;
-            self.weight += if is_own { 0 } else { weight };
+            self.users.entry(owner).or_default().weight += weight;
+            self.weight += if owner == self.caller { 0 } else { weight };
         }
         fits
     }
@@ -242,7 +248,8 @@ impl Known {
                 continue;
             };
             if let Some(path) = path
-                && let weight = weight(&self.text)
+                && let Some(weight) =
+                    round.room(user.owner).and_then(|room| weight(&self.text, room))
                 && round.tells(user.owner, weight)
                 && let Some(entry) = outline.entry(user.owner, &self.text)
             {
@@ -256,10 +263,12 @@ impl Known {
     }
 }
 
-/// Returns how much memory the entry in a text takes at most: each member of a list is a string.
-fn weight(text: &[u8]) -> usize {
-    let commas = text.iter().filter(|byte| **byte == b',').count();
-    512 + text.len() + 48 * commas
+/// Returns how much memory the entry in a text takes at most, as each member of a list is a string;
+/// `None` if that is more than there is.
+fn weight(text: &[u8], room: usize) -> Option<usize> {
+    let least = 512 + text.len();
+    let commas = || text.iter().filter(|byte| **byte == b',').count();
+    (least <= room).then(|| least + 48 * commas()).filter(|weight| *weight <= room)
 }
 
 /// The merged live entries.

@@ -95,7 +95,7 @@ impl FileLeaseStore {
     /// # Errors
     /// Those of [`entries`](LeaseStore::entries).
     pub fn files(&self, leases: &[LeaseEntry]) -> Result<Vec<Vec<PathBuf>>> {
-        let living = Known::default().living(EntryKind::Lease, |read| self.each(read))?;
+        let living = self.entries(EntryKind::Lease)?;
         let living: HashSet<_> = living.iter().map(|entry| (&entry.id, entry.owner)).collect();
         let mut files = vec![Vec::new(); leases.len()];
         self.each(&mut |user| {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Entries of others are read up to this size ...
-pub(super) const READ_LIMIT: usize = 32 << 10;
+pub(super) const READ_LIMIT: usize = 16 << 10;
 /// ... and written up to this size.
 const WRITE_LIMIT: usize = 8 << 10;
 /// The limits of a user's entries beyond the [first](super::living): the size, and the number of
@@ -127,8 +127,10 @@ impl<'t> Outline<'t> {
             return None;
         }
         let outline: Outline<'t> = serde_json::from_slice(text).ok()?;
+        // Without an early end, the compiler checks many bytes at once.
         let is_plain = |name: &&str| {
-            name.len() <= DEVICE_NAME && name.bytes().all(|byte| byte.is_ascii_graphic())
+            let is_graphic = name.bytes().fold(true, |all, byte| all & byte.is_ascii_graphic());
+            name.len() <= DEVICE_NAME && is_graphic
         };
         let names = &outline.devices;
         let valid = outline.schema >= SCHEMA
