@@ -1,10 +1,11 @@
 """Makes the table of architectures from what `observe.py` saw.
 
     python observe.py all 40 DIRECTORY      # builds models, on the meta device
-    python derive.py DIRECTORY > architectures.json
+    python derive.py DIRECTORY > architectures.txt
 
 A dimension is the shortest expression over keys that fits every model that was seen. Whether a layer
 has a tensor is a decision tree over the keys and the number of the layer, written as a condition.
+The same observations give the same table.
 """
 
 import collections, glob, json, math, pickle, re, sys
@@ -227,7 +228,7 @@ def pairs_for(points):
 class Learner:
     def __init__(self, points, skip=()):
         self.points = points
-        self.vectors = {}
+        self.vectors, self.known = {}, {}
         for atom in atoms_for(points, skip):
             self.add(atom)
         self.paired = False
@@ -242,12 +243,21 @@ class Learner:
 
     def learn(self, label, care=None):
         """Returns a condition for the points of a bit vector, or `None`."""
-        everything = (1 << len(self.points)) - 1 if care is None else care
-        label &= everything
+        return self.found(label, care)[0]
+
+    def found(self, label, care=None):
+        """Returns the same, and the points where the condition holds."""
+        care = (1 << len(self.points)) - 1 if care is None else care
+        key = (label & care, care)
+        if key not in self.known:
+            self.known[key] = self.search(*key)
+        return self.known[key]
+
+    def search(self, label, everything):
         if label == everything:
-            return "1"
+            return "1", (1 << len(self.points)) - 1
         if label == 0:
-            return "0"
+            return "0", 0
         for paired in (False, True):
             if paired and not self.paired:
                 self.paired = True
@@ -256,8 +266,15 @@ class Learner:
             self.budget = 1500
             paths = self.tree(label, everything, 6)
             if paths is not None:
-                return "|".join("&".join(written(atom, yes) for atom, yes in path) for path in paths)
-        return None
+                of = {atom: bits for bits, atom in self.vectors.items()}
+                where = 0
+                for path in paths:
+                    inside = (1 << len(self.points)) - 1
+                    for atom, yes in path:
+                        inside &= of[atom] if yes else ~of[atom]
+                    where |= inside
+                return "|".join("&".join(written(atom, yes) for atom, yes in path) for path in paths), where
+        return None, 0
 
     def tree(self, label, within, depth):
         """Returns the paths to where the label holds."""
@@ -353,7 +370,7 @@ class Row:
             for at in rest[:3] + rest[len(rest) // 2:][:2] + rest[-2:]:
                 options |= self.candidates(*[observations[at][k] for k in (0, 2)])
             best = None
-            for option in options:
+            for option in sorted(options, key=text):
                 hits = [at for at in rest if evaluate(option, observations[at][0]["env"], observations[at][1]) == observations[at][2]]
                 constant = not isinstance(option, (str, tuple))
                 small = constant and option <= 4
@@ -388,13 +405,13 @@ class Row:
                     options |= {("len", key) for key, value in seen["env"].items() if isinstance(value, list) and len(value) == count}
             def misses(option):
                 return sum(1 for seen, count in zip(self.seen, observed) if count and evaluate(option, seen["env"], None) != count)
-            ranked = sorted(options, key=lambda o: (misses(o), not isinstance(o, str), size(o), len(text(o))))
+            ranked = sorted(options, key=lambda o: (misses(o), not isinstance(o, str), size(o), len(text(o)), text(o)))
             if not ranked:
                 continue
             if misses(ranked[0]):
                 # Empty layers at the end have no tensor; the count is then larger.
                 larger = [o for o in options if all((evaluate(o, s["env"], None) or 0) >= c for s, c in zip(self.seen, observed) if c)]
-                larger.sort(key=lambda o: (misses(o), size(o)))
+                larger.sort(key=lambda o: (misses(o), size(o), text(o)))
                 if not larger:
                     doubts.append(f"count of {prefix}")
                 ranked = larger or ranked
@@ -454,7 +471,10 @@ class Row:
             # A variant that no cell needs for itself is left out.
             needed = {fit[0] for fit in fits if len(fit) == 1}
             whole = [variant for variant in whole if variant in needed] or whole[:1]
-            for variant in whole:
+            taken = 0
+            # Several variants may give the shape of a cell. The one with more keys is right there: that
+            # others agree is chance, so their conditions must leave the cell out.
+            for variant in sorted(whole, key=lambda v: -len(set().union(*map(leaves, v)))):
                 label, care = 0, (1 << len(learner.points)) - 1
                 for k, (at, layer, shape) in enumerate(cells):
                     number = index.get((id(self.seen[at]["env"]), layer))
@@ -466,6 +486,9 @@ class Row:
                         label |= 1 << number
                     elif variant in kept:
                         care &= ~(1 << number)
+                twice = learner.found(label, care)[1] & taken & ~label
+                label, care = label & ~twice, care | twice
+                taken |= learner.found(label, care)[1]
                 groups[(prefix, label, care)].append((pattern, variant))
         for (prefix, label, care), members in groups.items():
             condition = learners[prefix][0].learn(label, care)
@@ -619,6 +642,11 @@ def keyword_defaults(config_class):
     return found
 
 
+STORED = {
+    # Experts that compute nothing (`zero_expert_num`) have matrices in transformers, but none in files.
+    ("LongcatFlashModel", "layers.*.mlp.experts.gate_up_proj"): "n_routed_experts,2*expert_ffn_hidden_size,hidden_size",
+}
+
 COUNTS = ["num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"]
 ALWAYS = [
     # Keys that decide what a layer keeps, whether or not a shape depends on them.
@@ -768,7 +796,8 @@ def main(directory):
         listed = []
         for rule in rules["rules"]:
             cut = len(rule["list"]) + 3 if rule["list"] is not None else 0
-            listed.append([rule["list"] or "", rule["when"], rule["shape"], rule["inner"], " ".join(name[cut:] for name in rule["names"])])
+            shape = STORED.get((name, rule["names"][0]), rule["shape"])
+            listed.append([rule["list"] or "", rule["when"], shape, rule["inner"], " ".join(name[cut:] for name in rule["names"])])
         entry["rules"] = listed
         if parts:
             entry["parts"] = parts

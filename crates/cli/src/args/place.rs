@@ -83,9 +83,9 @@ pub(crate) struct PlaceModelArgs {
     /// INT8, INT4, AWQ, GPTQ, NVFP4, NF4, … for the others, in any case; default: as stored.
     #[arg(long, value_name = "ENCODING")]
     pub(crate) weights: Option<String>,
-    /// Encoding of keys and values in the cache.
-    #[arg(long, value_name = "ENCODING", default_value = "F16")]
-    pub(crate) kv: String,
+    /// Encoding of keys and values in the cache; default: for vLLM as the checkpoint says, else F16.
+    #[arg(long, value_name = "ENCODING")]
+    pub(crate) kv: Option<String>,
     /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID; repeatable.
     #[arg(long, value_name = "GPU,…", value_delimiter = ',', conflicts_with = "memory")]
     pub(crate) gpu: Vec<Selector>,
@@ -136,7 +136,7 @@ impl PlaceModelArgs {
         };
         let engine = self.engine;
         add("--engine", name(&|| engine?.to_possible_value()));
-        add("--kv", (self.kv != "F16").then(|| self.kv.clone()));
+        add("--kv", self.kv.clone());
         add("--gpu", list(self.gpu.iter().map(ToString::to_string).collect()));
         add("--memory", list(self.memory.iter().map(|size| size.exact()).collect()));
         add("--host-memory", self.host_memory.map(Bytes::exact));

@@ -13,6 +13,8 @@ pub(crate) const FIRST: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/first.pbtxt");
 /// The directory of a model of 8 billion parameters, of which only the configuration is there.
 pub(crate) const LLAMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/llama");
+/// A model with seven attention heads.
+const ODD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/odd");
 
 fn object(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
@@ -323,7 +325,8 @@ fn split_is_printed_in_the_form_of_other_programs() {
     let words = ["place", "model", LLAMA, "--context", "8k", "--memory", "10GiB,10GiB"];
     let with = |more: &[&str]| run(&[&words[..], more].concat());
     let llama = out(&with(&["--format", "llama"]));
-    let shares = llama.trim_end().strip_prefix("-ngl 33 --tensor-split ").unwrap();
+    let shares = llama.trim_end().strip_prefix("-c 8192 -ngl 33 --tensor-split ").unwrap();
+    let shares = shares.strip_suffix(" -np 1").unwrap();
     let shares: Vec<u32> = shares.split(',').map(|share| share.parse().unwrap()).collect();
     assert_eq!((shares.len(), shares.iter().sum()), (2, 33));
     let map = object(&with(&["--format", "device-map", "--engine", "transformers"]));
@@ -339,6 +342,8 @@ fn split_is_printed_in_the_form_of_other_programs() {
     let spilled = ["--memory", "10GiB", "--host-memory", "64GiB", "--format", "vllm"];
     let (code, told) = refusal(&[&words[..5], &spilled].concat());
     assert_eq!((code, told.contains("on GPUs alone")), (Some(1), true), "{told}");
+    let (_, told) = refusal(&[&words[..5], &spilled[..2], &spilled[4..]].concat());
+    assert!(!told.contains("--host-memory"), "{told}");
     let (code, told) =
         refusal(&[&words[..], &["--format", "vllm", "--engine", "llama.cpp"]].concat());
     assert_eq!((code, told.contains("of another engine")), (Some(2), true), "{told}");
@@ -367,6 +372,13 @@ fn command_shows_only_the_gpus_in_use() {
     assert!(shown.contains(command) && shown.contains(" -np 1"), "{shown}");
     let equal = ["place", "model", LLAMA, "--memory", "12GiB,12GiB", "--context", "8k"];
     assert!(!out(&run(&equal)).contains("CUDA_VISIBLE_DEVICES"));
+    // Of equal GPUs, the first is in use.
+    let many = ["place", "model", LLAMA, "--memory", "24GiB,24GiB,24GiB", "--context", "8k"];
+    for goal in ["fewest", "latency", "throughput"] {
+        let placed = object(&run(&[&many[..], &["--goal", goal, "--json"]].concat()));
+        assert!(placed["rooms"][0]["layer_count"].as_u64().unwrap() > 0, "{goal}: {placed:#}");
+        assert_eq!(placed["layers"][1]["room"], "GPU 0", "{goal}");
+    }
 }
 
 #[test]
@@ -375,6 +387,9 @@ fn as_many_layers_as_fit_stay_on_gpus() {
     let placed = object(&run(&[&words[..], &["--host-memory", "64GiB", "--json"]].concat()));
     let layers = |at: usize| placed["rooms"][at]["layer_count"].as_u64().unwrap();
     assert!(layers(0) >= 10 && layers(1) >= 10, "{placed:#}");
+    // The memory of the host counts for the context.
+    let tried = &placed["encodings"][0];
+    assert!(tried["largest_context_tokens"].as_u64().unwrap() >= 8192, "{tried}");
 }
 
 #[test]
@@ -385,9 +400,40 @@ fn vllm_has_sizes_for_each_degree_of_tensor_parallelism() {
     let sizes = placed["tensor_parallel"].as_array().unwrap();
     let of = |key: &str| -> Vec<Value> { sizes.iter().map(|size| size[key].clone()).collect() };
     assert_eq!(of("gpu_count"), [1, 2]);
-    assert_eq!(of("fits"), [false, true]);
+    // One rank goes to the largest GPU.
+    assert_eq!(of("fits"), [true, true]);
+    assert_eq!(of("memory_share"), [0.92, 0.92]);
     assert_eq!(of("weights_bytes")[1], 8_030_261_248_u64);
-    assert!(out(&run(&words)).contains("does not fit"), "{placed:#}");
+    let many = object(&run(&[&words[..], &["--sequences", "8", "--json"]].concat()));
+    let fits: Vec<&Value> =
+        many["tensor_parallel"].as_array().unwrap().iter().map(|size| &size["fits"]).collect();
+    assert_eq!((fits[0], &many["tensor_parallel_count"]), (&json!(false), &json!(2)), "{many:#}");
+    // Rooms and layers describe the division.
+    let rooms = many["rooms"].as_array().unwrap();
+    let ranks: Vec<&Value> = rooms.iter().filter(|room| room["weights_bytes"] != 0).collect();
+    assert_eq!(ranks.len(), 2, "{many:#}");
+    for rank in ranks {
+        assert_eq!(rank["weights_bytes"], 8_030_261_248_u64);
+        assert_eq!((&rank["layer_count"], &rank["lacking_bytes"]), (&json!(34), &json!(0)));
+    }
+    assert!(many["layers"].as_array().unwrap().iter().all(|layer| layer["room"].is_null()));
+    let shown = out(&run(&[&words[..], &["--sequences", "8"]].concat()));
+    assert!(shown.contains("a part of each") && shown.contains("does not fit"), "{shown}");
+}
+
+/// A pipeline needs no more of a GPU than its command asks for.
+#[test]
+fn verdict_of_a_pipeline_has_a_command() {
+    for tenths in 86..104 {
+        let size = format!("{}MiB", tenths * 1024 / 10);
+        let sizes = format!("{size},{size}");
+        // Seven heads cannot be divided over two GPUs.
+        let words = ["place", "model", ODD, "--memory", &sizes, "--context", "8k"];
+        let words = [&words[..], &["--engine", "vllm"]].concat();
+        let fits = object(&run(&[&words[..], &["--json"]].concat()))["fits"] == json!(true);
+        let shown = out(&run(&words));
+        assert_eq!(shown.contains("--pipeline-parallel-size 2"), fits, "{size}: {shown}");
+    }
 }
 
 #[test]
@@ -397,7 +443,7 @@ fn bad_model_is_refused_with_its_reason() {
     let memory = ["--memory", "8GiB"];
     let refused = |words: &[&str]| refusal(&[&["place", "model"], words, &memory].concat());
     for (words, part) in [
-        (&[empty][..], "no file is one of a model"),
+        (&[empty][..], "no model found (expected .safetensors, .gguf, .bin or config.json)"),
         (&[LLAMA, "--weights", "Q4"], "read the encoding 'Q4'"),
         (&[LLAMA, "--context", "0"], "must be between 1 and"),
         (&["/nonexistent"], "failed to read '/nonexistent'"),

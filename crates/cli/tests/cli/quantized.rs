@@ -140,7 +140,7 @@ fn command_has_the_quantization_or_says_what_is_needed() {
         (&["--format", "vllm", "--kv", "fp8"], "--kv-cache-dtype fp8", ""),
         (
             &["--format", "vllm", "--weights", "awq"],
-            "vllm serve CHECKPOINT_IN_AWQ --quantization awq_marlin",
+            "vllm serve CHECKPOINT_IN_AWQ --max-model-len",
             "get a checkpoint of the model in AWQ",
         ),
         (
@@ -153,8 +153,12 @@ fn command_has_the_quantization_or_says_what_is_needed() {
             "{",
             "quantization_config=BitsAndBytesConfig(load_in_4bit=True",
         ),
-        (&["--format", "llama", "--weights", "Q4_K_M"], "-ngl 33", "convert it to GGUF in Q4_K_M"),
-        (&["--format", "llama", "--kv", "q8_0"], "-ctk q8_0 -ctv q8_0", ""),
+        (
+            &["--format", "llama", "--weights", "Q4_K_M"],
+            "-c 4096 -ngl 33",
+            "convert it to GGUF in Q4_K_M",
+        ),
+        (&["--format", "llama", "--kv", "q8_0"], "-fa on -ctk q8_0 -ctv q8_0 -np 1", ""),
         (&["--weights", "FP8"], "--quantization fp8", ""),
         (&["--weights", "UD-Q4_K_XL"], "download a GGUF file of the model in UD-Q4_K_XL", ""),
     ] {
@@ -172,6 +176,59 @@ fn unknown_method_has_no_command() {
     let (code, out, _) = said(&place(&unknown, &["--memory", "24GiB", "--context", "4k"]));
     assert_eq!(code, Some(6), "{out}");
     assert!(!out.contains("next:"), "{out}");
+    let words = ["--memory", "24GiB", "--context", "4k", "--format", "vllm"];
+    let (code, out, told) = said(&place(&unknown, &words));
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{told}");
+    assert!(told.contains("vLLM is not known to load"), "{told}");
+}
+
+/// llama.cpp loads a GGUF file of a model whose checkpoint it does not load.
+#[test]
+fn quantized_checkpoint_has_a_plan_for_a_gguf_file() {
+    let mxfp4 = with("quantization_config", json!({"quant_method": "mxfp4"}));
+    let base = ["--memory", "24GiB", "--context", "4k", "--engine", "llama.cpp"];
+    let (code, _, told) = said(&place(&mxfp4, &base));
+    assert_eq!((code, told.contains("--weights MXFP4_MOE")), (Some(2), true), "{told}");
+    let (code, out, told) =
+        said(&place(&mxfp4, &[&base[..], &["--weights", "MXFP4_MOE"]].concat()));
+    assert_eq!(code, Some(0), "{told}");
+    assert!(out.contains("download a GGUF file of the model in MXFP4_MOE"), "{out}");
+    assert!(out.contains("llama-server -m MODEL.gguf -c 4096 -ngl 33 -np 1"), "{out}");
+}
+
+/// GPUs on which the kernels do not run are not offered, and what works is named.
+#[test]
+fn kernels_follow_the_compute_capability() {
+    for (machine, weights, code, part) in [
+        ("dgx1-v100", "FP8", 1, "compute capability 7.0, and vLLM with FP8 needs 8.0"),
+        ("dgx1-v100", "AWQ", 1, "vLLM runs weights in F32, F16, GPTQ, NF4"),
+        ("dgx1-v100", "NF4", 0, "--quantization bitsandbytes"),
+    ] {
+        let words = ["--sim", machine, "place", "model", LLAMA, "--context", "4k"];
+        let words = [&words[..], &["--engine", "vllm", "--weights", weights]].concat();
+        let (found, out, told) = said(&run(&words));
+        assert_eq!(found, Some(code), "{machine} {weights}: {out} {told}");
+        assert!(out.contains(part) || told.contains(part), "{machine} {weights}: {out} {told}");
+    }
+    let words = ["--sim", "dgx1-v100", "place", "model", LLAMA, "--engine", "vllm", "--json"];
+    let tried = object(&run(&words))["encodings"].to_string();
+    assert!(tried.contains("NF4") && !tried.contains("FP8") && !tried.contains("AWQ"), "{tried}");
+}
+
+#[test]
+fn cache_is_kept_as_the_checkpoint_says() {
+    let cached = with(
+        "quantization_config",
+        json!({"quant_method": "modelopt", "quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}),
+    );
+    let base = ["--memory", "24GiB", "--context", "4k", "--engine", "vllm"];
+    let bytes = |words: &[&str]| {
+        let json = object(&place(&cached, &[&base[..], words, &["--json"]].concat()));
+        json["needs"]["context_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(bytes(&["--kv", "F16"]), 2 * bytes(&[]));
+    let (_, out, told) = said(&place(&cached, &base));
+    assert!(out.contains("--kv-cache-dtype fp8"), "{out} {told}");
 }
 
 #[test]

@@ -10,4 +10,4 @@ pub(crate) use packing::columns;
 pub use packing::{Group, Packing};
 pub(crate) use role::Role;
 pub use scheme::{Scheme, Use};
-pub use usable::{Unusable, cache_option, check, engine, loads};
+pub use usable::{Unusable, cache_option, check, engine, kernels, loads, runnable};

@@ -158,15 +158,9 @@ fn torch(name: &str) -> Option<(Packing, bool, Use, Use)> {
             Use::Option("BitsAndBytesConfig(load_in_8bit=True)"),
         ),
         "INT4" => (Packing::integers(4, columns(128), 16), false, CHECKPOINT, CHECKPOINT),
-        "AWQ" => {
-            (Packing::awq(4, 128), false, Use::Checkpoint("--quantization awq_marlin"), CHECKPOINT)
-        }
-        "GPTQ" => (
-            Packing::gptq(4, 128),
-            false,
-            Use::Checkpoint("--quantization gptq_marlin"),
-            CHECKPOINT,
-        ),
+        // vLLM chooses the kernel for the GPU by the checkpoint.
+        "AWQ" => (Packing::awq(4, 128), false, CHECKPOINT, CHECKPOINT),
+        "GPTQ" => (Packing::gptq(4, 128), false, CHECKPOINT, CHECKPOINT),
         "HQQ" => (
             Packing::integers(4, columns(64), 32),
             false,

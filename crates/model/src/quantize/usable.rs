@@ -4,6 +4,7 @@ use super::{Scheme, Use};
 use crate::model::Model;
 use crate::need::{Engine, Run};
 use crate::read::Format;
+use crate::tensor::Tensor;
 
 /// Why an engine cannot run a model as asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,8 +39,9 @@ impl Unusable {
                 let loading = others.filter(|other| loads(method, *other) == Some(true));
                 let names: Vec<String> =
                     loading.map(|engine| format!("--engine {}", option(engine))).collect();
-                let gguf = match engine {
-                    Engine::LlamaCpp => "a GGUF file of the model works with llama.cpp",
+                let gguf = match (engine, method.contains("mxfp4")) {
+                    (Engine::LlamaCpp, true) => "--weights MXFP4_MOE plans for a GGUF file of it",
+                    (Engine::LlamaCpp, false) => "--weights Q4_K_M plans for a GGUF file of it",
                     _ => "the unquantized checkpoint works",
                 };
                 match names.is_empty() {
@@ -51,7 +53,9 @@ impl Unusable {
                 format!("with {engine}, --weights takes {others} instead")
             }
             Unusable::Again(_) => {
-                "omit --weights, or name the directory of the unquantized checkpoint".to_owned()
+                "omit --weights, name a GGUF mixture for llama.cpp, or name the directory of the \
+                 unquantized checkpoint"
+                    .to_owned()
             }
             Unusable::Cache(engine, _) => format!("--kv takes {}", caches(*engine).join(", ")),
         }
@@ -67,82 +71,173 @@ fn option(engine: Engine) -> &'static str {
     }
 }
 
-/// The methods of quantized checkpoints, and whether vLLM and transformers load them.
+/// The methods of quantized checkpoints, and the least compute capability (7.5 as 75) on which vLLM
+/// and transformers run them; 0 if they do not load them. vLLM runs 8-bit and 4-bit floats on 8.0 by
+/// kernels that convert the weights, and multiplies in 8 bits from 8.9 on.
 ///
-/// Sources: `vllm/model_executor/layers/quantization/__init__.py` and
-/// `transformers/quantizers/auto.py`.
+/// Sources: `vllm/model_executor/layers/quantization/__init__.py`, `get_min_capability` there, vLLM's
+/// table of supported hardware, and `transformers/quantizers`. Where versions differ, it is the
+/// higher one.
 #[rustfmt::skip]
-const METHODS: &[(&str, bool, bool)] = &[
-    ("compressed-tensors", true, true),
-    ("fp8", true, true),
-    ("fbgemm-fp8", true, true),
-    ("ptpc-fp8", true, false),
-    ("gptq", true, true),
-    ("gptq-marlin", true, false),
-    ("gptq-marlin-24", true, false),
-    ("gptq-bitblas", true, false),
-    ("gptqmodel", true, true),
-    ("marlin", true, false),
-    ("bitblas", true, false),
-    ("awq", true, true),
-    ("awq-marlin", true, false),
-    ("cpu-awq", true, false),
-    ("moe-wna16", true, false),
-    ("auto-round", true, true),
-    ("intel/auto-round", true, true),
-    ("autoround", true, true),
-    ("inc", true, false),
-    ("ipex", true, false),
-    ("bitsandbytes", true, true),
-    ("torchao", true, true),
-    ("quark", true, true),
-    ("hqq", true, true),
-    ("mxfp4", true, true),
-    ("gpt-oss-mxfp4", true, false),
-    ("mxfp8", true, false),
-    ("fp-quant", true, true),
-    ("fpquant", true, true),
-    ("modelopt", true, false),
-    ("modelopt-fp4", true, false),
-    ("modelopt-mxfp8", true, false),
-    ("modelopt-mixed", true, false),
-    ("petit-nvfp4", true, false),
-    ("experts-int8", true, false),
-    ("deepspeedfp", true, false),
-    ("tpu-int8", true, false),
-    ("rtn", true, false),
-    ("bitnet", false, true),
-    ("aqlm", false, true),
-    ("vptq", false, true),
-    ("spqr", false, true),
-    ("higgs", false, true),
-    ("eetq", false, true),
-    ("quanto", false, true),
-    ("optimum-quanto", false, true),
-    ("w8a8-int8", false, false),
-    ("w8a8-fp8", false, false),
-    ("blockwise-int8", false, false),
-    ("exl2", false, false),
-    ("exl3", false, false),
-    ("mlx", false, false),
+const METHODS: &[(&str, u32, u32)] = &[
+    ("compressed-tensors", 75, 75),
+    ("fp8", 80, 89),
+    ("fbgemm-fp8", 80, 90),
+    ("ptpc-fp8", 80, 0),
+    ("gptq", 70, 60),
+    ("gptq-marlin", 80, 0),
+    ("gptq-marlin-24", 80, 0),
+    ("gptq-bitblas", 80, 0),
+    ("gptqmodel", 70, 60),
+    ("marlin", 80, 0),
+    ("bitblas", 70, 0),
+    ("awq", 75, 75),
+    ("awq-marlin", 80, 0),
+    ("cpu-awq", 75, 0),
+    ("moe-wna16", 70, 0),
+    ("auto-round", 75, 75),
+    ("intel/auto-round", 75, 75),
+    ("autoround", 75, 75),
+    ("inc", 75, 0),
+    ("ipex", 75, 0),
+    ("bitsandbytes", 70, 60),
+    ("torchao", 80, 80),
+    ("quark", 80, 80),
+    ("hqq", 80, 60),
+    ("mxfp4", 80, 75),
+    ("gpt-oss-mxfp4", 80, 0),
+    ("mxfp8", 80, 0),
+    ("fp-quant", 100, 100),
+    ("fpquant", 100, 100),
+    ("modelopt", 80, 0),
+    ("modelopt-fp4", 80, 0),
+    ("modelopt-mxfp8", 80, 0),
+    ("modelopt-mixed", 80, 0),
+    ("petit-nvfp4", 80, 0),
+    ("experts-int8", 80, 0),
+    ("deepspeedfp", 70, 0),
+    ("tpu-int8", 75, 0),
+    ("rtn", 80, 0),
+    ("bitnet", 0, 60),
+    ("aqlm", 0, 60),
+    ("vptq", 0, 70),
+    ("spqr", 0, 80),
+    ("higgs", 0, 80),
+    ("eetq", 0, 70),
+    ("quanto", 0, 60),
+    ("optimum-quanto", 0, 60),
+    ("w8a8-int8", 0, 0),
+    ("w8a8-fp8", 0, 0),
+    ("blockwise-int8", 0, 0),
+    ("exl2", 0, 0),
+    ("exl3", 0, 0),
+    ("mlx", 0, 0),
 ];
+
+/// The methods that run weights in a scheme of PyTorch.
+const SCHEMES: &[(&str, &str)] = &[
+    ("FP8", "fp8"),
+    ("MXFP8", "mxfp8"),
+    ("INT8", "compressed-tensors"),
+    ("INT4", "gptq-marlin"),
+    ("AWQ", "awq"),
+    ("GPTQ", "gptq"),
+    ("BNB8", "bitsandbytes"),
+    ("NF4", "bitsandbytes"),
+    ("HQQ", "hqq"),
+    ("NVFP4", "modelopt-fp4"),
+    ("MXFP4", "mxfp4"),
+];
+
+/// The least compute capability of vLLM's own kernels.
+const VLLM: u32 = 70;
+
+fn least(method: &str, engine: Engine) -> Option<u32> {
+    let (_, vllm, transformers) = METHODS.iter().find(|(known, ..)| *known == method)?;
+    match engine {
+        Engine::LlamaCpp => Some(0),
+        Engine::Vllm => Some(*vllm),
+        Engine::Transformers => Some(*transformers),
+    }
+}
+
+/// Returns why a GPU of a compute capability cannot run a model; `None` if it can, as far as is known.
+pub fn kernels(model: &Model, run: &Run, capability: (u32, u32)) -> Option<String> {
+    let engine = run.engine;
+    let has = capability.0.saturating_mul(10).saturating_add(capability.1);
+    let is_float = |tensor: &Tensor| {
+        let name = tensor.encoding.name();
+        name.starts_with("F8") || name.starts_with("F4")
+    };
+    let (what, needs) = match (run.weights, &model.method) {
+        (Some(weights), _) => (weights.name(), scheme_needs(weights, engine)),
+        // Its 8-bit integers run on 7.5; floats do not.
+        (None, Some(method)) if method == "compressed-tensors" && engine == Engine::Vllm => {
+            let is_newer = model.tensors.iter().any(is_float);
+            ("compressed-tensors", if is_newer { 80 } else { 75 })
+        }
+        (None, Some(method)) => (method.as_str(), least(method, engine).unwrap_or(0)),
+        (None, None) => ("", 0),
+    };
+    let base = if engine == Engine::Vllm { VLLM } else { 0 };
+    let (what, needs) = if needs > base {
+        (format!("{engine} with {what}"), needs)
+    } else {
+        (engine.to_string(), base)
+    };
+    (has < needs).then(|| {
+        let (major, minor) = capability;
+        format!(
+            "compute capability {major}.{minor}, and {what} needs {}.{}",
+            needs / 10,
+            needs % 10
+        )
+    })
+}
+
+/// Returns the least compute capability for weights in a scheme, as [`METHODS`] has it.
+fn scheme_needs(weights: Scheme, engine: Engine) -> u32 {
+    let method =
+        SCHEMES.iter().find(|(name, _)| *name == weights.name()).map(|(_, method)| *method);
+    match (method.and_then(|method| least(method, engine)), engine, weights.name()) {
+        (Some(needs), ..) => needs,
+        // vLLM refuses to be asked for this type on older GPUs.
+        (None, Engine::Vllm, "BF16") => 80,
+        _ => 0,
+    }
+}
+
+/// Returns the schemes of weights that an engine runs on a GPU of a compute capability.
+pub fn runnable(engine: Engine, capability: (u32, u32)) -> Vec<&'static str> {
+    let mut names = Scheme::names(engine);
+    names.retain(|name| {
+        let weights = Scheme::named(name);
+        let run = Run { weights, ..Run::new(engine, 1) };
+        kernels(&Model::default(), &run, capability).is_none()
+    });
+    names
+}
 
 /// Returns whether an engine loads a checkpoint that is quantized by a method; `None` for an unknown
 /// method. llama.cpp loads GGUF files alone.
 pub fn loads(method: &str, engine: Engine) -> Option<bool> {
-    let known = METHODS.iter().find(|(known, ..)| *known == method);
-    match (engine, known) {
-        (Engine::LlamaCpp, _) => Some(false),
-        (_, None) => None,
-        (Engine::Vllm, Some((_, vllm, _))) => Some(*vllm),
-        (Engine::Transformers, Some((_, _, transformers))) => Some(*transformers),
+    match engine {
+        Engine::LlamaCpp => Some(false),
+        Engine::Vllm | Engine::Transformers => least(method, engine).map(|least| least > 0),
     }
+}
+
+/// Returns whether a plan is for a GGUF file in a scheme: one of a quantized checkpoint can be made or
+/// downloaded too.
+fn is_file(engine: Engine, weights: Option<Scheme>) -> bool {
+    weights.is_some_and(|weights| weights.used_by(engine) == Use::File)
 }
 
 /// Returns the engine to plan for if the user names none: llama.cpp, unless the checkpoint is
 /// quantized or the weights are to be in a scheme of PyTorch.
 pub fn engine(model: &Model, weights: Option<Scheme>) -> Engine {
     let usable = |engine: &Engine| match (&model.method, weights) {
+        (Some(_), Some(_)) if is_file(*engine, weights) => true,
         (Some(method), _) => loads(method, *engine) != Some(false),
         (None, Some(weights)) => !matches!(weights.used_by(*engine), Use::Refused(_)),
         (None, None) => true,
@@ -160,7 +255,7 @@ pub fn check(model: &Model, format: Format, run: &Run) -> Result<(), Unusable> {
     if format == Format::Gguf && engine != Engine::LlamaCpp {
         return Err(Unusable::Gguf(engine));
     }
-    if let Some(method) = &model.method {
+    if let Some(method) = model.method.as_ref().filter(|_| !is_file(engine, run.weights)) {
         if run.weights.is_some() {
             return Err(Unusable::Again(method.clone()));
         }
@@ -197,8 +292,10 @@ pub fn cache_option(run: &Run) -> String {
     match (run.engine, run.keys.name()) {
         (_, "F16") => String::new(),
         (Engine::LlamaCpp, name) => {
+            // Quantized values need flash attention.
+            let flash = if name.contains('Q') || name.contains("NL") { " -fa on" } else { "" };
             let name = name.to_lowercase();
-            format!(" -ctk {name} -ctv {name}")
+            format!("{flash} -ctk {name} -ctv {name}")
         }
         (Engine::Vllm, "F8_E4M3") => " --kv-cache-dtype fp8".to_owned(),
         (Engine::Vllm, "F8_E5M2") => " --kv-cache-dtype fp8_e5m2".to_owned(),
@@ -223,6 +320,9 @@ mod tests {
             (&plain, Some("Q4_K_M"), Engine::LlamaCpp),
             (&plain, Some("AWQ"), Engine::Vllm),
             (&plain, Some("BNB8"), Engine::Transformers),
+            (&quantized("mxfp4"), Some("MXFP4_MOE"), Engine::LlamaCpp),
+            (&quantized("awq"), Some("Q4_K_M"), Engine::LlamaCpp),
+            (&quantized("awq"), Some("FP8"), Engine::Vllm),
             (&quantized("awq"), None, Engine::Vllm),
             (&quantized("psychic"), None, Engine::Vllm),
             (&quantized("aqlm"), None, Engine::Transformers),
@@ -255,6 +355,45 @@ mod tests {
             assert!(refused.remedy().contains(remedy), "{refused}: {}", refused.remedy());
         }
         assert_eq!(check(&quantized("psychic"), Format::Config, &run(Engine::Vllm, "")), Ok(()));
+        // The remedy for gpt-oss works.
+        let mxfp4 = quantized("mxfp4");
+        let refused = check(&mxfp4, Format::Config, &run(Engine::LlamaCpp, "")).unwrap_err();
+        assert!(refused.remedy().contains("--weights MXFP4_MOE"), "{}", refused.remedy());
+        let file = run(Engine::LlamaCpp, "MXFP4_MOE");
+        assert_eq!(check(&mxfp4, Format::Config, &file), Ok(()));
         assert_eq!(check(&plain, Format::Config, &run(Engine::Vllm, "fp8")), Ok(()));
+    }
+
+    #[test]
+    fn kernels_need_a_compute_capability() {
+        let plain = Model::default();
+        for (model, engine, weights, least) in [
+            (&plain, Engine::Vllm, "", (7, 0)),
+            (&plain, Engine::Vllm, "F16", (7, 0)),
+            (&plain, Engine::Vllm, "BF16", (8, 0)),
+            (&plain, Engine::Vllm, "FP8", (8, 0)),
+            (&plain, Engine::Transformers, "FP8", (8, 9)),
+            (&plain, Engine::Vllm, "AWQ", (7, 5)),
+            (&plain, Engine::Vllm, "GPTQ", (7, 0)),
+            (&plain, Engine::Vllm, "NF4", (7, 0)),
+            (&plain, Engine::Vllm, "NVFP4", (8, 0)),
+            (&quantized("awq"), Engine::Vllm, "", (7, 5)),
+            (&quantized("gptq-marlin"), Engine::Vllm, "", (8, 0)),
+            (&quantized("mxfp4"), Engine::Vllm, "", (8, 0)),
+            (&quantized("compressed-tensors"), Engine::Vllm, "", (7, 5)),
+        ] {
+            let run = Run { weights: Scheme::named(weights), ..Run::new(engine, 256) };
+            let of = |capability| kernels(model, &run, capability);
+            assert_eq!(of(least), None, "{weights:?} {model:?}");
+            let below = if least.1 > 0 { (least.0, least.1 - 1) } else { (least.0 - 1, 9) };
+            let why = of(below).unwrap();
+            assert!(why.contains(&format!("needs {}.{}", least.0, least.1)), "{why}");
+        }
+        let old = Run { weights: Scheme::named("Q4_K_M"), ..Run::new(Engine::LlamaCpp, 256) };
+        assert_eq!(kernels(&plain, &old, (6, 1)), None);
+        assert_eq!(runnable(Engine::Vllm, (7, 0)), ["F32", "F16", "GPTQ", "NF4"]);
+        for (scheme, method) in SCHEMES {
+            assert!(Scheme::named(scheme).is_some() && least(method, Engine::Vllm).is_some());
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Which encodings fit on given rooms, how, and with how much context.
 
+use super::vllm::{self, Served};
 use super::{Objective, Room, RoomKind, Rooms, Split, balanced, first_fit, llama, optimal};
 use crate::model::Model;
 use crate::need::{Chain, Engine, Estimate, Run, Unknown, chain, estimate};
-use crate::quantize::Scheme;
+use crate::quantize::{Scheme, kernels};
 use crate::tensor::Encoding;
 
 /// Contexts are tried in steps of this many tokens, the cells of llama.cpp.
@@ -33,13 +34,29 @@ pub struct Answer {
     pub chain: Chain,
     /// The best placement; if nothing fits, one that tells what lacks.
     pub split: Split,
-    /// The longest context that fits on the GPUs, up to that of the model; `None` if not even the
-    /// shortest does.
+    /// How vLLM serves the model with each layer divided over GPUs, which is better than a
+    /// placement of whole layers; `None` if that does not fit, and for other engines.
+    pub served: Option<Served>,
+    /// The longest context that fits on the GPUs, or with the memory of the host if the placement
+    /// needs it, up to that of the model; `None` if not even the shortest does.
     pub largest_context: Option<u64>,
 }
 
-/// Returns the schemes that make a model smaller than it is stored, from wide to narrow.
-pub fn candidates(model: &Model, engine: Engine) -> Vec<Scheme> {
+impl Answer {
+    /// Returns whether the model fits, each layer whole or divided over GPUs.
+    pub fn fits(&self) -> bool {
+        self.served.is_some() || self.split.fits()
+    }
+
+    /// Returns how each layer is divided over several GPUs, if it is.
+    pub fn divided(&self) -> Option<&Served> {
+        self.served.as_ref().filter(|served| served.size.ranks > 1)
+    }
+}
+
+/// Returns the schemes that make a model smaller than it is stored, from wide to narrow, and that
+/// GPUs of a compute capability run, if it is known.
+pub fn candidates(model: &Model, engine: Engine, capability: Option<(u32, u32)>) -> Vec<Scheme> {
     // A quantized checkpoint is not quantized again.
     if model.method.is_some() {
         return Vec::new();
@@ -58,7 +75,11 @@ pub fn candidates(model: &Model, engine: Engine) -> Vec<Scheme> {
         Engine::Transformers => &TRANSFORMERS,
     };
     let known = names.iter().filter_map(|name| Scheme::named(name));
-    known.filter(|scheme| scheme.bits_per_weight() < stored * 0.99).collect()
+    let is_run = |scheme: &Scheme| {
+        let run = Run { weights: Some(*scheme), ..Run::new(engine, 1) };
+        capability.is_none_or(|capability| kernels(model, &run, capability).is_none())
+    };
+    known.filter(|scheme| scheme.bits_per_weight() < stored * 0.99).filter(is_run).collect()
 }
 
 /// Returns for the stored weights and each candidate whether the model fits, how, and with how
@@ -77,10 +98,17 @@ pub fn answer(
     let each = schemes.map(|scheme| {
         let run = Run { weights: scheme, ..run.clone() };
         let chain = chain(model, &run)?;
-        let split = best(&chain, run.engine, rooms, objective);
-        let largest_context = largest_context(model, &run, rooms, RoomKind::Gpu)?;
+        let (split, served) = match run.engine {
+            Engine::Vllm => (
+                best(&chain, run.engine, &vllm::usable(rooms), objective),
+                vllm::served(model, &run, rooms)?,
+            ),
+            _ => (best(&chain, run.engine, rooms, objective), None),
+        };
+        let worst = if split.fits() { split.last_resort } else { RoomKind::Gpu };
+        let largest_context = largest_context(model, &run, rooms, worst)?;
         let estimate = estimate(&chain);
-        Ok(Answer { scheme, estimate, chain, split, largest_context })
+        Ok(Answer { scheme, estimate, chain, split, served, largest_context })
     });
     each.collect()
 }
@@ -112,10 +140,17 @@ pub fn largest_context(
     // llama.cpp divides its context among the sequences.
     let share = if run.engine == Engine::LlamaCpp { run.sequences.max(1) } else { 1 };
     let is_usable = |room: &&Room| room.kind <= last_resort || room.kind == RoomKind::Cpu;
-    let usable = Rooms::new(rooms.rooms.iter().filter(is_usable).cloned().collect());
+    let mut usable = Rooms::new(rooms.rooms.iter().filter(is_usable).cloned().collect());
+    let is_vllm = run.engine == Engine::Vllm;
+    if is_vllm {
+        usable = vllm::usable(&usable);
+    }
     let fits = |context: u64| {
-        let context = context.saturating_mul(share);
-        let chain = chain(model, &Run { context, ..run.clone() })?;
+        let run = Run { context: context.saturating_mul(share), ..run.clone() };
+        if is_vllm && vllm::served(model, &run, rooms)?.is_some() {
+            return Ok(true);
+        }
+        let chain = chain(model, &run)?;
         let is_enough = |split: &Split| split.fits() && split.last_resort <= last_resort;
         if is_enough(&first_fit(&chain, &usable)) || is_enough(&balanced(&chain, &usable)) {
             return Ok(true);

@@ -41,6 +41,8 @@ pub fn optimal(chain: &Chain, rooms: &Rooms, objective: Objective) -> Split {
             break;
         }
     }
+    // Of equals, those of the search are better: it takes rooms in their order.
+    candidates.rotate_left(2);
     let fitting = candidates.iter().filter(|split| split.fits());
     let mut best = match fitting.min_by_key(|split| split.cost(objective)) {
         Some(split) => split.clone(),

@@ -3,9 +3,9 @@
 //! A tensor-parallel group divides every layer over its ranks, so the question is not which layers
 //! go where but which degrees are possible, and how much context is left.
 
-use super::{RoomKind, Rooms};
+use super::{Room, RoomKind, Rooms};
 use crate::model::{Architecture, Mixer, Model};
-use crate::need::{Run, Unknown, chain, context};
+use crate::need::{Chain, Run, Unknown, chain, context};
 use gpu_core::Bytes;
 
 /// What a rank of vLLM holds, and the context that results.
@@ -17,13 +17,13 @@ pub struct Vllm {
     pub weights: Bytes,
     /// Activations of the largest batch, as vLLM measures them with a dummy run.
     pub activations: Bytes,
-    /// The context of one sequence of the requested length.
-    pub one: Bytes,
+    /// The context of the requested sequences.
+    pub context: Bytes,
     /// What is left for context.
     pub cache: Bytes,
     /// Tokens of context that fit, of all sequences together; `None` if a token takes none.
     pub tokens: Option<u64>,
-    /// Whether one sequence of the asked length fits.
+    /// Whether the requested sequences fit.
     pub fits: bool,
 }
 
@@ -84,8 +84,19 @@ pub fn size(
     ranks: u64,
     utilisation: f64,
 ) -> Result<Vllm, Unknown> {
-    let chain = chain(model, run)?;
     let shape = model.shape.as_ref().ok_or_else(|| Unknown::Shape(model.name.clone()))?;
+    Ok(of_chain(&chain(model, run)?, shape, run, capacity, ranks, utilisation))
+}
+
+/// Does the same for the layers of a model.
+fn of_chain(
+    chain: &Chain,
+    shape: &Architecture,
+    run: &Run,
+    capacity: Bytes,
+    ranks: u64,
+    utilisation: f64,
+) -> Vllm {
     let ranks = ranks.max(1);
     let all: Bytes = chain.layers.iter().map(|layer| layer.weights).sum();
     let weights = Bytes(all.saturating_sub(chain.tied).0 / ranks);
@@ -101,44 +112,30 @@ pub fn size(
         .saturating_sub(weights)
         .saturating_sub(activations)
         .saturating_sub(chain.overhead);
-    let one: Bytes = {
-        let single = Run { sequences: 1, ..run.clone() };
-        shape.layers.iter().map(|mixer| context(*mixer, &single, ranks)).sum()
-    };
+    let context: Bytes = shape.layers.iter().map(|mixer| context(*mixer, run, ranks)).sum();
     let token = token_bytes(shape, run, ranks);
     // Layers with windows or state take a constant amount of each sequence.
-    let constant = one.saturating_sub(Bytes(token.0.saturating_mul(run.context)));
-    let constant = Bytes(constant.0.saturating_mul(run.sequences.max(1)));
+    let all = run.context.saturating_mul(run.sequences.max(1));
+    let constant = context.saturating_sub(Bytes(token.0.saturating_mul(all)));
     let tokens = cache.saturating_sub(constant).0.checked_div(token.0);
-    Ok(Vllm { ranks, weights, activations, one, cache, tokens, fits: one <= cache })
+    Vllm { ranks, weights, activations, context, cache, tokens, fits: context <= cache }
 }
 
 /// The share of a device that vLLM takes by default (`--gpu-memory-utilization`, vLLM 0.32).
 pub const SHARE: f64 = 0.92;
 
-/// Returns what fits for every degree of tensor parallelism that the GPUs of these rooms allow. Each
-/// counts as much as the smallest.
-///
-/// # Errors
-/// [`Unknown`] if the files do not have the numbers of the architecture.
-pub fn sizes(
-    model: &Model,
-    run: &Run,
-    rooms: &Rooms,
-    utilisation: f64,
-) -> Result<Vec<Vllm>, Unknown> {
-    let gpus = rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
-    let Some(capacity) = gpus.clone().map(|room| room.capacity).min() else {
-        return Ok(Vec::new());
-    };
-    let shape = model.shape.as_ref().ok_or_else(|| Unknown::Shape(model.name.clone()))?;
-    let degrees = degrees(shape, gpus.count() as u64);
-    degrees.into_iter().map(|ranks| size(model, run, capacity, ranks, utilisation)).collect()
-}
-
 /// The largest share of a device that a plan uses. With a larger share, a start fails because of
 /// what the driver and other processes hold.
-const LARGEST_SHARE: f64 = 0.97;
+pub const LARGEST_SHARE: f64 = 0.98;
+
+/// Returns rooms with the memory that vLLM may use of each GPU: [`LARGEST_SHARE`].
+pub fn usable(rooms: &Rooms) -> Rooms {
+    let mut usable = rooms.clone();
+    for room in usable.rooms.iter_mut().filter(|room| room.kind == RoomKind::Gpu) {
+        room.capacity = Bytes((room.capacity.0 as f64 * LARGEST_SHARE) as u64);
+    }
+    usable
+}
 
 /// How vLLM serves a model with each layer divided over GPUs.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,30 +148,42 @@ pub struct Served {
     pub share: f64,
 }
 
-/// Returns how vLLM serves a model on the fewest GPUs: each layer divided over them, and the default
-/// share of a device where it suffices. The ranks go to the GPUs that have most. `None` if no degree
-/// of tensor parallelism fits.
+/// Returns how vLLM serves a model with each degree of tensor parallelism that the GPUs of these
+/// rooms allow. The ranks go to the GPUs that have most, each counts as much as the smallest of
+/// them, and the share is the default one where it suffices, else [`LARGEST_SHARE`].
+///
+/// # Errors
+/// [`Unknown`] if the files do not have the numbers of the architecture.
+pub fn sizes(model: &Model, run: &Run, rooms: &Rooms) -> Result<Vec<Served>, Unknown> {
+    let each = rooms.rooms.iter().enumerate();
+    let mut gpus: Vec<(usize, &Room)> =
+        each.filter(|(_, room)| room.kind == RoomKind::Gpu).collect();
+    gpus.sort_by_key(|(_, room)| std::cmp::Reverse(room.capacity));
+    let shape = model.shape.as_ref().ok_or_else(|| Unknown::Shape(model.name.clone()))?;
+    let chain = chain(model, run)?;
+    let served = degrees(shape, gpus.len() as u64).into_iter().filter_map(|ranks| {
+        let chosen = gpus.get(..ranks as usize)?;
+        let (_, smallest) = chosen.last()?;
+        let with = |share| of_chain(&chain, shape, run, smallest.capacity, ranks, share);
+        let usual = with(SHARE);
+        let (size, share) = match usual.fits {
+            true => (usual, SHARE),
+            false => (with(LARGEST_SHARE), LARGEST_SHARE),
+        };
+        let mut rooms: Vec<usize> = chosen.iter().map(|(at, _)| *at).collect();
+        rooms.sort_unstable();
+        Some(Served { size, rooms, share })
+    });
+    Ok(served.collect())
+}
+
+/// Returns how vLLM serves a model on the fewest GPUs, with each layer divided over them; `None` if
+/// no degree of tensor parallelism fits.
 ///
 /// # Errors
 /// [`Unknown`] if the files do not have the numbers of the architecture.
 pub fn served(model: &Model, run: &Run, rooms: &Rooms) -> Result<Option<Served>, Unknown> {
-    let each = rooms.rooms.iter().enumerate();
-    let mut gpus: Vec<_> = each.filter(|(_, room)| room.kind == RoomKind::Gpu).collect();
-    gpus.sort_by_key(|(_, room)| std::cmp::Reverse(room.capacity));
-    let shape = model.shape.as_ref().ok_or_else(|| Unknown::Shape(model.name.clone()))?;
-    for ranks in degrees(shape, gpus.len() as u64) {
-        let chosen = gpus.get(..ranks as usize).unwrap_or_default();
-        let Some((_, smallest)) = chosen.last() else { continue };
-        for share in [SHARE, LARGEST_SHARE] {
-            let size = size(model, run, smallest.capacity, ranks, share)?;
-            if size.fits {
-                let mut rooms: Vec<usize> = chosen.iter().map(|(at, _)| *at).collect();
-                rooms.sort_unstable();
-                return Ok(Some(Served { size, rooms, share }));
-            }
-        }
-    }
-    Ok(None)
+    Ok(sizes(model, run, rooms)?.into_iter().find(|served| served.size.fits))
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ fn narrower_encodings_fit_where_stored_one_does_not() {
     let model = LLAMA_2_70B.gguf("F16");
     let run = Run::new(Engine::LlamaCpp, 4096);
     let rooms = two(24_000);
-    let encodings = candidates(&model, Engine::LlamaCpp);
+    let encodings = candidates(&model, Engine::LlamaCpp, None);
     assert_eq!(encodings.first().map(|scheme| scheme.name()), Some("Q8_0"));
     let answers = answer(&model, &run, &rooms, &encodings, Objective::Throughput).unwrap();
     let on_gpus = |name: Option<&str>| {
@@ -57,8 +57,7 @@ fn narrower_encodings_fit_where_stored_one_does_not() {
         assert!(pair[0].largest_context <= pair[1].largest_context);
     }
     for found in &answers {
-        let fits = found.split.fits() && found.split.last_resort == RoomKind::Gpu;
-        assert_eq!(fits, found.largest_context.is_some_and(|context| context >= 4096));
+        assert!(found.fits() && found.largest_context.is_some_and(|context| context >= 4096));
     }
 }
 
@@ -123,10 +122,17 @@ fn vllm_fits_more_on_more_ranks() {
     let run = Run { ubatch: Some(4096), ..Run::new(Engine::Vllm, 4096) };
     let gpu = |at: usize| Room::gpu(format!("GPU {at}"), Bytes::from_mib(81_000));
     let rooms = Rooms::new((0..8).map(gpu).collect());
-    let sizes = vllm::sizes(&model, &run, &rooms, 0.9).unwrap();
-    let fits: Vec<(u64, bool)> = sizes.iter().map(|size| (size.ranks, size.fits)).collect();
+    let sizes = vllm::sizes(&model, &run, &rooms).unwrap();
+    let fits: Vec<(u64, bool)> =
+        sizes.iter().map(|served| (served.size.ranks, served.size.fits)).collect();
     assert_eq!(fits, [(1, false), (2, true), (4, true), (8, true)]);
-    assert!(sizes.windows(2).all(|pair| pair[0].tokens < pair[1].tokens));
+    assert!(sizes.windows(2).all(|pair| pair[0].size.tokens < pair[1].size.tokens));
+    // All sequences must fit, not one.
+    let many = Run { sequences: 64, ..run };
+    let found = &answer(&model, &many, &rooms, &[], Objective::FewestRooms).unwrap()[0];
+    let served = found.served.as_ref().unwrap();
+    assert_eq!((served.size.ranks, served.size.tokens.unwrap() >= 64 * 4096), (4, true));
+    assert!(!vllm::sizes(&model, &many, &rooms).unwrap()[1].size.fits);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use super::Version;
 use gpu_model::Model;
 use gpu_model::need::{Estimate, Layer};
 use gpu_model::quantize::Scheme;
-use gpu_model::split::vllm::{Served, Vllm};
-use gpu_model::split::{Answer, RoomKind, Rooms};
+use gpu_model::split::vllm::Served;
+use gpu_model::split::{Answer, RoomKind, Rooms, Use};
 use serde::Serialize;
 
 /// What a model takes, and which of its layers go where.
@@ -31,7 +31,7 @@ pub struct PlacedModel<'a> {
     pub doubts: &'a [String],
     /// Whether the model fits, by the estimate if the verdict is one.
     pub fits: bool,
-    /// Whether no placement of consecutive layers is better for the goal. Null if it does not fit.
+    /// Whether no placement of consecutive layers is better for the goal. Null if there is none.
     pub is_optimal: Option<bool>,
     /// What the model takes if one GPU holds all of it.
     pub needs: Needs,
@@ -46,8 +46,8 @@ pub struct PlacedModel<'a> {
     /// What vLLM fits for each degree of tensor parallelism that it accepts. Empty for other
     /// engines.
     pub tensor_parallel: Vec<TensorParallel>,
-    /// Number of GPUs over which vLLM divides each layer. Null if it does not: the model has a
-    /// placement by layers then, or does not fit.
+    /// Number of GPUs over which vLLM divides each layer; 1 if one GPU holds all. Null if the model
+    /// has a placement by layers, or does not fit.
     pub tensor_parallel_count: Option<u64>,
     /// GPUs that are not available, with the reasons.
     pub unavailable: &'a [String],
@@ -80,9 +80,11 @@ pub struct TensorParallel {
     pub activation_bytes: u64,
     /// Memory that is left for context on each GPU, in bytes.
     pub cache_bytes: u64,
+    /// Share of a GPU that vLLM takes (`--gpu-memory-utilization`), from 0 to 1.
+    pub memory_share: f64,
     /// Tokens of context that fit, of all sequences together. Null if none is kept.
     pub cache_tokens: Option<u64>,
-    /// Whether one sequence with the context fits.
+    /// Whether all sequences fit with the context.
     pub fits: bool,
 }
 
@@ -147,7 +149,8 @@ pub struct Room<'a> {
     pub used_bytes: u64,
     /// What it would need beyond its memory, in bytes. Zero if it suffices.
     pub lacking_bytes: u64,
-    /// Number of layers there, including the embedding and the output.
+    /// Number of layers there, including the embedding and the output. A layer that is divided over
+    /// GPUs counts on each.
     pub layer_count: usize,
 }
 
@@ -170,7 +173,7 @@ pub enum RoomName {
 pub struct PlacedLayer<'a> {
     /// Name of the layer.
     pub name: &'a str,
-    /// Name of its place. Null if it has none.
+    /// Name of its place. Null if it has none, or is divided over several GPUs.
     pub room: Option<&'a str>,
     /// Weights, in bytes.
     pub weights_bytes: u64,
@@ -190,8 +193,8 @@ pub struct Tried {
     pub fits: bool,
     /// Number of places that hold layers. Null if it does not fit.
     pub room_count: Option<usize>,
-    /// Largest context that fits on the GPUs, in tokens, up to that of the model. Null if none
-    /// fits.
+    /// Largest context that fits, in tokens, up to that of the model: on the GPUs, or with the memory
+    /// of the host if the placement needs it. Null if none fits.
     pub largest_context_tokens: Option<u64>,
 }
 
@@ -212,9 +215,7 @@ pub struct Question<'a> {
     /// Whether the rooms have all GPUs of the machine.
     pub is_whole: bool,
     /// What vLLM fits for each degree of tensor parallelism.
-    pub tensor_parallel: &'a [Vllm],
-    /// How vLLM serves the model with each layer divided over GPUs, if it does.
-    pub served: Option<&'a Served>,
+    pub tensor_parallel: &'a [Served],
     /// What is not understood of the model.
     pub doubts: &'a [String],
     /// GPUs that are not available, with the reasons.
@@ -226,26 +227,9 @@ pub struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Returns whether the model fits as the answer places it, or divided over GPUs.
-    pub fn fits(&self, first: &Answer) -> bool {
-        self.served.is_some() || self.fits_as(first)
-    }
-
-    /// Returns whether an answer places every layer where the engine runs it: vLLM runs layers on GPUs
-    /// alone.
-    pub fn fits_as(&self, answer: &Answer) -> bool {
-        let is_vllm = !self.tensor_parallel.is_empty();
-        answer.split.fits() && (!is_vllm || answer.split.last_resort == RoomKind::Gpu)
-    }
-
-    /// Returns whether vLLM divides each layer over several GPUs.
-    pub fn is_divided(&self) -> bool {
-        self.served.is_some_and(|served| served.size.ranks > 1)
-    }
-
     /// Returns what can be said.
     pub fn verdict(&self, first: &Answer) -> Verdict {
-        match (self.doubts.is_empty(), self.fits(first)) {
+        match (self.doubts.is_empty(), first.fits()) {
             (false, _) => Verdict::Estimate,
             (true, true) => Verdict::Fits,
             (true, false) => Verdict::DoesNotFit,
@@ -266,6 +250,10 @@ impl<'a> PlacedModel<'a> {
         let Question { model, rooms, .. } = *question;
         let split = &first.split;
         let room = |at: usize| rooms.rooms.get(at).map(|room| &*room.name);
+        let place = |at: Option<usize>| match &first.served {
+            Some(served) => served.rooms.first().filter(|_| served.size.ranks < 2).copied(),
+            None => at,
+        };
         let layers = first.chain.layers.iter().zip(&split.rooms);
         PlacedModel {
             schema: Version,
@@ -284,19 +272,38 @@ impl<'a> PlacedModel<'a> {
             sequence_count: question.sequences,
             verdict: question.verdict(first),
             doubts: question.doubts,
-            fits: question.fits(first),
-            is_optimal: split.fits().then_some(split.is_optimal),
+            fits: first.fits(),
+            is_optimal: (split.fits() && first.served.is_none()).then_some(split.is_optimal),
             needs: Needs::of(&first.estimate),
             rooms: Room::each(first, rooms),
-            layers: layers.map(|(layer, at)| PlacedLayer::of(layer, at.and_then(room))).collect(),
-            reasons: split.reasons(&first.chain, rooms),
+            layers: layers
+                .map(|(layer, at)| PlacedLayer::of(layer, place(*at).and_then(room)))
+                .collect(),
+            reasons: match &first.served {
+                Some(_) => Vec::new(),
+                None => split.reasons(&first.chain, rooms),
+            },
             encodings: std::iter::once(first).chain(others).map(Tried::of).collect(),
             tensor_parallel: question.tensor_parallel.iter().map(TensorParallel::of).collect(),
-            tensor_parallel_count: question.served.map(|served| served.size.ranks),
+            tensor_parallel_count: first.served.as_ref().map(|served| served.size.ranks),
             unavailable: question.unavailable,
             notes: question.notes,
         }
     }
+}
+
+/// Returns what each room holds: of the layers that are there, or that are divided over it.
+pub fn held(answer: &Answer, rooms: &Rooms) -> Vec<Use> {
+    let Some(served) = &answer.served else { return answer.split.used.clone() };
+    let size = &served.size;
+    let rank = Use {
+        weights: size.weights,
+        context: size.context,
+        buffer: size.activations,
+        overhead: answer.chain.overhead,
+    };
+    let of = |at: usize| if served.rooms.contains(&at) { rank } else { Use::default() };
+    (0..rooms.rooms.len()).map(of).collect()
 }
 
 /// Returns the number of parameters of a model: the elements of its tensors.
@@ -305,12 +312,14 @@ pub fn parameters(model: &Model) -> u64 {
 }
 
 impl TensorParallel {
-    fn of(size: &Vllm) -> Self {
+    fn of(served: &Served) -> Self {
+        let size = &served.size;
         TensorParallel {
             gpu_count: size.ranks,
             weights_bytes: size.weights.0,
             activation_bytes: size.activations.0,
             cache_bytes: size.cache.0,
+            memory_share: served.share,
             cache_tokens: size.tokens,
             fits: size.fits,
         }
@@ -333,7 +342,13 @@ impl Needs {
 impl<'a> Room<'a> {
     fn each(answer: &Answer, rooms: &'a Rooms) -> Vec<Self> {
         let split = &answer.split;
-        let each = rooms.rooms.iter().zip(&split.used).enumerate();
+        let used = held(answer, rooms);
+        let layers = |at: usize| match &answer.served {
+            Some(served) if served.rooms.contains(&at) => split.rooms.len(),
+            Some(_) => 0,
+            None => split.rooms.iter().filter(|of| **of == Some(at)).count(),
+        };
+        let each = rooms.rooms.iter().zip(used).enumerate();
         each.map(|(at, (room, used))| Room {
             name: &room.name,
             kind: match room.kind {
@@ -348,7 +363,7 @@ impl<'a> Room<'a> {
             overhead_bytes: used.overhead.0,
             used_bytes: used.total().0,
             lacking_bytes: used.total().saturating_sub(room.capacity).0,
-            layer_count: split.rooms.iter().filter(|of| **of == Some(at)).count(),
+            layer_count: layers(at),
         })
         .collect()
     }
@@ -367,12 +382,13 @@ impl<'a> PlacedLayer<'a> {
 
 impl Tried {
     fn of(answer: &Answer) -> Self {
-        let fits = answer.split.fits();
+        let fits = answer.fits();
+        let served = answer.served.as_ref().map(|served| served.rooms.len());
         Tried {
             encoding: answer.scheme.map(Scheme::name),
             total_bytes: answer.estimate.total().0,
             fits,
-            room_count: fits.then_some(answer.split.count),
+            room_count: fits.then_some(served.unwrap_or(answer.split.count)),
             largest_context_tokens: answer.largest_context,
         }
     }

@@ -12,13 +12,13 @@ use crate::failure::Failure;
 use crate::terminal::{Screen, warn};
 use crate::wording::shell_word;
 use gpu_model::need::{Engine, Run};
-use gpu_model::quantize::{self, Scheme, Unusable, check};
+use gpu_model::quantize::{self, Scheme, Unusable, check, kernels};
 use gpu_model::read::Found;
-use gpu_model::split::{Objective, answer, candidates, picture, vllm};
+use gpu_model::split::{Objective, RoomKind, answer, candidates, picture, vllm};
 use gpu_model::{Encoding, Model};
 use gpu_report::json::PlacedModel;
 use gpu_report::json::place_model::{Question, Verdict};
-use gpu_report::wording::place::{Again, beyond_training, doubts, loaded};
+use gpu_report::wording::place::{Again, HOST_IS_UNUSED, beyond_training, doubts, loaded, too_old};
 use rooms::Machine;
 
 /// Tokens of context for a model that does not name any.
@@ -29,11 +29,12 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let Found { model, mut notes, format, .. } = input::read(&args.path)?;
+    let Found { model, mut notes, format, config, .. } = input::read(&args.path)?;
     let trained = model.shape.as_ref().and_then(|shape| shape.context);
     let context = args.context.or(trained).unwrap_or(CONTEXT);
     notes.extend(beyond_training(&model, context));
-    let run = settings(args, context, &model)?;
+    let cache = config.and_then(|config| config.quantization?.cache);
+    let run = settings(args, context, &model, cache)?;
     match check(&model, format, &run) {
         // Without an engine that loads the checkpoint, a plan for any is an estimate.
         Err(Unusable::Method(..)) if args.engine.is_none() && args.format.is_none() => {}
@@ -49,9 +50,15 @@ pub(crate) fn run(
         Goal::Latency => Objective::Latency,
         Goal::Throughput => Objective::Throughput,
     };
-    let machine = Machine::select(args, global)?;
+    let mut machine =
+        Machine::select(args, global, &|capability| kernels(&model, &run, capability))?;
+    if run.engine == Engine::Vllm && args.host_memory.is_some() {
+        machine.rooms.rooms.retain(|room| room.kind == RoomKind::Gpu);
+        notes.push(HOST_IS_UNUSED.to_owned());
+    }
+    notes.extend(machine.capability.and_then(|has| too_old(&model, &run, has)));
     let others = match run.weights {
-        None => candidates(&model, run.engine),
+        None => candidates(&model, run.engine, machine.capability),
         Some(weights) => vec![weights],
     };
     let failed = |error| {
@@ -62,13 +69,9 @@ pub(crate) fn run(
     let mut answers = answer(&model, &run, &machine.rooms, &others, objective).map_err(failed)?;
     let first = if run.weights.is_some() { answers.pop() } else { Some(answers.remove(0)) };
     let Some(first) = first else { return Ok(Exit::Done) };
-    let (tensor_parallel, served) = match run.engine {
-        Engine::Vllm => {
-            let run = Run { weights: first.scheme, ..run.clone() };
-            let sizes = vllm::sizes(&model, &run, &machine.rooms, vllm::SHARE).map_err(failed)?;
-            (sizes, vllm::served(&model, &run, &machine.rooms).map_err(failed)?)
-        }
-        _ => (Vec::new(), None),
+    let tensor_parallel = match run.engine {
+        Engine::Vllm => vllm::sizes(&model, &run, &machine.rooms).map_err(failed)?,
+        _ => Vec::new(),
     };
     let doubts = doubts(&model, first.scheme, run.engine);
     let file = args.path.display().to_string();
@@ -81,7 +84,6 @@ pub(crate) fn run(
         rooms: &machine.rooms,
         is_whole: args.gpu.is_empty() && machine.unavailable.is_empty(),
         tensor_parallel: &tensor_parallel,
-        served: served.as_ref(),
         doubts: &doubts,
         unavailable: &machine.unavailable,
         notes: &notes,
@@ -130,7 +132,12 @@ pub(crate) fn run(
 ///
 /// # Errors
 /// If an encoding or a scheme is unknown.
-fn settings(args: &PlaceModelArgs, context: u64, model: &Model) -> Result<Run, Failure> {
+fn settings(
+    args: &PlaceModelArgs,
+    context: u64,
+    model: &Model,
+    cache: Option<Encoding>,
+) -> Result<Run, Failure> {
     let wanted = args.format.map(|form| match form {
         SplitForm::Llama => EngineName::LlamaCpp,
         SplitForm::Vllm => EngineName::Vllm,
@@ -148,7 +155,8 @@ fn settings(args: &PlaceModelArgs, context: u64, model: &Model) -> Result<Run, F
             quantize::engine(model, weights.transpose()?)
         }
     };
-    let kv = encoding(&args.kv)?;
+    let stored = cache.filter(|_| engine == Engine::Vllm).unwrap_or(Encoding::F16);
+    let kv = args.kv.as_deref().map_or(Ok(stored), encoding)?;
     // llama.cpp divides its context among the sequences.
     let whole = match engine {
         Engine::LlamaCpp => context.saturating_mul(args.sequences),

@@ -1,6 +1,6 @@
 //! The keys of a configuration, of the language model first.
 
-use super::ConfigError;
+use super::{ConfigError, brief};
 use crate::read::name::shown;
 use serde_json::{Map, Value};
 
@@ -53,7 +53,7 @@ impl<'a> Keys<'a> {
             Value::Array(list) if list.len() as u64 <= MAX_LAYERS => largest(list),
             value => number(value),
         };
-        found.map(Some).ok_or(ConfigError::Value { key, wanted: "an integer from 0 to 2^31" })
+        found.map(Some).ok_or_else(|| invalid(key, value, "an integer from 0 to 2^31"))
     }
 
     /// Returns an integer, or the default of the class; 0 stands for no default.
@@ -70,7 +70,7 @@ impl<'a> Keys<'a> {
             Some((_, Value::Number(number))) if number.as_u64().is_some_and(|n| n < 2) => {
                 Ok(number.as_u64() == Some(1))
             }
-            Some((key, _)) => Err(ConfigError::Value { key, wanted: "true or false" }),
+            Some((key, value)) => Err(invalid(key, value, "true or false")),
         }
     }
 
@@ -90,22 +90,31 @@ impl<'a> Keys<'a> {
         match self.value(&[key]) {
             None => Ok(None),
             Some((_, Value::Array(list))) if list.len() as u64 <= MAX_LAYERS => Ok(Some(list)),
-            Some((key, _)) => Err(ConfigError::Value { key, wanted: "a list, at most 4096 long" }),
+            Some((key, value)) => Err(invalid(key, value, "a list, at most 4096 long")),
         }
     }
 
     /// Returns a list of integers.
     pub(super) fn integers(&self, key: &'static str) -> Result<Option<Vec<u64>>, ConfigError> {
         let Some(list) = self.list(key)? else { return Ok(None) };
-        let plausible = |value: &Value| value.as_u64().filter(|value| *value <= MAX);
-        let integers: Option<Vec<u64>> = list.iter().map(plausible).collect();
-        integers.map(Some).ok_or(ConfigError::Value { key, wanted: "a list of integers" })
+        let plausible = |value: &Value| {
+            let number = value.as_u64().filter(|value| *value <= MAX);
+            number.ok_or_else(|| invalid(key, value, "an integer of a list"))
+        };
+        list.iter().map(plausible).collect::<Result<_, _>>().map(Some)
     }
 
     /// Returns a list of texts.
     pub(super) fn texts(&self, key: &'static str) -> Result<Option<Vec<&'a str>>, ConfigError> {
         let Some(list) = self.list(key)? else { return Ok(None) };
-        let texts: Option<Vec<&str>> = list.iter().map(Value::as_str).collect();
-        texts.map(Some).ok_or(ConfigError::Value { key, wanted: "a list of texts" })
+        let text = |value: &'a Value| {
+            value.as_str().ok_or_else(|| invalid(key, value, "a text of a list"))
+        };
+        list.iter().map(text).collect::<Result<_, _>>().map(Some)
     }
+}
+
+/// Returns the error about a value.
+fn invalid(key: &'static str, value: &Value, wanted: &'static str) -> ConfigError {
+    ConfigError::Value { key, found: brief(value), wanted }
 }

@@ -30,6 +30,17 @@ pub(super) struct Widths {
     pub(super) head: u64,
 }
 
+/// The keys of the number of attention heads. Of an encoder and a decoder, the decoder has the cache.
+const HEADS: [&str; 7] = [
+    "num_attention_heads",
+    "n_head",
+    "n_heads",
+    "num_heads",
+    "decoder_attention_heads",
+    "attention_heads",
+    "encoder_attention_heads",
+];
+
 /// Reads the layers from keys, which have the defaults of the class.
 pub(super) struct Reader<'a> {
     pub(super) keys: &'a Keys<'a>,
@@ -46,7 +57,7 @@ impl Reader<'_> {
         let stateful = matches!(self.family, Mamba | Mamba2);
         let heads = match stateful {
             true => 0,
-            false => keys.number(&["num_attention_heads", "n_head", "n_heads", "num_heads"], 0)?,
+            false => keys.number(&HEADS, 0)?,
         };
         let kv_heads = match self.family {
             Falcon if keys.flag("new_decoder_architecture", false)? => {
@@ -80,8 +91,14 @@ impl Reader<'_> {
 
     /// Reads the number of layers.
     pub(super) fn count(&self) -> Result<u64, ConfigError> {
-        let names =
-            ["num_hidden_layers", "n_layer", "n_layers", "num_layers", "num_decoder_layers"];
+        let names = [
+            "num_hidden_layers",
+            "n_layer",
+            "n_layers",
+            "num_layers",
+            "num_decoder_layers",
+            "decoder_layers",
+        ];
         let count = self.keys.number(&names, 0)?;
         match count {
             1..=MAX_LAYERS => Ok(count),
@@ -159,7 +176,8 @@ impl Reader<'_> {
         let mut kinds = match listed {
             Some((key, list)) => {
                 if (list.len() as u64) < count {
-                    return Err(ConfigError::Value { key, wanted: "a list of all layers" });
+                    let found = format!("a list of {}", list.len());
+                    return Err(ConfigError::Value { key, found, wanted: "one of all layers" });
                 }
                 let named = list.iter().take(count as usize);
                 named.map(|name| kind(name).unwrap_or(Kind::Full)).collect()

@@ -10,6 +10,7 @@ mod layer;
 mod layers;
 mod older;
 mod quantization;
+mod rope;
 mod table;
 mod tensors;
 
@@ -44,13 +45,18 @@ pub enum ConfigError {
     #[error("read the configuration: '{0}' is missing")]
     Missing(&'static str),
     /// A value is not what its key requires.
-    #[error("read '{key}' of the configuration: it is not {wanted}")]
+    #[error("read '{key}' of the configuration: {found} is not {wanted}")]
     Value {
         /// The key.
         key: &'static str,
+        /// The value, shortened.
+        found: String,
         /// What is wanted.
         wanted: &'static str,
     },
+    /// The configuration names no type.
+    #[error("read the configuration: 'model_type' is missing")]
+    Nameless,
     /// The number of layers is 0 or above the limit.
     #[error("read the configuration: {0} layers are not from 1 to 4096")]
     Layers(u64),
@@ -110,6 +116,9 @@ pub fn read(text: &[u8]) -> Result<Config, ConfigError> {
     let keys = Keys::new(&root, complete.as_ref());
     let model_type = keys.model_type();
     match known(&root, classes, &keys, &model_type) {
+        Err(ConfigError::Missing(_)) if complete.is_none() && model_type.is_empty() => {
+            Err(ConfigError::Nameless)
+        }
         Err(ConfigError::Missing(_)) if complete.is_none() => {
             Err(ConfigError::Unknown { name: model_type, known: table::known() })
         }
@@ -126,13 +135,12 @@ fn known(
     let generic = classes.is_none();
     let reader = Reader { keys, family: Family::named(model_type), is_known: !generic };
     let widths = reader.widths()?;
-    let contexts = ["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
     let mut architecture = Architecture {
         hidden: widths.hidden,
         feed_forward: widths.feed_forward,
         heads: widths.heads,
         vocabulary: keys.number(&["vocab_size"], 0)?,
-        context: keys.integer(&contexts)?,
+        context: rope::context(keys, model_type)?,
         tied: keys.flag("tie_word_embeddings", false)?,
         experts: reader.experts(&widths)?,
         encoding: encoding(keys),
@@ -164,11 +172,15 @@ fn known(
         doubts.extend(unknown.into_iter().map(Doubt::of_weights));
     }
     doubts.extend(reader.doubts(model_type).into_iter().map(Doubt::of_context));
+    doubts.extend(rope::doubt(keys).map(Doubt::of_context));
+    doubts.extend(unknown_type(keys).map(Doubt::of_weights));
     config.architecture = architecture;
     config.doubts = doubts;
-    if let Some(quantization) = Quantization::read(&Keys::new(root, None)) {
+    let own = Keys::new(root, None);
+    if let Some(quantization) = Quantization::read(&own) {
         config.set_quantization(quantization);
     }
+    config.doubts.extend(Quantization::unread(&own).map(Doubt::of_weights));
     Ok(config)
 }
 
@@ -192,12 +204,33 @@ fn notes(tensors: &[Tensor], keys: &Keys<'_>) -> Result<Vec<String>, ConfigError
 fn encoding(keys: &Keys<'_>) -> Option<Encoding> {
     let name = keys.text("dtype").or_else(|| keys.text("torch_dtype"))?;
     Encoding::named(match name.strip_prefix("torch.").unwrap_or(name) {
-        "bfloat16" => "BF16",
-        "float16" | "half" => "F16",
-        "float32" | "float" => "F32",
+        "bfloat16" | "bf16" => "BF16",
+        "float16" | "half" | "fp16" => "F16",
+        "float32" | "float" | "fp32" => "F32",
+        "float64" | "double" => "F64",
         "float8_e4m3fn" => "F8_E4M3",
+        "float8_e5m2" => "F8_E5M2",
         _ => return None,
     })
+}
+
+/// Returns the doubt about an element type that is not understood.
+fn unknown_type(keys: &Keys<'_>) -> Option<String> {
+    let given = |key| Some((key, keys.given(key).filter(|value| !value.is_null())?));
+    let (key, value) = given("dtype").or_else(|| given("torch_dtype"))?;
+    (encoding(keys).is_none() && value != "auto").then(|| {
+        format!("'{key}' is {}, which is no element type: 32 bits are counted", brief(value))
+    })
+}
+
+/// Returns a value of a configuration for a message: shortened, without control characters.
+fn brief(value: &Value) -> String {
+    const LONGEST: usize = 40;
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", shown(text.get(..end).unwrap_or_default())),
+        None => shown(&text),
+    }
 }
 
 impl Config {

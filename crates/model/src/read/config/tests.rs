@@ -324,6 +324,11 @@ fn unknown_types_of_layers_are_doubts() {
     let tower = r#"{"model_type":"llava","vision_config":{"model_type":"oracle"}}"#;
     assert!(doubts(tower)[0].contains("'vision_config' is of an unknown type, 'oracle'"));
     assert_eq!(doubts(LLAMA_3_8B), [""; 0]);
+    let strange = LLAMA_3_8B.replace("bfloat16", "bloat16");
+    assert_eq!(
+        doubts(&strange),
+        ["'torch_dtype' is \"bloat16\", which is no element type: 32 bits are counted"]
+    );
     // A size that only the class states may be that of another model.
     let bare = r#"{"model_type":"qwen2","num_hidden_layers":28}"#;
     assert_eq!(doubts(bare), ["'hidden_size' is missing: the default of its class counts"]);
@@ -373,7 +378,7 @@ fn implausible_configurations_are_refused() {
     let refused = |text: &str| read(text.as_bytes()).expect_err(text);
     assert!(matches!(refused(""), ConfigError::Json(_)));
     assert!(matches!(refused("[]"), ConfigError::Json(_)));
-    assert!(matches!(refused("{}"), ConfigError::Unknown { .. }));
+    assert!(matches!(refused("{}"), ConfigError::Nameless));
     let with = |keys: &str| refused(&format!(r#"{{"model_type":"llama",{keys}}}"#));
     for layers in ["0", "4097", "2147483648"] {
         let error = with(&format!(r#""num_hidden_layers":{layers}"#));
@@ -383,6 +388,19 @@ fn implausible_configurations_are_refused() {
         let error = with(&format!(r#""hidden_size":{value}"#));
         assert!(matches!(error, ConfigError::Value { key: "hidden_size", .. }), "{value}");
     }
+    for (keys, said) in [
+        (r#""hidden_size":-1"#, "read 'hidden_size' of the configuration: -1 is not an integer"),
+        (
+            r#""max_position_embeddings":0"#,
+            "read 'max_position_embeddings' of the configuration: 0",
+        ),
+        (r#""layer_types":[7]"#, "read 'layer_types' of the configuration: 7 is not a text"),
+    ] {
+        let error = with(keys).to_string();
+        assert!(error.starts_with(said), "{error}");
+    }
+    let long = with(&format!(r#""hidden_size":"{}""#, "\\u001b".repeat(999))).to_string();
+    assert!(long.len() < 300 && !long.contains('\u{1b}'), "{long}");
     assert!(matches!(with(r#""num_attention_heads":0"#), ConfigError::Missing(_)));
     assert!(matches!(with(r#""layer_types":["full_attention"]"#), ConfigError::Value { .. }));
     let long = " ".repeat(MAX_CONFIG_BYTES as usize + 1);

@@ -13,7 +13,7 @@ use std::io;
 #[non_exhaustive]
 pub enum ReadError {
     /// No file is one of a model.
-    #[error("find a model: no file is one of a model that is read")]
+    #[error("no model found (expected .safetensors, .gguf, .bin or config.json)")]
     Nothing,
     /// There are several models.
     #[error("find the model: there are several: {}", list(.0))]

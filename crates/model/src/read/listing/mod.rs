@@ -197,7 +197,7 @@ impl Listing<'_> {
             config.assumed()
         });
         if !tensors.is_empty() {
-            notes.push("the tensors are derived from the configuration".to_owned());
+            notes.push("no weight files: sizes computed from config.json".to_owned());
         }
         notes.extend(config.notes.iter().cloned());
         let mut model = Model {

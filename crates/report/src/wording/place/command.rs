@@ -2,17 +2,14 @@
 
 use super::super::shell_word;
 use super::Again;
-use crate::json::place_model::Question;
+use crate::json::place_model::{Question, held};
 use gpu_core::Bytes;
 use gpu_model::need::Engine;
 use gpu_model::quantize::{Scheme, Use, cache_option, loads};
 use gpu_model::read::Format;
 use gpu_model::split::llama::{Inexpressible, arguments, visible};
-use gpu_model::split::vllm::{SHARE, Served};
+use gpu_model::split::vllm::{LARGEST_SHARE, SHARE};
 use gpu_model::split::{Answer, RoomKind};
-
-/// The largest share of a GPU that a pipeline may need: vLLM fails to start with a larger one.
-const LARGEST_SHARE: f64 = 0.98;
 
 /// Returns what precedes a command so that it sees only the GPUs that hold layers, by which its
 /// options number them: a `gpuws run` on this machine, else variables of CUDA. `None` if it sees
@@ -33,18 +30,14 @@ pub fn shown(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Opti
 
 /// Returns the rooms of the GPUs in use, and what each holds.
 fn used(question: &Question<'_>, first: &Answer) -> Vec<(usize, Bytes)> {
-    let is_elsewhere = |served: &&Served| served.size.ranks > 1 || first.split.count != 1;
-    if let Some(served) = question.served.filter(is_elsewhere) {
-        let size = &served.size;
-        let held = size.weights + size.activations + size.one + first.chain.overhead;
-        return served.rooms.iter().map(|room| (*room, held)).collect();
-    }
-    let each = question.rooms.rooms.iter().zip(&first.split.used).enumerate();
-    each.filter(|(at, (room, _))| {
-        room.kind == RoomKind::Gpu && first.split.rooms.contains(&Some(*at))
-    })
-    .map(|(at, (_, used))| (at, used.total()))
-    .collect()
+    let is_used = |at: usize| match &first.served {
+        Some(served) => served.rooms.contains(&at),
+        None => first.split.rooms.contains(&Some(at)),
+    };
+    let each = question.rooms.rooms.iter().zip(held(first, question.rooms)).enumerate();
+    each.filter(|(at, (room, _))| room.kind == RoomKind::Gpu && is_used(*at))
+        .map(|(at, (_, used))| (at, used.total()))
+        .collect()
 }
 
 /// Returns the numbers of GPUs.
@@ -82,23 +75,19 @@ pub(super) fn program(
     first: &Answer,
 ) -> Option<(String, String)> {
     let engine = again.run.engine;
-    if question.model.method.as_ref().is_some_and(|method| loads(method, engine) != Some(true)) {
-        return None;
-    }
     match engine {
+        // It loads GGUF files alone: those of a quantized checkpoint are in another scheme.
+        Engine::LlamaCpp if question.model.method.is_some() && first.scheme.is_none() => None,
         Engine::LlamaCpp => {
             let options = llama(again, question, first).ok()?;
             let path = match question.format == Format::Gguf && first.scheme.is_none() {
                 true => again.path,
                 false => "MODEL.gguf",
             };
-            let context = question.served_context().saturating_mul(question.sequences);
-            // By default, llama-server serves four sequences.
-            let sequences = question.sequences;
-            let program = format!("llama-server -m {path} -c {context} {options} -np {sequences}");
-            Some((String::new(), program))
+            Some((String::new(), format!("llama-server -m {path} {options}")))
         }
         Engine::Vllm => vllm(again, question, first),
+        Engine::Transformers if !is_loaded(question, engine) => None,
         Engine::Transformers => {
             let config = match first.scheme.map(|scheme| scheme.used_by(engine)) {
                 Some(Use::Option(option)) if option.contains('=') && !option.contains('(') => {
@@ -113,7 +102,13 @@ pub(super) fn program(
     }
 }
 
-/// Returns llama.cpp's options for a placement, for a program that sees only the GPUs in use.
+/// Returns whether an engine is known to load the checkpoint.
+fn is_loaded(question: &Question<'_>, engine: Engine) -> bool {
+    question.model.method.as_ref().is_none_or(|method| loads(method, engine) == Some(true))
+}
+
+/// Returns llama.cpp's options for a placement, for a program that sees only the GPUs in use: with
+/// the context, the sequences and the encoding of the cache that the placement is for.
 ///
 /// # Errors
 /// [`Inexpressible`] if llama.cpp cannot place layers so.
@@ -125,18 +120,25 @@ pub fn llama(
     let (rooms, split) = visible(question.rooms, &first.split);
     let words = arguments(&first.chain, &rooms, &split)?.words();
     let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
-    Ok(words.join(" ") + &cache_option(again.run))
+    let context = question.served_context().saturating_mul(question.sequences);
+    // By default, llama-server serves four sequences.
+    let sequences = question.sequences;
+    let cache = cache_option(again.run);
+    Ok(format!("-c {context} {}{cache} -np {sequences}", words.join(" ")))
 }
 
 /// Returns the variables and the command of vLLM: each layer divided over GPUs where that fits, else
-/// a pipeline with the blocks of each stage. `None` if neither is possible.
+/// a pipeline with the blocks of each stage. `None` if neither is possible, or vLLM is not known to
+/// load the checkpoint.
 pub fn vllm(
     again: &Again<'_>,
     question: &Question<'_>,
     first: &Answer,
 ) -> Option<(String, String)> {
-    let is_pipeline = first.split.fits() && first.split.last_resort == RoomKind::Gpu;
-    let (variables, division, share) = match question.served {
+    if !is_loaded(question, Engine::Vllm) {
+        return None;
+    }
+    let (variables, division, share) = match &first.served {
         Some(served) => {
             let division = match served.size.ranks {
                 0 | 1 => String::new(),
@@ -144,12 +146,12 @@ pub fn vllm(
             };
             (String::new(), division, served.share)
         }
-        None if is_pipeline => {
+        None if first.split.fits() => {
             let division = match first.split.count {
                 0 | 1 => String::new(),
                 stages => format!(" --pipeline-parallel-size {stages}"),
             };
-            (partition(first), division, pipeline_share(question, first)?)
+            (partition(first), division, pipeline_share(question, first))
         }
         None => return None,
     };
@@ -171,14 +173,14 @@ pub fn vllm(
     Some((variables, command))
 }
 
-/// Returns the share of the fullest GPU that a pipeline needs; `None` if it is too much.
-fn pipeline_share(question: &Question<'_>, first: &Answer) -> Option<f64> {
+/// Returns the share of the fullest GPU that a pipeline needs, in whole percent.
+fn pipeline_share(question: &Question<'_>, first: &Answer) -> f64 {
     let shares = used(question, first).into_iter().filter_map(|(at, held)| {
         let room = question.rooms.rooms.get(at)?;
         Some(held.0 as f64 / room.capacity.0.max(1) as f64)
     });
-    let share = (shares.fold(0.0, f64::max) * 100.0).ceil() / 100.0;
-    (share <= LARGEST_SHARE).then_some(share)
+    // What fits needs no more than the largest share; rounding may say so.
+    ((shares.fold(0.0, f64::max) * 100.0).ceil() / 100.0).min(LARGEST_SHARE)
 }
 
 /// Returns the variable that gives each stage of vLLM's pipeline its blocks; empty for one.
@@ -212,6 +214,9 @@ pub fn preparation(again: &Again<'_>, question: &Question<'_>, first: &Answer) -
             ),
             _ => format!("get a checkpoint of the model in {scheme}"),
         }),
+        Some((scheme, Use::File)) if question.model.method.is_some() => {
+            Some(format!("download a GGUF file of the model in {scheme}"))
+        }
         Some((scheme, Use::File)) => Some(match (scheme.is_made(), is_gguf) {
             (true, true) => format!("convert it by llama-quantize to {scheme}"),
             (true, false) => format!("convert it to GGUF in {scheme}"),

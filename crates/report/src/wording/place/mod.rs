@@ -9,7 +9,7 @@ use crate::json::place_model::{Question, Verdict, parameters};
 use gpu_core::{Bytes, amount};
 use gpu_model::Model;
 use gpu_model::need::{Engine, Run};
-use gpu_model::quantize::{Scheme, loads};
+use gpu_model::quantize::{Scheme, kernels, loads, runnable};
 use gpu_model::read::Format;
 use gpu_model::split::{Answer, RoomKind};
 use std::path::Path;
@@ -44,9 +44,6 @@ pub fn short_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a 
 
 /// Returns why a model does not fit: what it takes, and what lacks where.
 pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
-    if first.split.fits() {
-        return "vLLM runs layers on GPUs alone, and these have too little memory".to_owned();
-    }
     let gpus = || question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
     let has: Bytes = gpus().map(|room| room.capacity).sum();
     let needs = amount(first.estimate.total());
@@ -81,7 +78,7 @@ pub fn described(question: &Question<'_>, first: &Answer) -> [String; 2] {
     };
     let host = match estimate.pinned {
         Bytes(0) => String::new(),
-        bytes => format!("; {} more in the memory of the host", amount(bytes)),
+        bytes => format!(", plus {} of host memory", amount(bytes)),
     };
     [
         format!(
@@ -105,6 +102,10 @@ pub fn described(question: &Question<'_>, first: &Answer) -> [String; 2] {
 
 /// Returns the layers that a room holds, and what it lacks; `None` for a GPU that holds nothing.
 pub fn held(question: &Question<'_>, first: &Answer, at: usize) -> Option<String> {
+    if let Some(served) = &first.served {
+        let part = if served.size.ranks > 1 { "a part of each" } else { "all" };
+        return served.rooms.contains(&at).then(|| part.to_owned());
+    }
     let split = &first.split;
     let (room, used) = (question.rooms.rooms.get(at)?, split.used.get(at)?);
     let layers = first.chain.layers.iter().zip(&split.rooms);
@@ -140,11 +141,11 @@ pub fn held(question: &Question<'_>, first: &Answer, at: usize) -> Option<String
 pub fn judged(question: &Question<'_>, first: &Answer) -> (&'static str, String) {
     let split = &first.split;
     let is_estimate = question.verdict(first) == Verdict::Estimate;
-    if !question.fits(first) {
+    if !first.fits() {
         let words = if is_estimate { "may not fit: by an estimate, " } else { "does not fit: " };
         return (words, lacking(question, first));
     }
-    let places = match (question.served, split.last_resort) {
+    let places = match (&first.served, split.last_resort) {
         (Some(served), _) if served.size.ranks > 1 => {
             format!("{} GPUs by tensor parallelism", served.size.ranks)
         }
@@ -175,11 +176,32 @@ pub fn doubts(model: &Model, weights: Option<Scheme>, engine: Engine) -> Vec<Str
         doubts.push(format!("the rules of {weights} are not published; it is counted as its base"));
     }
     if let Some(method) = &model.method
+        && weights.is_none()
         && loads(method, engine) == Some(false)
     {
         doubts.push(format!("neither llama.cpp, vLLM nor transformers loads '{method}'"));
     }
     doubts
+}
+
+/// The note about memory of the host that a plan for vLLM does not use.
+pub const HOST_IS_UNUSED: &str = "vLLM runs layers on GPUs alone: --host-memory is not used";
+
+/// Returns the note about the schemes of weights that GPUs of a compute capability run, if they
+/// cannot run the requested ones.
+pub fn too_old(model: &Model, run: &Run, capability: (u32, u32)) -> Option<String> {
+    kernels(model, run, capability)?;
+    let names = runnable(run.engine, capability).join(", ");
+    let (major, minor) = capability;
+    Some(match names.is_empty() {
+        true => format!(
+            "{} does not run on compute capability {major}.{minor}; --engine llama.cpp does",
+            run.engine
+        ),
+        false => {
+            format!("on compute capability {major}.{minor}, {} runs weights in {names}", run.engine)
+        }
+    })
 }
 
 /// Returns the note about a context beyond the one that the model was trained for.
@@ -232,8 +254,8 @@ pub fn next(
     first: &Answer,
     others: &[Answer],
 ) -> Option<Next> {
-    if !question.fits(first) {
-        let smaller = others.iter().find(|answer| question.fits_as(answer))?;
+    if !first.fits() {
+        let smaller = others.iter().find(|answer| answer.fits())?;
         let command = format!("{} --weights {}", again.command, smaller.scheme?.name());
         return Some(Next { preparation: None, command });
     }

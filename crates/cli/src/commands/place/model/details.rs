@@ -43,7 +43,7 @@ pub(super) fn tensor_parallel(screen: &mut Screen, question: &Question<'_>) -> R
         ("left for context", Align::Right),
         ("tokens", Align::Right),
     ]);
-    for size in question.tensor_parallel {
+    for size in question.tensor_parallel.iter().map(|served| &served.size) {
         let tokens = match (size.fits, size.tokens) {
             (false, _) => "does not fit".to_owned(),
             (true, None) => "–".to_owned(),
@@ -73,9 +73,10 @@ pub(super) fn encodings(
     ]);
     for answer in std::iter::once(first).chain(others) {
         let name = answer.scheme.map_or("as stored", |scheme| scheme.name());
-        let fits = match (answer.split.fits(), answer.split.last_resort) {
+        let gpus = answer.served.as_ref().map_or(answer.split.count, |served| served.rooms.len());
+        let fits = match (answer.fits(), answer.split.last_resort) {
             (false, _) => "no".to_owned(),
-            (true, RoomKind::Gpu) => count(answer.split.count, "GPU", "GPUs"),
+            (true, RoomKind::Gpu) => count(gpus, "GPU", "GPUs"),
             (true, RoomKind::Cpu | RoomKind::Disk) => "with the host".to_owned(),
         };
         table.row([

@@ -21,7 +21,8 @@ pub(super) fn print(
     first: &Answer,
     again: &Again<'_>,
 ) -> Result<(), Failure> {
-    if !question.fits(first) {
+    question.notes.iter().for_each(|note| warn(note));
+    if !first.fits() {
         let exit = if question.doubts.is_empty() { Exit::Remains } else { Exit::Estimate };
         return Err(Failure::new(exit, format!("place '{}'", question.file))
             .with_source(lacking(question, first)));
@@ -33,7 +34,6 @@ pub(super) fn print(
     for doubt in question.doubts {
         warn(&format!("the placement is an estimate: {doubt}"));
     }
-    question.notes.iter().for_each(|note| warn(note));
     if let Some(preparation) = preparation(again, question, first) {
         warn(&format!("first, {preparation}"));
     }
@@ -56,8 +56,7 @@ pub(super) fn print(
         SplitForm::Vllm => {
             let (variables, command) = vllm(again, question, first).ok_or_else(|| {
                 Failure::new(Exit::Remains, "write the command of vLLM")
-                    .with_source("it runs layers on GPUs alone, and takes at most 98 % of each")
-                    .with_hint("omit --host-memory, or request less context")
+                    .with_source("vLLM is not known to load weights that are quantized so")
             })?;
             screen.print(&Line::new().plain(format_args!("{variables}{command}")))
         }

@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path) -> Result<Found, Failure> {
         }
         (false, Some(dir), Some(name)) => (dir, Some(name)),
         (false, ..) => {
-            return Err(Failure::new(Exit::Usage, what()).with_source("it is no file"));
+            return Err(Failure::new(Exit::Usage, what()).with_source("not a regular file"));
         }
     };
     let wanted = wanted.map(|name| name.to_string_lossy());
@@ -75,6 +75,6 @@ fn open(path: &Path) -> io::Result<std::fs::File> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile if stat.st_size > 0 => Ok(file.into()),
         FileType::RegularFile => Err(io::Error::other("it is empty")),
-        _ => Err(io::Error::other("it is not a regular file")),
+        _ => Err(io::Error::other("not a regular file")),
     }
 }

@@ -7,7 +7,7 @@ use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording::flow;
 use gpu_core::{Bytes, amount};
 use gpu_model::split::Answer;
-use gpu_report::json::place_model::Question;
+use gpu_report::json::place_model::{self, Question};
 use gpu_report::wording::place::{Again, described, held, judged, next};
 use gpu_report::wording::reset::gpus;
 
@@ -25,24 +25,23 @@ pub(super) fn show(
     }
     head(screen, question, first)?;
     screen.print(&Line::new())?;
-    let is_by_layers = first.split.fits() && !question.is_divided();
-    if is_by_layers {
+    if first.fits() {
         rooms(screen, question, first)?;
     }
     for reason in question.unavailable {
         flow(screen, Line::new().dim("  not available: "), reason)?;
     }
-    if is_by_layers || !question.unavailable.is_empty() {
+    if first.fits() || !question.unavailable.is_empty() {
         screen.print(&Line::new())?;
     }
     verdict(screen, question, first)?;
-    if args.explain && is_by_layers {
+    if args.explain && first.fits() && first.served.is_none() {
         for reason in first.split.reasons(&first.chain, question.rooms) {
             flow(screen, Line::new().plain("  "), &reason)?;
         }
         layers(screen, question, first)?;
     }
-    if question.tensor_parallel.iter().any(|size| size.fits) {
+    if question.tensor_parallel.iter().any(|served| served.size.fits) {
         screen.print(&Line::new())?;
         tensor_parallel(screen, question)?;
     }
@@ -76,9 +75,9 @@ fn rooms(screen: &mut Screen, question: &Question<'_>, first: &Answer) -> Result
         ("used", Align::Right),
         ("layers", Align::Left),
     ]);
-    let split = &first.split;
+    let all_used = place_model::held(first, question.rooms);
     let mut unused = Vec::new();
-    for (at, (room, used)) in question.rooms.rooms.iter().zip(&split.used).enumerate() {
+    for (at, (room, used)) in question.rooms.rooms.iter().zip(&all_used).enumerate() {
         let is_short = used.total() > room.capacity;
         let Some(held) = held(question, first, at) else {
             unused.extend(room.name.strip_prefix("GPU ").and_then(|gpu| gpu.parse::<u32>().ok()));

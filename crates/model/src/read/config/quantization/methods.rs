@@ -23,6 +23,7 @@ pub(super) fn read(values: Values<'_>) -> Quantization {
     };
     let mut read = Quantization::new(&super::super::shown(method));
     fill(&mut read, method, values);
+    read.check(values);
     read
 }
 
@@ -33,6 +34,7 @@ pub(super) fn beside(name: &str, values: Values<'_>) -> Option<Quantization> {
             let values = values.within("quantization")?;
             let mut read = Quantization::new("modelopt");
             modelopt(&mut read, values);
+            read.check(values);
             Some(read)
         }
         _ if values.get("quant_method").is_some() => Some(read(values)),
@@ -42,6 +44,7 @@ pub(super) fn beside(name: &str, values: Values<'_>) -> Option<Quantization> {
             let method = if is_gptq { "gptq" } else { "awq" };
             let mut read = Quantization::new(method);
             fill(&mut read, method, values);
+            read.check(values);
             Some(read).filter(|_| bits > 0)
         }
         _ => None,
@@ -513,5 +516,6 @@ pub(super) fn mlx(v: Values<'_>) -> Quantization {
     for which in [Which::Linear, Which::Output, Which::Embedding] {
         q.rule(which, packing);
     }
+    q.check(v);
     q
 }

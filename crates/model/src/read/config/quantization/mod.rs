@@ -3,6 +3,7 @@
 //! A configuration is a list of rules: names or kinds of tensors, and how they are stored. The first
 //! rule that means a tensor decides; without one, it stays as it is.
 
+mod checks;
 mod groups;
 mod methods;
 mod pattern;
@@ -11,7 +12,7 @@ mod values;
 
 use super::keys::Keys;
 use crate::quantize::{Packing, Role};
-use crate::tensor::Tensor;
+use crate::tensor::{Encoding, Tensor};
 use pattern::{Names, aliases};
 use values::Values;
 
@@ -22,6 +23,8 @@ pub struct Quantization {
     pub method: String,
     /// What is not understood: fragments that name the key.
     pub doubts: Vec<String>,
+    /// The encoding of keys and values that vLLM takes from the checkpoint.
+    pub cache: Option<Encoding>,
     rules: Vec<Rule>,
 }
 
@@ -47,16 +50,27 @@ enum Which {
     Embedding,
 }
 
+/// The keys of the object of quantization.
+const NAMED: [&str; 2] = ["quantization_config", "compression_config"];
+
 impl Quantization {
     /// Reads the object of quantization of a configuration; `None` if there is none.
     pub(super) fn read(keys: &Keys<'_>) -> Option<Quantization> {
-        let named = ["quantization_config", "compression_config"];
         let object = |name: &str| keys.given(name)?.as_object().filter(|map| !map.is_empty());
-        if let Some(map) = named.iter().find_map(|name| object(name)) {
+        if let Some(map) = NAMED.iter().find_map(|name| object(name)) {
             return Some(methods::read(Values(map)));
         }
         // MLX writes `quantization`, and no method.
         object("quantization").map(|map| methods::mlx(Values(map)))
+    }
+
+    /// Returns the doubt about a value in the place of the object of quantization.
+    pub(super) fn unread(keys: &Keys<'_>) -> Option<String> {
+        let given = |key: &'static str| Some((key, keys.given(key)?));
+        let mut found = NAMED.into_iter().filter_map(given);
+        let (key, value) = found.find(|(_, value)| !value.is_null() && !value.is_object())?;
+        let value = super::brief(value);
+        Some(format!("'{key}' is {value}, not an object: the weights count as unquantized"))
     }
 
     /// Reads the file of quantization beside a configuration: `hf_quant_config.json` of modelopt,
@@ -67,7 +81,8 @@ impl Quantization {
     }
 
     fn new(method: &str) -> Quantization {
-        Quantization { method: method.to_owned(), doubts: Vec::new(), rules: Vec::new() }
+        let method = method.to_owned();
+        Quantization { method, doubts: Vec::new(), cache: None, rules: Vec::new() }
     }
 
     fn rule(&mut self, which: Which, packing: Option<Packing>) {

@@ -469,3 +469,61 @@ fn hostile_numbers_and_lists_are_no_panic() {
         }
     }
 }
+
+#[test]
+fn values_that_no_method_has_are_doubts() {
+    let row = |quantization: Value, part: &str| {
+        let doubts = model(dense(), &quantization).doubts;
+        let texts: Vec<&str> = doubts.iter().map(|doubt| doubt.text.as_str()).collect();
+        match part {
+            "" => assert_eq!(texts, [""; 0], "{quantization}"),
+            part => {
+                assert!(texts.iter().any(|text| text.contains(part)), "{quantization}: {texts:?}")
+            }
+        }
+    };
+    let four = |size: Value| json!({"quant_method": "awq", "bits": 4, "group_size": size});
+    row(four(json!(128)), "");
+    row(four(json!(-1)), "");
+    row(four(json!(0)), "'group_size' is 0, not a number of weights");
+    row(four(json!(-128)), "'group_size' is -128, not a number of weights");
+    row(four(json!("128")), "'group_size' is \"128\", not");
+    let eight = |tile: Value| json!({"quant_method": "fp8", "weight_block_size": tile});
+    row(eight(json!([128, 128])), "");
+    row(eight(json!(null)), "");
+    row(eight(json!([128])), "'weight_block_size' is [128], not a pair");
+    row(eight(json!([0, 128])), "'weight_block_size' is [0,128], not a pair");
+    row(eight(json!(128)), "'weight_block_size' is 128, not a pair");
+    let weights = json!({"num_bits": 4, "type": "int", "group_size": 0, "strategy": "group"});
+    let listed = json!({"quant_method": "compressed-tensors", "format": "pack-quantized",
+        "config_groups": {"g": {"targets": ["Linear"], "weights": weights}}});
+    row(listed, "'group_size' is 0");
+    row(json!("awq"), "'quantization_config' is \"awq\", not an object");
+    row(json!(["awq"]), "'quantization_config' is [\"awq\"], not an object");
+}
+
+#[test]
+fn checkpoint_says_how_the_cache_is_kept() {
+    let base = json!({"quant_method": "compressed-tensors", "format": "float-quantized",
+        "config_groups": {"g": {"targets": ["Linear"],
+        "weights": {"num_bits": 8, "type": "float", "strategy": "tensor"}}}});
+    let cache = |base: &Value, key: &str, value: Value| {
+        let mut config = dense();
+        config["quantization_config"] = base.clone();
+        config["quantization_config"][key] = value;
+        let read = read(config.to_string().as_bytes()).unwrap();
+        let doubts: Vec<String> = read.doubts.into_iter().map(|doubt| doubt.text).collect();
+        (read.quantization.unwrap().cache.map(|cache| cache.name()), doubts.join("; "))
+    };
+    let none = String::new();
+    let float = json!({"num_bits": 8, "type": "float", "strategy": "tensor"});
+    assert_eq!(cache(&base, "kv_cache_scheme", json!(null)), (None, none.clone()));
+    assert_eq!(cache(&base, "kv_cache_scheme", float), (Some("F8_E4M3"), none.clone()));
+    let int = json!({"num_bits": 8, "type": "int", "strategy": "tensor"});
+    let (kept, doubts) = cache(&base, "kv_cache_scheme", int);
+    assert_eq!((kept, doubts.as_str()), (None, "keys and values in 'int8' count as 16 bits"));
+    let modelopt = json!({"quant_method": "modelopt", "quant_algo": "FP8"});
+    assert_eq!(cache(&modelopt, "kv_cache_quant_algo", json!("FP8")), (Some("F8_E4M3"), none));
+    let (kept, doubts) = cache(&modelopt, "kv_cache_quant_algo", json!("NVFP4"));
+    assert_eq!((kept, doubts.contains("'nvfp4'")), (None, true));
+}

@@ -65,7 +65,7 @@ impl List {
             }
             is_new
         });
-        self.doubts.extend(twice.map(|name| format!("several rules derive tensor '{name}'")));
+        self.doubts.extend(twice.map(|name| format!("tensor '{name}' may have another size")));
     }
 
     fn model(
@@ -77,7 +77,11 @@ impl List {
     ) -> Result<(), ConfigError> {
         let broken = || ConfigError::Underived(shown(class));
         let rules: Rules = parse("model", class).ok_or_else(broken)?;
-        self.doubts.extend(rules.doubts.iter().map(|doubt| format!("{class}: {doubt}")));
+        if let Some(tensor) = rules.doubts.first().and_then(|doubt| doubt.split(':').next()) {
+            let part = if prefix.is_empty() { class } else { prefix };
+            self.doubts
+                .push(format!("some tensors of '{part}' may have other sizes, such as '{tensor}'"));
+        }
         let mut ready = Vec::with_capacity(rules.rules.len());
         for (list, when, shape, inner, names) in &rules.rules {
             let mut dimensions = Expression::parse_list(inner).map_err(|_| broken())?;

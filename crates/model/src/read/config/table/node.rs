@@ -124,6 +124,12 @@ impl<'a> Node<'a> {
             };
             complete.insert(key.clone(), value);
         }
+        // A reader may ask for either name.
+        for (other, name) in &self.class.alias {
+            if let (None, Some(value)) = (complete.get(other), complete.get(name)) {
+                complete.insert(other.clone(), value.clone());
+            }
+        }
         complete
     }
 
@@ -229,11 +235,13 @@ impl<'a> Node<'a> {
         let unknown = (self.unknown.iter())
             .map(|(key, name)| format!("'{key}' is of an unknown type, '{name}', and left out"));
         // The unknown meaning of a missing key is a doubt only if the key is missing.
-        let is_open = |doubt: &&String| {
-            let key = doubt.strip_prefix("default of ").and_then(|rest| rest.split(':').next());
-            key.is_none_or(|key| self.given(key).is_none())
+        let open = |doubt: &String| {
+            let key = doubt.strip_prefix("default of ").and_then(|rest| rest.split(':').next())?;
+            self.given(key)
+                .is_none()
+                .then(|| format!("'{key}' is missing, and its default unknown"))
         };
-        let own = self.class.doubts.iter().filter(is_open).cloned();
+        let own = self.class.doubts.iter().filter_map(open);
         unknown.chain(own).chain(self.nested.values().flat_map(Node::doubts)).collect()
     }
 
