@@ -665,6 +665,8 @@ ALWAYS = [
     "hybrid_override_pattern", "full_attention_interval", "no_rope_layers", "moe_shared_expert_intermediate_size",
     "shared_expert_intermediate_size", "linear_attn_config.num_heads", "linear_attn_config.head_dim",
     "linear_attn_config.short_conv_kernel_size", "linear_attn_config.full_attn_layers", "attn_layer_indices", "full_attn_idxs",
+    "attention_heads", "encoder_attention_heads", "decoder_attention_heads", "encoder_layers", "decoder_layers",
+    "max_target_positions",
 ]
 WORDS = re.compile(r"[a-z_A-Z][\w.]*")
 FUNCTIONS = {"i", "n", "at", "in", "len", "cycle", "null", "max", "min", "ceil", "floor", "round", "true", "false"}

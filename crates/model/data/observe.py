@@ -544,6 +544,9 @@ def defaults_only(config_class):
 
 def observe(model_type, which, count, seed=1):
     config_class = configuration_auto.CONFIG_MAPPING[model_type]
+    if model_type in LACKING:
+        name, key, value = LACKING[model_type]
+        setattr(getattr(sys.modules[config_class.__module__], name), key, value)
     names = getattr(modeling_auto, which)[model_type]
     name = names if isinstance(names, str) else names[0]
     model_class = getattr(transformers, name)
@@ -571,6 +574,9 @@ def observe(model_type, which, count, seed=1):
 
 LISTS = ["MODEL_FOR_CAUSAL_LM_MAPPING_NAMES", "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
          "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES"]
+
+# Keys that the code reads and the class lacks; published configurations have them.
+LACKING = {"dbrx": ("DbrxAttentionConfig", "rope_theta", 10000.0)}
 
 if __name__ == "__main__":
     signal.signal(signal.SIGALRM, alarm)

@@ -335,8 +335,8 @@ fn split_is_printed_in_the_form_of_other_programs() {
     assert!(svg.starts_with("<svg") && svg.contains("GPU 1"), "{svg}");
     let vllm = out(&with(&["--format", "vllm"]));
     let expected = format!(
-        "VLLM_PP_LAYER_PARTITION=16,16 vllm serve {LLAMA} --pipeline-parallel-size 2 \
-         --max-model-len 8192 --gpu-memory-utilization 0.98\n"
+        "vllm serve {LLAMA} --tensor-parallel-size 2 --max-model-len 8192 \
+         --gpu-memory-utilization 0.98\n"
     );
     assert_eq!(vllm, expected);
     let spilled = ["--memory", "10GiB", "--host-memory", "64GiB", "--format", "vllm"];
@@ -402,7 +402,7 @@ fn vllm_has_sizes_for_each_degree_of_tensor_parallelism() {
     assert_eq!(of("gpu_count"), [1, 2]);
     // One rank goes to the largest GPU.
     assert_eq!(of("fits"), [true, true]);
-    assert_eq!(of("memory_share"), [0.92, 0.92]);
+    assert_eq!(of("memory_percent"), [92, 92]);
     assert_eq!(of("weights_bytes")[1], 8_030_261_248_u64);
     let many = object(&run(&[&words[..], &["--sequences", "8", "--json"]].concat()));
     let fits: Vec<&Value> =

@@ -80,8 +80,8 @@ pub struct TensorParallel {
     pub activation_bytes: u64,
     /// Memory that is left for context on each GPU, in bytes.
     pub cache_bytes: u64,
-    /// Share of a GPU that vLLM takes (`--gpu-memory-utilization`), from 0 to 1.
-    pub memory_share: f64,
+    /// Share of a GPU that vLLM takes (`--gpu-memory-utilization`), in percent.
+    pub memory_percent: u64,
     /// Tokens of context that fit, of all sequences together. Null if none is kept.
     pub cache_tokens: Option<u64>,
     /// Whether all sequences fit with the context.
@@ -319,7 +319,7 @@ impl TensorParallel {
             weights_bytes: size.weights.0,
             activation_bytes: size.activations.0,
             cache_bytes: size.cache.0,
-            memory_share: served.share,
+            memory_percent: (served.share * 100.0).round() as u64,
             cache_tokens: size.tokens,
             fits: size.fits,
         }

@@ -20,7 +20,7 @@ impl<'a> Keys<'a> {
     /// Returns the keys of a configuration. `text` is that of the language model with the defaults of
     /// its class, if the class is known.
     pub(super) fn new(root: &'a Map<String, Value>, text: Option<&'a Map<String, Value>>) -> Self {
-        let nested = ["text_config", "llm_config", "language_config"];
+        let nested = ["text_config", "llm_config", "language_config", "thinker_config"];
         let given = || nested.iter().find_map(|key| root.get(*key)?.as_object());
         Keys { text: text.or_else(given).unwrap_or(root), root }
     }

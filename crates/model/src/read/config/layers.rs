@@ -32,11 +32,11 @@ pub(super) struct Widths {
 
 /// The keys of the number of attention heads. Of an encoder and a decoder, the decoder has the cache.
 const HEADS: [&str; 7] = [
+    "decoder_attention_heads",
     "num_attention_heads",
     "n_head",
     "n_heads",
     "num_heads",
-    "decoder_attention_heads",
     "attention_heads",
     "encoder_attention_heads",
 ];
@@ -74,7 +74,8 @@ impl Reader<'_> {
         let head =
             keys.integer(&["head_dim", "kv_channels", "attention_head_dim"])?.unwrap_or(over);
         if !stateful && (heads == 0 || hidden == 0) {
-            return Err(ConfigError::Missing("num_attention_heads"));
+            let key = if heads == 0 { "num_attention_heads" } else { "hidden_size" };
+            return Err(ConfigError::Missing(key));
         }
         let feed_forward = self.feed_forward(hidden)?;
         Ok(Widths { hidden, feed_forward, heads, kv_heads, head })
@@ -91,13 +92,14 @@ impl Reader<'_> {
 
     /// Reads the number of layers.
     pub(super) fn count(&self) -> Result<u64, ConfigError> {
+        // Of an encoder and a decoder, the decoder has the cache.
         let names = [
+            "decoder_layers",
             "num_hidden_layers",
             "n_layer",
             "n_layers",
             "num_layers",
             "num_decoder_layers",
-            "decoder_layers",
         ];
         let count = self.keys.number(&names, 0)?;
         match count {

@@ -6,8 +6,16 @@ use serde_json::{Map, Value, json};
 const NESTED: [&str; 4] = ["text_config", "llm_config", "language_config", "thinker_config"];
 
 /// Keys of early files of a model type, and those that transformers has now.
-const RENAMED: [(&str, &str, &str); 4] = [
+const RENAMED: [(&str, &str, &str); 12] = [
     ("bloom", "n_embed", "hidden_size"),
+    ("chatglm", "add_qkv_bias", "attention_bias"),
+    ("chatglm", "ffn_hidden_size", "intermediate_size"),
+    ("chatglm", "kv_channels", "head_dim"),
+    ("chatglm", "multi_query_group_num", "num_key_value_heads"),
+    ("chatglm", "num_layers", "num_hidden_layers"),
+    ("chatglm", "padded_vocab_size", "vocab_size"),
+    ("chatglm", "seq_length", "max_position_embeddings"),
+    ("dbrx", "attn_config.kv_n_heads", "num_key_value_heads"),
     ("falcon", "n_layer", "num_hidden_layers"),
     ("falcon", "n_head", "num_attention_heads"),
     ("falcon", "n_head_kv", "num_kv_heads"),
@@ -31,7 +39,11 @@ pub(super) fn modern(object: &Map<String, Value>) -> Map<String, Value> {
     };
     let model_type = object.get("model_type").and_then(Value::as_str).unwrap_or_default();
     for (_, old, key) in RENAMED.iter().filter(|(name, ..)| *name == model_type) {
-        add(key, object.get(*old).cloned());
+        let value = match old.split_once('.') {
+            Some((outer, inner)) => object.get(outer).and_then(|value| value.get(inner)),
+            None => object.get(*old),
+        };
+        add(key, value.cloned());
     }
     let types = attention_list(object).or_else(|| numbered(object)).or_else(|| chunked(object));
     add("layer_types", types);

@@ -6,8 +6,14 @@ use super::{ConfigError, shown};
 use serde_json::{Map, Value};
 
 /// The keys of the longest context.
-const CONTEXTS: [&str; 5] =
-    ["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
+const CONTEXTS: [&str; 6] = [
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "max_seq_len",
+    "seq_length",
+    "max_target_positions",
+];
 /// The methods whose factor multiplies the length. The others state the longer one already.
 const MULTIPLIED: [&str; 3] = ["yarn", "linear", "dynamic"];
 

@@ -24,7 +24,7 @@ impl Classes {
     /// Returns the classes of a configuration; `None` if neither its type nor that of its language
     /// model is known.
     pub(super) fn of(root: &Map<String, Value>) -> Option<Classes> {
-        let nested = ["text_config", "llm_config", "language_config"];
+        let nested = ["text_config", "llm_config", "language_config", "thinker_config"];
         let inner = nested.iter().find_map(|key| root.get(*key)?.as_object());
         let name = |object: &Map<String, Value>| {
             object.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned()

@@ -321,6 +321,9 @@ fn unknown_types_of_layers_are_doubts() {
     let unknown = r#"{"model_type":"novel_vl","text_config":{"model_type":"qwen3","head_dim":64,
         "hidden_size":1024,"num_hidden_layers":2}}"#;
     assert_eq!(doubts(unknown), ["of model type 'novel_vl', the language model alone is known"]);
+    let omni = r#"{"model_type":"novel_omni","thinker_config":{"model_type":"qwen2","hidden_size":896,
+        "num_hidden_layers":2}}"#;
+    assert_eq!(doubts(omni), ["of model type 'novel_omni', the language model alone is known"]);
     let tower = r#"{"model_type":"llava","vision_config":{"model_type":"oracle"}}"#;
     assert!(doubts(tower)[0].contains("'vision_config' is of an unknown type, 'oracle'"));
     assert_eq!(doubts(LLAMA_3_8B), [""; 0]);
@@ -334,6 +337,29 @@ fn unknown_types_of_layers_are_doubts() {
     assert_eq!(doubts(bare), ["'hidden_size' is missing: the default of its class counts"]);
 }
 
+/// Of an encoder and a decoder, the decoder keeps keys and values.
+#[test]
+fn heads_and_layers_have_other_names() {
+    let whisper = r#"{"model_type":"whisper","d_model":1280,"encoder_layers":32,"decoder_layers":4,
+        "encoder_attention_heads":20,"decoder_attention_heads":10,"decoder_ffn_dim":5120,
+        "max_target_positions":448,"vocab_size":51866}"#;
+    let whisper = parse(whisper).architecture;
+    assert_eq!((whisper.heads, whisper.layers.len(), whisper.context), (10, 4, Some(448)));
+    assert_eq!(whisper.layers[0], attention(10, 128, None));
+    let xglm = r#"{"model_type":"xglm","d_model":2048,"num_layers":24,"attention_heads":16,
+        "ffn_dim":8192,"vocab_size":256008}"#;
+    assert_eq!(parse(xglm).architecture.layers, [attention(16, 128, None); 24]);
+    // The class of a type states heads that a file leaves out.
+    let bare = parse(r#"{"model_type":"xglm","d_model":1024,"num_layers":24}"#).architecture;
+    assert_eq!(bare.heads, 16);
+    let dbrx = r#"{"model_type":"dbrx","d_model":6144,"n_heads":48,"n_layers":40,
+        "vocab_size":100352,"max_seq_len":32768,"tie_word_embeddings":false,
+        "attn_config":{"kv_n_heads":8,"rope_theta":500000},
+        "ffn_config":{"ffn_hidden_size":10752,"moe_num_experts":16,"moe_top_k":4}}"#;
+    assert_eq!(parse(dbrx).architecture.layers, [attention(8, 128, None); 40]);
+    assert_eq!(parameters(&parse(dbrx)) / 10_000_000, 13_159);
+}
+
 #[test]
 fn keys_of_early_files_count() {
     let parameters = |text: &str| -> u64 {
@@ -344,6 +370,12 @@ fn keys_of_early_files_count() {
     let bloom = r#"{"model_type":"bloom","n_embed":14336,"n_layer":70,"num_attention_heads":112,
         "vocab_size":250880}"#;
     assert_eq!(parameters(bloom) / 1_000_000_000, 176);
+    let glm = r#"{"model_type":"chatglm","hidden_size":4096,"ffn_hidden_size":13696,"num_layers":40,
+        "num_attention_heads":32,"multi_query_group_num":2,"kv_channels":128,"add_qkv_bias":true,
+        "padded_vocab_size":151552,"seq_length":131072}"#;
+    assert_eq!(parameters(glm) / 10_000_000, 939);
+    assert_eq!(parse(glm).architecture.layers, [attention(2, 128, None); 40]);
+    assert_eq!(parse(glm).architecture.context, Some(131_072));
     let falcon = r#"{"model_type":"falcon","hidden_size":8192,"n_layer":60,"n_head":128,
         "n_head_kv":8,"new_decoder_architecture":true,"multi_query":false,"vocab_size":65024,
         "bias":false,"parallel_attn":true}"#;

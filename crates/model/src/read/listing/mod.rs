@@ -193,7 +193,10 @@ impl Listing<'_> {
     ) -> Result<Found, ReadError> {
         let mut doubts = config.doubts.clone();
         let tensors = config.tensors().unwrap_or_else(|error| {
-            doubts.push(Doubt::of_weights(format!("failed to {error}")));
+            // That the type is unknown is a doubt already.
+            if !config.generic {
+                doubts.push(Doubt::of_weights(format!("failed to {error}")));
+            }
             config.assumed()
         });
         if !tensors.is_empty() {

@@ -28,6 +28,7 @@ const TABLE: &str = include_str!("../../../../data/architectures.txt");
 const SAME: &[(&str, &str)] = &[
     ("aquila", "llama"),
     ("baichuan", "llama"),
+    ("chatglm", "glm"),
     ("deepseek", "deepseek_v2"),
     ("dream", "qwen2"),
     ("ernie4_5_vl", "ernie4_5_vl_moe"),
@@ -37,6 +38,7 @@ const SAME: &[(&str, &str)] = &[
     ("kimi_k2", "deepseek_v3"),
     ("orion", "llama"),
     ("pangu_pro_moe", "qwen2_moe"),
+    ("phi4mm", "phi4_multimodal"),
     ("xverse", "llama"),
     ("yi", "llama"),
 ];
