@@ -765,6 +765,7 @@ def main(directory):
         seen = classes[name]
         print("config", name, file=sys.stderr)
         cls, plain = plain_defaults(name)
+        ruled = set(seen.used)
         seen.used |= {key for key in ALWAYS if any(key in effective for _, effective, _, _ in seen.seen[:3])}
         defaults, doubts = seen.defaults(keyword_defaults(cls), plain, observe.configurations(cls, 24) if cls else [])
         entry = {"defaults": defaults}
@@ -777,6 +778,8 @@ def main(directory):
                 subs[key] = seen.nested[key] if spec.config_class is not AutoConfig else f"*{spec.model_type or ''}"
         if subs:
             entry["subs"] = subs
+        # What no shape depends on, and no cache.
+        doubts = [doubt for doubt in doubts if doubt != "default of hidden_size" or "hidden_size" in ruled]
         if doubts:
             entry["doubts"] = doubts
             print("CONFIG", name, doubts, file=sys.stderr)

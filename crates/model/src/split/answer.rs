@@ -35,7 +35,7 @@ pub struct Answer {
     /// The best placement; if nothing fits, one that tells what lacks.
     pub split: Split,
     /// How vLLM serves the model with each layer divided over GPUs, which is better than a
-    /// placement of whole layers; `None` if that does not fit, and for other engines.
+    /// placement of whole layers; `None` if no degree fits, and for other engines.
     pub served: Option<Served>,
     /// The longest context that fits on the GPUs, or with the memory of the host if the placement
     /// needs it, up to that of the model; `None` if not even the shortest does.
@@ -55,8 +55,8 @@ impl Answer {
 }
 
 /// Returns the schemes that make a model smaller than it is stored, from wide to narrow, and that
-/// GPUs of a compute capability run, if it is known.
-pub fn candidates(model: &Model, engine: Engine, capability: Option<(u32, u32)>) -> Vec<Scheme> {
+/// the GPUs run, as far as is known.
+pub fn candidates(model: &Model, engine: Engine, rooms: &Rooms) -> Vec<Scheme> {
     // A quantized checkpoint is not quantized again.
     if model.method.is_some() {
         return Vec::new();
@@ -75,6 +75,7 @@ pub fn candidates(model: &Model, engine: Engine, capability: Option<(u32, u32)>)
         Engine::Transformers => &TRANSFORMERS,
     };
     let known = names.iter().filter_map(|name| Scheme::named(name));
+    let capability = rooms.compute_capability();
     let is_run = |scheme: &Scheme| {
         let run = Run { weights: Some(*scheme), ..Run::new(engine, 1) };
         capability.is_none_or(|capability| kernels(model, &run, capability).is_none())
@@ -98,13 +99,11 @@ pub fn answer(
     let each = schemes.map(|scheme| {
         let run = Run { weights: scheme, ..run.clone() };
         let chain = chain(model, &run)?;
-        let (split, served) = match run.engine {
-            Engine::Vllm => (
-                best(&chain, run.engine, &vllm::usable(rooms), objective),
-                vllm::served(model, &run, rooms)?,
-            ),
-            _ => (best(&chain, run.engine, rooms, objective), None),
+        let split = match run.engine {
+            Engine::Vllm => best(&chain, run.engine, &vllm::usable(rooms), objective),
+            _ => best(&chain, run.engine, rooms, objective),
         };
+        let served = vllm::served(model, &run, rooms)?;
         let worst = if split.fits() { split.last_resort } else { RoomKind::Gpu };
         let largest_context = largest_context(model, &run, rooms, worst)?;
         let estimate = estimate(&chain);
@@ -141,13 +140,12 @@ pub fn largest_context(
     let share = if run.engine == Engine::LlamaCpp { run.sequences.max(1) } else { 1 };
     let is_usable = |room: &&Room| room.kind <= last_resort || room.kind == RoomKind::Cpu;
     let mut usable = Rooms::new(rooms.rooms.iter().filter(is_usable).cloned().collect());
-    let is_vllm = run.engine == Engine::Vllm;
-    if is_vllm {
+    if run.engine == Engine::Vllm {
         usable = vllm::usable(&usable);
     }
     let fits = |context: u64| {
         let run = Run { context: context.saturating_mul(share), ..run.clone() };
-        if is_vllm && vllm::served(model, &run, rooms)?.is_some() {
+        if vllm::served(model, &run, rooms)?.is_some() {
             return Ok(true);
         }
         let chain = chain(model, &run)?;

@@ -27,6 +27,8 @@ pub struct Room {
     pub bytes_per_second: u64,
     /// How fast it computes, in operations a second.
     pub operations_per_second: u64,
+    /// The CUDA compute capability, major and minor; `None` if it is unknown, or the room is no GPU.
+    pub compute_capability: Option<(u32, u32)>,
 }
 
 impl Room {
@@ -35,23 +37,31 @@ impl Room {
     pub fn gpu(name: impl Into<String>, capacity: Bytes) -> Room {
         let (bytes_per_second, operations_per_second) = (1_000_000_000_000, 20_000_000_000_000);
         let kind = RoomKind::Gpu;
-        Room { name: name.into(), kind, capacity, bytes_per_second, operations_per_second }
+        let name = name.into();
+        let compute_capability = None;
+        Room { name, kind, capacity, bytes_per_second, operations_per_second, compute_capability }
     }
 
-    /// Sets the speeds to the peaks of a GPU, where they are known.
+    /// Sets the speeds to the peaks of a GPU, and its compute capability, where they are known.
     #[must_use]
     pub fn as_fast_as(mut self, details: &DeviceDetails) -> Room {
         self.bytes_per_second = details.peak_memory_rate().unwrap_or(self.bytes_per_second);
         self.operations_per_second =
             details.peak_operations().unwrap_or(self.operations_per_second);
+        let product = details.product.as_ref();
+        self.compute_capability = product.and_then(|known| known.compute_capability.ok());
         self
     }
 
     /// Returns a CPU that reads 50 GB and computes 1 trillion operations a second.
     pub fn cpu(capacity: Bytes) -> Room {
         let (bytes_per_second, operations_per_second) = (50_000_000_000, 1_000_000_000_000);
-        let kind = RoomKind::Cpu;
-        Room { name: "cpu".to_owned(), kind, capacity, bytes_per_second, operations_per_second }
+        Room {
+            kind: RoomKind::Cpu,
+            bytes_per_second,
+            operations_per_second,
+            ..Room::gpu("cpu", capacity)
+        }
     }
 
     /// Returns a disk that reads 2 GB a second, without limit, in front of a CPU.
@@ -62,6 +72,7 @@ impl Room {
             capacity: Bytes(u64::MAX),
             bytes_per_second: 2_000_000_000,
             operations_per_second: 1_000_000_000_000,
+            compute_capability: None,
         }
     }
 
@@ -93,6 +104,28 @@ impl Rooms {
     /// Returns rooms between which data passes through the memory of the host.
     pub fn new(rooms: Vec<Room>) -> Rooms {
         Rooms { rooms, routes: Vec::new() }
+    }
+
+    /// Removes the rooms that do not satisfy a condition, with their routes.
+    pub fn retain(&mut self, is_kept: impl Fn(&Room) -> bool) {
+        let kept: Vec<bool> = self.rooms.iter().map(is_kept).collect();
+        let is_kept = |at: usize| kept.get(at).copied().unwrap_or(false);
+        let of_kept = |(at, value)| is_kept(at).then_some(value);
+        self.rooms = std::mem::take(&mut self.rooms)
+            .into_iter()
+            .zip(&kept)
+            .filter_map(|(room, kept)| kept.then_some(room))
+            .collect();
+        let routes = std::mem::take(&mut self.routes).into_iter().enumerate();
+        let routes = routes.filter(|(at, _)| is_kept(*at));
+        self.routes = routes
+            .map(|(_, row)| row.into_iter().enumerate().filter_map(of_kept).collect())
+            .collect();
+    }
+
+    /// Returns the least compute capability of the GPUs; `None` if none is known.
+    pub fn compute_capability(&self) -> Option<(u32, u32)> {
+        self.rooms.iter().filter_map(|room| room.compute_capability).min()
     }
 
     /// Returns the route from a room to another.
@@ -129,5 +162,10 @@ mod tests {
         let fast = Route { latency_nanos: 1, bytes_per_second: 2 };
         rooms.routes = vec![vec![Route::default(), fast]];
         assert_eq!((rooms.route(0, 1), rooms.route(1, 0)), (fast, rates.through_host()));
+        let none = Route::default();
+        rooms.routes = vec![vec![none, none, none], vec![none, none, fast], vec![fast, none, none]];
+        rooms.retain(|room| room.name != "GPU 0");
+        assert_eq!((rooms.rooms.len(), &*rooms.rooms[0].name), (3, "GPU 1"));
+        assert_eq!((rooms.route(0, 1), rooms.route(1, 0)), (fast, none));
     }
 }

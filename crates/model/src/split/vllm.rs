@@ -5,7 +5,7 @@
 
 use super::{Room, RoomKind, Rooms};
 use crate::model::{Architecture, Mixer, Model};
-use crate::need::{Chain, Run, Unknown, chain, context};
+use crate::need::{Chain, Engine, Run, Unknown, chain, context};
 use gpu_core::Bytes;
 
 /// What a rank of vLLM holds, and the context that results.
@@ -150,11 +150,15 @@ pub struct Served {
 
 /// Returns how vLLM serves a model with each degree of tensor parallelism that the GPUs of these
 /// rooms allow. The ranks go to the GPUs that have most, each counts as much as the smallest of
-/// them, and the share is the default one where it suffices, else [`LARGEST_SHARE`].
+/// them, and the share is the default one where it suffices, else [`LARGEST_SHARE`]. For a run of
+/// another engine, there are none.
 ///
 /// # Errors
 /// [`Unknown`] if the files do not have the numbers of the architecture.
 pub fn sizes(model: &Model, run: &Run, rooms: &Rooms) -> Result<Vec<Served>, Unknown> {
+    if run.engine != Engine::Vllm {
+        return Ok(Vec::new());
+    }
     let each = rooms.rooms.iter().enumerate();
     let mut gpus: Vec<(usize, &Room)> =
         each.filter(|(_, room)| room.kind == RoomKind::Gpu).collect();

@@ -42,7 +42,7 @@ fn narrower_encodings_fit_where_stored_one_does_not() {
     let model = LLAMA_2_70B.gguf("F16");
     let run = Run::new(Engine::LlamaCpp, 4096);
     let rooms = two(24_000);
-    let encodings = candidates(&model, Engine::LlamaCpp, None);
+    let encodings = candidates(&model, Engine::LlamaCpp, &rooms);
     assert_eq!(encodings.first().map(|scheme| scheme.name()), Some("Q8_0"));
     let answers = answer(&model, &run, &rooms, &encodings, Objective::Throughput).unwrap();
     let on_gpus = |name: Option<&str>| {

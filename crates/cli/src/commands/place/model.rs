@@ -12,13 +12,13 @@ use crate::failure::Failure;
 use crate::terminal::{Screen, warn};
 use crate::wording::shell_word;
 use gpu_model::need::{Engine, Run};
-use gpu_model::quantize::{self, Scheme, Unusable, check, kernels};
+use gpu_model::quantize::{self, Scheme, Unusable, check};
 use gpu_model::read::Found;
-use gpu_model::split::{Objective, RoomKind, answer, candidates, picture, vllm};
+use gpu_model::split::{Objective, answer, candidates, picture, vllm};
 use gpu_model::{Encoding, Model};
 use gpu_report::json::PlacedModel;
 use gpu_report::json::place_model::{Question, Verdict};
-use gpu_report::wording::place::{Again, HOST_IS_UNUSED, beyond_training, doubts, loaded, too_old};
+use gpu_report::wording::place::{Again, beyond_training, doubts, keep_usable, loaded};
 use rooms::Machine;
 
 /// Tokens of context for a model that does not name any.
@@ -50,15 +50,10 @@ pub(crate) fn run(
         Goal::Latency => Objective::Latency,
         Goal::Throughput => Objective::Throughput,
     };
-    let mut machine =
-        Machine::select(args, global, &|capability| kernels(&model, &run, capability))?;
-    if run.engine == Engine::Vllm && args.host_memory.is_some() {
-        machine.rooms.rooms.retain(|room| room.kind == RoomKind::Gpu);
-        notes.push(HOST_IS_UNUSED.to_owned());
-    }
-    notes.extend(machine.capability.and_then(|has| too_old(&model, &run, has)));
+    let mut machine = Machine::select(args, global)?;
+    notes.extend(keep_usable(&model, &run, &mut machine.rooms, &mut machine.unavailable));
     let others = match run.weights {
-        None => candidates(&model, run.engine, machine.capability),
+        None => candidates(&model, run.engine, &machine.rooms),
         Some(weights) => vec![weights],
     };
     let failed = |error| {
@@ -69,10 +64,7 @@ pub(crate) fn run(
     let mut answers = answer(&model, &run, &machine.rooms, &others, objective).map_err(failed)?;
     let first = if run.weights.is_some() { answers.pop() } else { Some(answers.remove(0)) };
     let Some(first) = first else { return Ok(Exit::Done) };
-    let tensor_parallel = match run.engine {
-        Engine::Vllm => vllm::sizes(&model, &run, &machine.rooms).map_err(failed)?,
-        _ => Vec::new(),
-    };
+    let tensor_parallel = vllm::sizes(&model, &run, &machine.rooms).map_err(failed)?;
     let doubts = doubts(&model, first.scheme, run.engine);
     let file = args.path.display().to_string();
     let question = Question {

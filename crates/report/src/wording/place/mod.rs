@@ -11,7 +11,7 @@ use gpu_model::Model;
 use gpu_model::need::{Engine, Run};
 use gpu_model::quantize::{Scheme, kernels, loads, runnable};
 use gpu_model::read::Format;
-use gpu_model::split::{Answer, RoomKind};
+use gpu_model::split::{Answer, Room, RoomKind, Rooms};
 use std::path::Path;
 
 /// The request of the user, for a follow-up command.
@@ -184,12 +184,32 @@ pub fn doubts(model: &Model, weights: Option<Scheme>, engine: Engine) -> Vec<Str
     doubts
 }
 
-/// The note about memory of the host that a plan for vLLM does not use.
-pub const HOST_IS_UNUSED: &str = "vLLM runs layers on GPUs alone: --host-memory is not used";
+/// Removes the rooms where an engine cannot run a model: the memory of the host for vLLM, and GPUs
+/// that lack what the kernels need, which it adds to those that are not available. Returns notes.
+pub fn keep_usable(
+    model: &Model,
+    run: &Run,
+    rooms: &mut Rooms,
+    unavailable: &mut Vec<String>,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    let is_host = |room: &Room| room.kind != RoomKind::Gpu;
+    if run.engine == Engine::Vllm && rooms.rooms.iter().any(is_host) {
+        rooms.retain(|room| !is_host(room));
+        notes.push("vLLM runs layers on GPUs alone: --host-memory is not used".to_owned());
+    }
+    let lacking = |room: &Room| kernels(model, run, room.compute_capability?);
+    let reasons =
+        rooms.rooms.iter().filter_map(|room| Some(format!("{}: {}", room.name, lacking(room)?)));
+    unavailable.extend(reasons);
+    notes.extend(rooms.compute_capability().and_then(|least| too_old(model, run, least)));
+    rooms.retain(|room| lacking(room).is_none());
+    notes
+}
 
 /// Returns the note about the schemes of weights that GPUs of a compute capability run, if they
 /// cannot run the requested ones.
-pub fn too_old(model: &Model, run: &Run, capability: (u32, u32)) -> Option<String> {
+fn too_old(model: &Model, run: &Run, capability: (u32, u32)) -> Option<String> {
     kernels(model, run, capability)?;
     let names = runnable(run.engine, capability).join(", ");
     let (major, minor) = capability;

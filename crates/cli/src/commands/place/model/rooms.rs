@@ -13,55 +13,42 @@ use std::cell::OnceCell;
 use std::time::Duration;
 
 /// The rooms for a model, and the machine that they are of.
-#[derive(Default)]
 pub(super) struct Machine {
     pub(super) rooms: Rooms,
     pub(super) name: Option<String>,
     /// GPUs that are not available, with the reasons.
     pub(super) unavailable: Vec<String>,
-    /// The least compute capability of the GPUs; `None` if it is unknown.
-    pub(super) capability: Option<(u32, u32)>,
 }
-
-/// Returns why a GPU of a compute capability cannot run the model, if it cannot.
-pub(super) type Kernels<'a> = dyn Fn((u32, u32)) -> Option<String> + 'a;
 
 impl Machine {
     /// Returns rooms of the given sizes, else those that the GPUs of the selected machine have now:
-    /// without leased GPUs and those that cannot run the model, and less what shares and other
-    /// processes take.
+    /// without leased GPUs, and less what shares and other processes take.
     ///
     /// # Errors
     /// If the machine cannot be queried, or a named GPU does not exist.
-    pub(super) fn select(
-        args: &PlaceModelArgs,
-        global: &Global,
-        kernels: &Kernels<'_>,
-    ) -> Result<Machine, Failure> {
+    pub(super) fn select(args: &PlaceModelArgs, global: &Global) -> Result<Machine, Failure> {
         let mut machine = match args.memory.is_empty() {
-            true => Machine::now(args, global, kernels)?,
+            true => Machine::now(args, global)?,
             false => {
                 let room = |(at, size): (usize, &Bytes)| gpu(at, *size, args.margin);
                 let rooms = args.memory.iter().enumerate().map(room).collect();
-                Machine { rooms: Rooms::new(rooms), ..Machine::default() }
+                Machine { rooms: Rooms::new(rooms), name: None, unavailable: Vec::new() }
             }
         };
-        machine.rooms.rooms.extend(args.host_memory.map(Room::cpu));
+        if let Some(size) = args.host_memory {
+            machine.rooms.rooms.push(Room::cpu(size));
+        }
         Ok(machine)
     }
 
-    fn now(
-        args: &PlaceModelArgs,
-        global: &Global,
-        kernels: &Kernels<'_>,
-    ) -> Result<Machine, Failure> {
+    fn now(args: &PlaceModelArgs, global: &Global) -> Result<Machine, Failure> {
         let source = source::open(global)?;
         let (offers, topology) = offers(args, &source)?;
         let name = match source.host.origin() {
             Origin::Simulated(name) => Some(name),
             _ => None,
         };
-        let mut machine = Machine { name, ..Machine::default() };
+        let mut machine = Machine { rooms: Rooms::default(), name, unavailable: Vec::new() };
         let mut devices = Vec::new();
         for offer in offers {
             let index = offer.id.index as usize;
@@ -74,16 +61,8 @@ impl Machine {
                 }
                 (None, Ok(room)) => {
                     let details = source.backend.details(&offer.id, Groups::PEAKS);
-                    let details = details.unwrap_or_default();
-                    let product = details.product.as_ref();
-                    let capability = product.and_then(|known| known.compute_capability.ok());
-                    machine.capability = machine.capability.into_iter().chain(capability).min();
-                    if let Some(why) = capability.and_then(kernels) {
-                        machine.unavailable.push(format!("GPU {index}: {why}"));
-                        continue;
-                    }
                     let room = gpu(index, room, args.margin);
-                    machine.rooms.rooms.push(room.as_fast_as(&details));
+                    machine.rooms.rooms.push(room.as_fast_as(&details.unwrap_or_default()));
                     devices.push(index);
                 }
             }
