@@ -64,6 +64,8 @@ impl Reader<'_> {
                 keys.number(&["num_kv_heads"], heads)?
             }
             Falcon if keys.flag("multi_query", true)? => 1,
+            // Decoders beside an encoder share no keys among heads.
+            _ if keys.integer(&["decoder_attention_heads"])?.is_some() => heads,
             _ => {
                 let names =
                     ["num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"];
