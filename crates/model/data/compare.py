@@ -30,7 +30,7 @@ def main():
                 signal.alarm(20)
                 config_class = configuration_auto.CONFIG_MAPPING[model_type]
                 model_class = getattr(transformers, name if isinstance(name, str) else name[0])
-                raw = nested(observe.draw_all(observe.Sampler(rng, [0.6, 0.3, 0][attempt % 3]), config_class))
+                raw = nested(observe.draw_whole(observe.Sampler(rng, [0.6, 0.3, 0][attempt % 3]), config_class))
                 config = config_class(**json.loads(json.dumps(raw)))
                 # Files of several modalities leave the key out where it is that of the language model.
                 if isinstance(getattr(config, "tie_word_embeddings", None), bool):

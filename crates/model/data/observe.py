@@ -369,6 +369,15 @@ def draw_all(sampler, cls, path="", depth=0):
     return raw
 
 
+def draw_whole(sampler, cls):
+    """Draws a whole configuration. Whether the output is tied varies in most of them, whatever else the
+    class bears and whether or not it declares the key."""
+    raw = draw_all(sampler, cls)
+    if sampler.rng.random() < 0.7:
+        raw["tie_word_embeddings"] = sampler.rng.random() < 0.5
+    return raw
+
+
 def configs_of(config, path="", depth=0):
     """Yields each configuration within a configuration, with its path."""
     yield path, config
@@ -449,6 +458,20 @@ def alarm(*_):
     raise Timeout()
 
 
+def recomputed(module):
+    """Returns the names of buffers that `_init_weights` computes anew: files need not hold them."""
+    name = type(module).__module__
+    if name not in RECOMPUTED:
+        import inspect
+
+        source = inspect.getsource(sys.modules[name]) if ".modeling_" in name else ""
+        RECOMPUTED[name] = set(re.findall(r"init\.copy_\(\s*module\.(\w+)", source))
+    return RECOMPUTED[name]
+
+
+RECOMPUTED: dict[str, set] = {}
+
+
 def shapes(model):
     """Returns the stored tensors of each model within the model: own ones, and the parts."""
     paths = {id(config): path for path, config in configs_of(model.config)}
@@ -465,7 +488,7 @@ def shapes(model):
     for name, module in model.named_modules(remove_duplicate=True):
         own = [(key, value) for key, value in module._parameters.items() if value is not None]
         own += [(key, value) for key, value in module._buffers.items()
-                if value is not None and key not in module._non_persistent_buffers_set]
+                if value is not None and key not in module._non_persistent_buffers_set | recomputed(module)]
         for key, value in own:
             full = f"{name}.{key}" if name else key
             if id(value) in seen or full in tied:
@@ -487,7 +510,7 @@ def shapes(model):
 def sample(model_class, config_class, rng, calm):
     trace_modules()
     REGISTRY.clear()
-    raw = draw_all(Sampler(rng, calm), config_class)
+    raw = draw_whole(Sampler(rng, calm), config_class)
     given = flat_raw(raw)
     config = config_class(**raw)
     effective, derived = {}, {}
