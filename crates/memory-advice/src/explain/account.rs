@@ -1,5 +1,6 @@
 //! Sums of the figures of a message.
 
+use super::cause::MOST_CONTEXT;
 use super::evidence::{OomFigures, Other};
 use gpu_core::{Bytes, amount};
 use serde::Serialize;
@@ -13,7 +14,8 @@ pub struct Account {
     /// The memory of the process outside its allocator: the context, and libraries.
     #[serde(rename = "context_bytes")]
     pub context: Option<Bytes>,
-    /// The memory of the other named processes.
+    /// The memory of the other named processes; at least this much if the message does not show which
+    /// of them is this one.
     #[serde(rename = "others_bytes")]
     pub others: Option<Bytes>,
     /// Used memory of the device that the message attributes to no process. Includes the context if
@@ -33,6 +35,9 @@ pub struct Account {
     /// the container.
     #[serde(skip)]
     pub itself: Option<Other>,
+    /// The listed processes of which exactly one must be this one, if the sums do not show which.
+    #[serde(skip)]
+    pub itself_among: Vec<Other>,
     /// The rounding error of a printed figure, and so of the context and the unnamed memory.
     #[serde(skip)]
     pub slack: Bytes,
@@ -53,21 +58,28 @@ pub fn approximate(bytes: Bytes, slack: Bytes) -> String {
 }
 
 impl Account {
+    /// Returns the number of the named processes that are not this one.
+    pub(super) fn strangers(&self, shown: &OomFigures) -> usize {
+        let is_listed = self.itself.is_some() || !self.itself_among.is_empty();
+        shown.others.len().saturating_sub(usize::from(is_listed))
+    }
+
     /// Computes the sums.
     pub(super) fn of(shown: &OomFigures) -> Self {
         let held = shown.in_use.map(|in_use| in_use + shown.unused.unwrap_or_default());
-        let itself = itself(shown, held);
+        let (itself, itself_among) = match &readings(shown, held)[..] {
+            [one] => (Some(*one), Vec::new()),
+            several => (None, several.to_vec()),
+        };
         let process = process(shown, held).or_else(|| itself?.memory);
         let context = process.zip(held).map(|(process, held)| process.saturating_sub(held));
-        let named: Option<Bytes> = shown
-            .others
-            .iter()
-            .filter(|other| Some(**other) != itself)
-            .map(|other| other.memory)
-            .sum();
-        let is_other = |other: &Other| Some(*other) != itself;
-        let others = named.filter(|_| shown.others.iter().any(is_other));
-        let ours = process.or(held);
+        let strangers = || shown.others.iter().filter(|other| Some(**other) != itself);
+        let named: Option<Bytes> = strangers().map(|other| other.memory).sum();
+        let own_at_most = itself_among.iter().filter_map(|other| other.memory).max();
+        let others = named.filter(|_| strangers().next().is_some());
+        let others = others.map(|others| others.saturating_sub(own_at_most.unwrap_or_default()));
+        let is_named = !itself_among.is_empty();
+        let ours = if is_named { Some(Bytes(0)) } else { process.or(held) };
         let unnamed = match (shown.total, shown.free, ours, named) {
             (Some(total), Some(free), Some(ours), Some(named)) => {
                 Some(total.saturating_sub(free + ours + named))
@@ -92,6 +104,7 @@ impl Account {
             lacking_after_cache,
             needed,
             itself,
+            itself_among,
             slack,
             lacking_slack,
         }
@@ -106,28 +119,36 @@ fn process(shown: &OomFigures, held: Option<Bytes>) -> Option<Bytes> {
 /// The least memory of a process with a CUDA context; the smallest measured is 107 MiB.
 const LEAST_CONTEXT: Bytes = Bytes::from_mib(64);
 
-/// Returns the listed process that looks like another one and is this one: the named processes
-/// leave too little of the device for this process, because its allocator holds this much.
-fn itself(shown: &OomFigures, held: Option<Bytes>) -> Option<Other> {
-    if shown.process.is_some() {
-        return None;
+/// Returns the listed processes each of which may be this one under its PID outside the container;
+/// none if this process may also be beside them. The sums decide: beside all of them, the device
+/// must have room for the free memory and what the allocator of this process holds.
+///
+/// Several can hold that much. Those that leave the size of a context beside the allocator are
+/// preferred: any other needs a second large owner of memory in this process.
+fn readings(shown: &OomFigures, held: Option<Bytes>) -> Vec<Other> {
+    let (None, Some(held), Some(total), Some(free)) =
+        (shown.process, held, shown.total, shown.free)
+    else {
+        return Vec::new();
+    };
+    let named: Bytes = shown.others.iter().filter_map(|other| other.memory).sum();
+    if !shown.surely_more(free + named + held.max(LEAST_CONTEXT), total) {
+        return Vec::new();
     }
-    let (held, total, free) = (held?, shown.total?, shown.free?);
-    let own = held.max(LEAST_CONTEXT);
-    let named: Option<Bytes> = shown.others.iter().map(|other| other.memory).sum();
-    let has_no_room = |taken: Bytes| shown.surely_more(free + taken + own, total);
-    let mut could = shown.others.iter().filter(|other| {
+    let is_usual = |other: &Other| {
         other.memory.is_some_and(|memory| {
-            let rest = named.map_or(memory, |named| named.max(memory));
-            !shown.surely_more(held, memory) && (has_no_room(memory) || has_no_room(rest))
+            !shown.surely_more(held + LEAST_CONTEXT, memory)
+                && !shown.surely_more(memory, held + MOST_CONTEXT)
         })
-    });
-    let one = could.next()?;
-    could.next().is_none().then_some(*one)
+    };
+    let holds = |other: &&Other| other.memory.is_some_and(|it| !shown.surely_more(held, it));
+    let could: Vec<Other> = shown.others.iter().filter(holds).copied().collect();
+    let usual: Vec<Other> = could.iter().copied().filter(is_usual).collect();
+    if usual.is_empty() { could } else { usual }
 }
 
 /// Returns the figures that cannot all be true.
-pub(super) fn contradictions(shown: &OomFigures) -> Vec<String> {
+pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<String> {
     let mut said = shown.impossible.clone();
     let held = shown.in_use.map(|in_use| in_use + shown.unused.unwrap_or_default());
     if let (Some(process), Some(held)) = (shown.process, held)
@@ -159,7 +180,9 @@ pub(super) fn contradictions(shown: &OomFigures) -> Vec<String> {
         ));
     }
     if let (Some(free), Some(total)) = (shown.free, shown.total) {
-        let ours = shown.process.unwrap_or_default();
+        let is_listed = account.itself.is_some() || !account.itself_among.is_empty();
+        let held = held.filter(|_| !is_listed && !shown.others.is_empty());
+        let ours = shown.process.or(held).unwrap_or_default();
         let others: Bytes = shown.others.iter().filter_map(|other| other.memory).sum();
         if shown.surely_more(free + ours + others, total) {
             said.push(format!(

@@ -223,14 +223,18 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
         Cause::Full => full(&mut said, shown, account),
         Cause::BufferLimit | Cause::Disturbed | Cause::ImpossibleFigure => {}
         Cause::Fragmented => fragmented(&mut said, shown, account, asked),
-        Cause::OtherProcesses => said.push(format!(
+        Cause::OtherProcesses if account.itself_among.is_empty() => said.push(format!(
             "Short by {after_cache}, which other processes hold: {}.",
+            named(shown, account)
+        )),
+        Cause::OtherProcesses => said.push(format!(
+            "Short by {after_cache}; the message lists {}.",
             named(shown, account)
         )),
         Cause::ManyContexts => said.push(format!(
             "Short by {after_cache}; {} other processes together hold {}, a small amount each, \
                 typical of one CUDA context per process.",
-            shown.others.len(),
+            account.strangers(shown),
             amount(account.others.unwrap_or_default())
         )),
         Cause::Unnamed => unnamed(&mut said, shown, account),
@@ -270,7 +274,7 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
             ),
         });
     }
-    if let (Cause::TooBig, Some(others)) = (cause, account.others) {
+    if let (Cause::TooBig, Some(others), []) = (cause, account.others, &account.itself_among[..]) {
         said.push(format!("Other processes hold {}: {}.", amount(others), named(shown, account)));
     }
     if let Some(pools) = shown.private_pools.filter(|pools| *pools > Bytes(0)) {
@@ -280,13 +284,7 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
             amount(pools)
         ));
     }
-    if let Some(itself) = account.itself {
-        said.push(format!(
-            "Process {} is this process, by its PID outside the container: the device cannot \
-                hold both.",
-            itself.pid
-        ));
-    }
+    said.extend(itself(shown, account));
     if shown.estimates_free(account) {
         said.push(
             "The free memory is an estimate, the total minus the memory of this process: memory of \
@@ -296,6 +294,35 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
     }
     foreign(&mut said, shown);
     said
+}
+
+/// Explains which listed process is this one.
+fn itself(shown: &OomFigures, account: &Account) -> Option<String> {
+    let holds = |memory: Bytes| account.held.is_some_and(|held| !shown.surely_more(held, memory));
+    let could = shown.others.iter().filter(|other| other.memory.is_some_and(holds)).count();
+    Some(match (account.itself, &account.itself_among[..]) {
+        (Some(itself), _) if could > 1 => format!(
+            "Process {} is most likely this process, by its PID outside the container: the device \
+                cannot hold all of them and one more, and only this one has the size of what this \
+                allocator holds.",
+            itself.pid
+        ),
+        (Some(itself), _) => format!(
+            "Process {} is this process, by its PID outside the container: the device cannot hold \
+                both.",
+            itself.pid
+        ),
+        (None, []) => return None,
+        (None, several) => {
+            let pids: Vec<String> =
+                several.iter().take(8).map(|other| other.pid.to_string()).collect();
+            format!(
+                "One of the processes {} is this process, by its PID outside the container: the \
+                    device cannot hold all of them and one more.",
+                pids.join(", ")
+            )
+        }
+    })
 }
 
 /// Returns the explanation of a cause that the program states.

@@ -70,7 +70,7 @@ pub fn explain(shown: &OomFigures, now: Option<&Now>) -> Diagnosis {
         cause,
         verdict,
         reasons,
-        contradictions: account::contradictions(shown),
+        contradictions: account::contradictions(shown, &account),
         now: now.map(|now| now.reported(shown, &account)).unwrap_or_default(),
         remedies: remedy::remedies(cause, shown, &account, now),
         account,

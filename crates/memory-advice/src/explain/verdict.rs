@@ -41,7 +41,7 @@ pub(super) fn of(cause: Cause, shown: &OomFigures, account: &Account) -> String 
         Cause::OtherProcesses => others(shown, account),
         Cause::ManyContexts => format!(
             "{} other processes on this GPU hold the missing memory.",
-            shown.others.iter().filter(|other| Some(**other) != account.itself).count()
+            account.strangers(shown)
         ),
         Cause::Unnamed => match (unnamed(shown, account), shown.total) {
             (Some(held), Some(total)) => format!(
@@ -79,6 +79,10 @@ fn others(shown: &OomFigures, account: &Account) -> String {
         }
         _ => "the missing memory".to_owned(),
     };
+    if !account.itself_among.is_empty() {
+        let hold = hold.replace("% of", "% or more of");
+        return format!("Others hold {hold}; one process of the message's list is this one.");
+    }
     match others[..] {
         [(pid, _)] => format!("Process {pid} holds {hold}."),
         _ => format!("{} other processes hold {hold}.", others.len()),

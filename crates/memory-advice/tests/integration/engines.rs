@@ -242,6 +242,53 @@ fn memory_outside_pytorch_is_not_another_tenant() {
             &[Cause::OtherProcesses],
             &["PID 31337 40 GiB", "gpuws status"],
         ),
+        // Beside both there is no room for 6.2 GiB; only the second has the size of this one.
+        row(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 768.00 MiB. GPU 1 has a \
+             total capacity of 31.73 GiB of which 240.00 MiB is free. Process 901 has 24.60 GiB \
+             memory in use. Process 902 has 6.80 GiB memory in use. Of the allocated memory 6.10 \
+             GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.",
+            &[Cause::OtherProcesses],
+            &[
+                "Process 901 holds 78 % of this GPU",
+                "PID 901 24.6 GiB",
+                "Process 902 is most likely this process",
+            ],
+        )
+        .without(&["2 other", "PID 902"]),
+        // Both have the size of this one.
+        row(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a \
+             total capacity of 39.39 GiB of which 90.00 MiB is free. Process 41 has 20.20 GiB \
+             memory in use. Process 42 has 19.00 GiB memory in use. Of the allocated memory 18.40 \
+             GiB is allocated by PyTorch, and 60.00 MiB is reserved by PyTorch but unallocated.",
+            &[Cause::OtherProcesses],
+            &[
+                "One of the processes 41, 42 is this process",
+                "lists PID 41 20.2 GiB, PID 42 19 GiB",
+                "wait for the others",
+            ],
+        )
+        .without(&["other processes hold", "ask their owners", "99 %", "100 %"]),
+        // Three are listed, and the smallest cannot be this one.
+        row(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a \
+             total capacity of 79.15 GiB of which 500.00 MiB is free. Process 11 has 60.00 GiB \
+             memory in use. Process 12 has 17.50 GiB memory in use. Process 13 has 1.00 GiB memory \
+             in use. Of the allocated memory 16.50 GiB is allocated by PyTorch, and 200.00 MiB is \
+             reserved by PyTorch but unallocated.",
+            &[Cause::OtherProcesses],
+            &["2 other processes hold 77 % of this GPU", "Process 12 is most likely this process"],
+        ),
+        // No listed process is this one, and there is no room for it: no reading fits.
+        row(
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a \
+             total capacity of 23.65 GiB of which 100.00 MiB is free. Process 8 has 9.00 GiB \
+             memory in use. Process 9 has 8.00 GiB memory in use. Of the allocated memory 12.00 \
+             GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+            &[Cause::OtherProcesses],
+            &["read at different times"],
+        ),
         // AMD's message never names processes, and a context explains such a rest.
         row(
             "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 300.00 MiB. GPU 0 has a \

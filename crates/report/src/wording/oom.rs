@@ -224,6 +224,9 @@ pub fn figures(event: &Event, diagnosis: &Diagnosis) -> Vec<String> {
     for (pid, memory) in others.take(MAX_PROCESSES) {
         let word = match account.itself {
             Some(itself) if itself.pid.0 == *pid => "listed as process",
+            None if account.itself_among.iter().any(|it| it.pid.0 == *pid) => {
+                "this or another process,"
+            }
             _ => "another process,",
         };
         lines.push(format!("{word} {pid}: {}", memory.text));
