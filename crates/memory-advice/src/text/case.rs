@@ -10,6 +10,9 @@ const MARGIN: u64 = 256 << 20;
 /// The highest sensible fraction of a device for an engine, in hundredths: the context needs some.
 const MOST_HUNDREDTHS: u64 = 95;
 
+/// Weights that take this share of a device leave too little for everything else.
+const FULL_PERCENT: u128 = 85;
+
 /// A message of an engine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case<'a>(pub(super) &'a Event);
@@ -132,6 +135,15 @@ impl Case<'_> {
         let less = u64::try_from(less).ok()?.checked_add(10_000)?;
         let left = now.checked_sub(less)? / 10_000;
         (left >= 10).then(|| hundredths(left))
+    }
+
+    /// Whether the weights took so much of the device that no setting beside them helps.
+    pub(super) fn weights_fill(self) -> bool {
+        let before = self.fact(Fact::FreeBefore).zip(self.fact(Fact::FreeAfterWeights));
+        let weights = before.and_then(|(before, after)| before.checked_sub(after));
+        weights.zip(self.total()).is_some_and(|(weights, total)| {
+            u128::from(weights) * 100 >= u128::from(total) * FULL_PERCENT
+        })
     }
 
     /// The layers of llama.cpp that fit, from the buffer of all and what was free.

@@ -3,10 +3,10 @@
 //! Without a figure an option has its direction and no number.
 
 use super::case::{Case, engine};
-use super::rules::{COMPONENTS, Choice, RULES, Rule};
+use super::rules::{COMPONENTS, Choice, RULES, Rule, SMALLER_WEIGHTS};
 use super::stated::WRAPPED;
 use crate::explain::{Remedy, RemedyKind};
-use gpu_text::oom::{Event, Framework, Short};
+use gpu_text::oom::{Event, Framework, Short, Wording};
 
 /// Returns the remedies in the terms of the engine, best first.
 pub(super) fn remedies(event: &Event) -> Vec<Remedy> {
@@ -14,17 +14,24 @@ pub(super) fn remedies(event: &Event) -> Vec<Remedy> {
     let Some(short) = event.short.or(event.engine.map(|_| Short::Compute)) else {
         return Vec::new();
     };
-    let part = event.part.as_deref().unwrap_or_default();
+    let case = Case(event);
+    // A retry with less that succeeds needs no change; what else a program survives may cost speed.
+    let costs = matches!(short, Short::Crowded | Short::Pinned | Short::Pool | Short::Program);
+    if event.wording == Some(Wording::NoFailure) && !costs {
+        return Vec::new();
+    }
+    let part = event.part.as_deref().unwrap_or_default().to_lowercase();
     let choices = match (engine, short) {
+        (Framework::TensorRtLlm, Short::Component) if case.weights_fill() => Some(SMALLER_WEIGHTS),
         (Framework::TensorRtLlm, Short::Component) => {
-            COMPONENTS.iter().find(|(name, _)| part.starts_with(name)).map(|(_, choices)| *choices)
+            let name = part.split(" (").next().unwrap_or_default();
+            COMPONENTS.iter().find(|(end, _)| name.ends_with(end)).map(|(_, choices)| *choices)
         }
         _ => RULES
             .iter()
             .find(|Rule(engines, shorts, _)| engines.contains(&engine) && shorts.contains(&short))
             .map(|Rule(.., choices)| *choices),
     };
-    let case = Case(event);
     if engine == Framework::Hami && case.needed().is_some_and(|needed| needed >= WRAPPED) {
         let why = "restart the container, whose counter is wrong, or update HAMi".to_owned();
         return vec![Remedy { kind: RemedyKind::Work, set: None, why }];

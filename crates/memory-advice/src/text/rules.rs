@@ -234,9 +234,10 @@ pub(super) const RULES: &[Rule] = &[
     ),
     Rule(
         &[TensorRtLlm],
-        &[Short::Compute, Short::Graphs, Short::Weights, Short::Program],
+        &[Short::Compute, Short::Graphs, Short::Program],
         &[LOWER_TRT, turn("max_num_tokens", "lower", "smaller activations")],
     ),
+    Rule(&[TensorRtLlm], &[Short::Weights], SMALLER_WEIGHTS),
     Rule(
         &[Triton],
         &[Short::Pool],
@@ -568,22 +569,25 @@ fn is_largest(case: Case<'_>, fact: Fact) -> Option<String> {
     (own == most).then(String::new)
 }
 
-/// The options for a component of TensorRT-LLM.
+/// The options of TensorRT-LLM if its weights take the GPU.
+pub(super) const SMALLER_WEIGHTS: &[Choice] = &[
+    turn("tensor_parallel_size", "higher", "spreads the weights over more GPUs"),
+    turn("pipeline_parallel_size", "higher", "spreads the layers over more GPUs"),
+    QUANTIZED,
+    turn("max_num_tokens", "lower", "smaller activations, if only little is missing"),
+];
+
+/// The options for a component of TensorRT-LLM, by the end of its name in lower case.
 pub(super) const COMPONENTS: &[(&str, &[Choice])] = &[
     (
-        "KV cache",
+        "kv cache",
         &[
             LOWER_TRT,
             turn("max_gpu_total_bytes", "lower", "in KvCacheConfig: a fixed size instead"),
         ],
     ),
-    (
-        "Model",
-        &[
-            turn("max_num_tokens", "lower", "smaller activations"),
-            turn("tensor_parallel_size", "higher", "spreads the weights over more GPUs"),
-        ],
-    ),
-    ("Sampler", &[turn("max_seq_len", "lower", "smaller buffers of the sampler")]),
+    ("model", SMALLER_WEIGHTS),
+    ("draft model for speculative decoding", SMALLER_WEIGHTS),
+    ("sampler", &[turn("max_seq_len", "lower", "smaller buffers of the sampler")]),
     ("", &[turn("max_num_tokens", "lower", "smaller activations"), LOWER_TRT]),
 ];

@@ -376,6 +376,37 @@ fn sglang_and_others_say_what_ran_short() {
             &[Cause::TooBig],
             &["KV cache", "31.5 GiB of 79.1 GiB", "free_gpu_memory_fraction", "45.5 GiB"],
         ),
+        // The weights take the GPU, so a smaller cache does not help.
+        row(
+            "[01/02/2025-03:04:05] [TRT-LLM] [E] Failed to initialize executor on rank 0: Executor \
+             creation failed due to insufficient GPU memory.\n\nThe following component could not \
+             be created: Initial KV cache (temporary for KV cache size estimation)\nTotal GPU \
+             memory (GiB): 44.40\nFree GPU memory before component creation attempt (GiB): 1.30\n\n\
+             Previously created components and free GPU memory before/after creation (GiB):\nModel: \
+             43.90 / 1.30\n",
+            &[Cause::TooBig],
+            &["tensor_parallel_size higher", "pipeline_parallel_size higher", "fewer bits"],
+        )
+        .without(&["free_gpu_memory_fraction"]),
+        row(
+            "[TRT-LLM] [E] Failed to initialize executor on rank 1: Executor creation failed due \
+             to insufficient GPU memory.\n\nThe following component could not be created: Initial \
+             KV cache (temporary for KV cache size estimation)\nTotal GPU memory (GiB): \
+             44.40\nFree GPU memory before component creation attempt (GiB): 20.30\n\nPreviously \
+             created components and free GPU memory before/after creation (GiB):\nModel: 43.90 / \
+             20.30\n",
+            &[Cause::TooBig],
+            &["free_gpu_memory_fraction lower", "max_gpu_total_bytes"],
+        )
+        .without(&["tensor_parallel_size"]),
+        row(
+            "[TRT-LLM] [E] Failed to initialize executor on rank 0: Executor creation failed due \
+             to insufficient GPU memory.\n\nThe following component could not be created: \
+             Model\nTotal GPU memory (GiB): 44.40\nFree GPU memory before component creation \
+             attempt (GiB): 43.80\n",
+            &[Cause::TooBig],
+            &["tensor_parallel_size higher", "fewer bits"],
+        ),
         row(
             "RuntimeError: Not enough memory to handle 6000 prefill tokens. You need to decrease \
              `--max-batch-prefill-tokens`\nError: Warmup(Generation(\"Not enough memory to handle \
@@ -422,7 +453,8 @@ fn sglang_and_others_say_what_ran_short() {
             "Ran out of memory when regular VAE decoding, retrying with tiled VAE decoding.",
             &[Cause::NoFailure],
             &["tried again"],
-        ),
+        )
+        .without(&["--lowvram"]),
         row("OOM: Insufficient VRAM for model and cache", &[Cause::TooBig], &["--gpu_split"]),
         row(
             "Memory: Insufficient memory to allocate KV-caches. Required: 4194304, Available: \
@@ -445,7 +477,15 @@ fn llama_cpp_says_what_failed_and_what_helps() {
              parallelism\n0.06.000.000 I main: server is listening\n",
             &[Cause::NoFailure],
             &["tried again"],
-        ),
+        )
+        .without(&["lower:", "-ngl", "--fit-target"]),
+        row(
+            "time=2025-03-04T05:06:07.000Z level=WARN source=x.go:1 msg=\"reducing automatic context \
+             and retrying once\"",
+            &[Cause::NoFailure],
+            &["shortened its context"],
+        )
+        .without(&["num_ctx", "OLLAMA_"]),
         row(
             "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 7000.00 MiB on device 0: \
              cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate ROCm0 \
