@@ -11,7 +11,7 @@ use gpu_core::Timestamp;
 use std::borrow::Cow;
 
 /// The keys of messages: of Docker, Kubernetes, journald, and of usual loggers.
-const MESSAGES: [&str; 14] = [
+pub(crate) const MESSAGES: [&str; 14] = [
     "log",
     "message",
     "MESSAGE",

@@ -7,6 +7,7 @@
 
 use crate::document::{Document, DriverMessage, ErrorCode, Kind, keep};
 use crate::failure;
+use crate::log_prefix;
 use crate::stamp::{self, Stamp, TextTimes};
 use crate::text::Text;
 use crate::work_meter;
@@ -53,7 +54,10 @@ pub(crate) fn take_unread(text: &Text, document: &mut Document) {
 fn read(text: &Text, document: &mut Document, starts: impl Fn(usize) -> bool) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut lines = text.lines();
+    // The fields of an entry of the journal stand below its time.
+    let mut entry = None;
     while let Some((number, line)) = lines.next() {
+        entry = stamp::of_entry(line).or(entry);
         if !starts(number) {
             continue;
         }
@@ -61,7 +65,9 @@ fn read(text: &Text, document: &mut Document, starts: impl Fn(usize) -> bool) ->
         let Some((message, more)) = message(line, following.clone().map(|(_, line)| line)) else {
             continue;
         };
-        if keep(&mut document.driver_messages, row(message, line)) {
+        let is_field = line.trim_start().starts_with("MESSAGE=");
+        let stamp = stamp_before_message(line).or(entry.filter(|_| is_field));
+        if keep(&mut document.driver_messages, row(message, stamp)) {
             found.insert(number);
             found.extend(following.take(more).map(|(number, _)| number));
         } else {
@@ -82,16 +88,16 @@ fn message<'a>(
     following: impl Iterator<Item = &'a str>,
 ) -> Option<(gpu_core::DriverMessage, usize)> {
     work_meter::add(line.len());
-    let start = line.find(DRIVER).or_else(|| line.find(SWITCH));
-    let start = start.filter(|start| is_prefix(&line[..*start]))?;
+    let (before, text) = line.split_at(start_in(line)?);
+    let text = log_prefix::after(before, text)?;
     let at = Timestamp(0);
-    if let Some(message) = gpu_core::DriverMessage::parse(&line[start..], at) {
+    if let Some(message) = gpu_core::DriverMessage::parse(text, at) {
         return Some((message, 0));
     }
-    if !line[start..].starts_with(FIRST_OF_THREE) {
+    if !text.starts_with(FIRST_OF_THREE) {
         return None;
     }
-    let (mut joined, mut more) = (line[start..].to_owned(), 0);
+    let (mut joined, mut more) = (text.to_owned(), 0);
     for line in following.take(2).take_while(|line| line.contains(DRIVER)) {
         joined.extend(["\n", line]);
         more += 1;
@@ -100,13 +106,14 @@ fn message<'a>(
     Some((gpu_core::DriverMessage::parse(&joined, at)?, more))
 }
 
-/// Returns whether this stands before the driver's prefix in a log: nothing, a time, `kernel:`, a
-/// level. Elsewhere the prefix is part of a text that somebody chose, such as a process name.
-fn is_prefix(before: &str) -> bool {
-    let before = before.trim();
-    let is_name = ["Name", "Process name"].iter().any(|key| before.starts_with(key));
-    let ends = |c: char| matches!(c, ']' | ':' | '>' | 'Z') || c.is_ascii_digit();
-    before.is_empty() || (before.ends_with(ends) && !is_name)
+/// Returns where a message of the driver would start in a line.
+fn start_in(line: &str) -> Option<usize> {
+    line.find(DRIVER).or_else(|| line.find(SWITCH))
+}
+
+/// Returns the time that a line has before a message of the driver.
+pub(crate) fn stamp_before_message(line: &str) -> Option<Stamp> {
+    stamp::of_prefix(&line[..start_in(line)?])
 }
 
 /// Returns whether a line has a prefix of a kernel log.
@@ -115,12 +122,20 @@ fn is_of_kernel(line: &str) -> bool {
     line.starts_with(['[', '<'])
         || line.starts_with("-- ")
         || line.contains("kernel: ")
-        || line.find(DRIVER).is_some_and(|start| is_prefix(&line[..start]))
-        || stamp::of_line(line).is_some()
+        || line.find(DRIVER).is_some_and(|at| log_prefix::after(&line[..at], "").is_some())
+        || is_field_of_journal(line)
+        || stamp::of_line(line).or_else(|| stamp::of_entry(line)).is_some()
 }
 
-fn row(message: gpu_core::DriverMessage, line: &str) -> DriverMessage {
-    let stamp = stamp::of_line(line);
+/// Returns whether a line is a field of `journalctl -o verbose` or `-o export`.
+fn is_field_of_journal(line: &str) -> bool {
+    let key = line.split_once('=').map(|(key, _)| key);
+    key.is_some_and(|key| {
+        key.len() > 2 && key.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+    })
+}
+
+fn row(message: gpu_core::DriverMessage, stamp: Option<Stamp>) -> DriverMessage {
     let (xid, sxid) = match message.kind {
         DriverMessageKind::Xid(code) => (Some(code), None),
         DriverMessageKind::SXid(code) => (None, Some(code)),
@@ -216,6 +231,71 @@ mod tests {
     }
 
     #[test]
+    fn logs_and_exports_of_other_tools_are_read() {
+        let message =
+            "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, name=train, GPU has fallen off the bus.";
+        let at = Some(1_740_992_400_000);
+        for (text, time) in [
+            (format!("<3>1 2025-03-03T10:00:00.0+01:00 n7 kernel - - - {message}\n"), at),
+            (format!("2025-03-03T09:00:00Z n7 kernel - - - {message}\r\n\r\n"), at),
+            (format!("ts=2025-03-03T09:00:00Z level=error host=n7 msg=\"{message}\"\n"), at),
+            (
+                format!("{{\"@timestamp\":\"2025-03-03T09:00:00Z\",\"message\":\"{message}\"}}\n"),
+                at,
+            ),
+            (
+                format!("{{\"Time\":\"2025-03-03T09:00:00Z\",\"short_message\":\"{message}\"}}\n"),
+                at,
+            ),
+            (format!("2025-03-03T09:00:00Z {{job=\"syslog\"}} {message}\n"), at),
+            (format!("[\"1740992400000000000\",\"{message}\"],\n"), at),
+            (format!("\u{feff}\"2025-03-03T09:00:00Z\",\"n7\",\"{message}\"\r\n"), at),
+            (format!("| 2025-03-03 09:00:00 UTC | n7 | {message} | critical |\n"), at),
+            (format!("Mon 2025-03-03 09:00:00 UTC n7 kernel: {message}\n"), at),
+            (
+                format!(
+                    "\u{1b}[32m2025-03-03T09:00:00+0000 n7 kernel:\u{1b}[0m \u{1b}[1;31mNVRM\u{1b}[m: {}\n",
+                    &message[6..]
+                ),
+                at,
+            ),
+            (
+                format!(
+                    "Mon 2025-03-03 09:00:00.000001 UTC [s=1;i=2;b=3;m=4;t=5;x=6]\n    \
+                     _TRANSPORT=kernel\n    PRIORITY=3\n    MESSAGE={message}\n    _BOOT_ID=3\n"
+                ),
+                at,
+            ),
+            (
+                format!(
+                    "__CURSOR=s=1;i=2\n__REALTIME_TIMESTAMP=1740992400000000\n_BOOT_ID=3\n\
+                     MESSAGE={message}\nSYSLOG_IDENTIFIER=kernel\n"
+                ),
+                at,
+            ),
+            (
+                format!("  Warning  XidError  5m (x3 over 9m)  node-problem-detector  {message}\n"),
+                None,
+            ),
+            (format!("5m          Warning   XidError   node/n7   {message}\n"), None),
+        ] {
+            let document = crate::parse(text.as_bytes(), &Hint::default()).unwrap();
+            assert_eq!(
+                (document.kind, codes(&document)),
+                (Kind::KernelLog, vec![Some(79)]),
+                "{text}"
+            );
+            let found = &document.driver_messages[0];
+            assert_eq!(
+                (found.time_unix_ms, &found.text[..]),
+                (time, "GPU has fallen off the bus."),
+                "{text}"
+            );
+            assert_eq!(document.unread, [], "{text}");
+        }
+    }
+
+    #[test]
     fn error_of_switch_has_its_own_number() {
         let line =
             "nvidia-nvswitch2: SXid (PCI:0000:84:00.0): 20034, Fatal, Link 34 LTSSM Fault Up";
@@ -246,7 +326,9 @@ mod tests {
 
     #[test]
     fn text_that_somebody_chose_is_no_message() {
-        for before in ["Name                  : ", "Process name : x ", "7, ", "| x ", "name=x "] {
+        for before in
+            ["Name                  : ", "Process name : x ", "7, ", "| x ", "name=x ", "we saw "]
+        {
             assert_eq!(codes(&of(&format!("{before}{XID}\n"))), [], "{before}");
         }
     }

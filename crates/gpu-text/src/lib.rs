@@ -40,6 +40,7 @@ mod health;
 mod judged;
 mod kernel_log;
 mod list;
+mod log_prefix;
 mod lsof;
 mod mig_list;
 mod monitor;

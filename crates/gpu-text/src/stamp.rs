@@ -3,6 +3,8 @@
 //! A pasted text is judged by its own times, so every form counts, even an incomplete one: a date
 //! may lack the time zone, and a date of syslog lacks the year.
 
+use crate::kernel_log;
+use crate::log_prefix;
 use crate::work_meter;
 use gpu_core::Timestamp;
 
@@ -36,7 +38,10 @@ pub struct TextTimes {
 impl TextTimes {
     /// Records the time of a line: before a message, or in a tool's heading.
     pub(crate) fn take_line(&mut self, line: &str) {
-        let found = of_line(line).or_else(|| of_heading(line));
+        let found = of_line(line)
+            .or_else(|| of_heading(line))
+            .or_else(|| of_entry(line))
+            .or_else(|| kernel_log::stamp_before_message(line));
         match found {
             Some(Stamp::Zoned(at, offset)) => self.zoned = self.zoned.max(Some((at, offset))),
             Some(Stamp::Local(at)) => self.local = self.local.max(Some(at)),
@@ -99,6 +104,47 @@ pub(crate) fn of_line(line: &str) -> Option<Stamp> {
         };
         written(bare).or_else(|| boot(line)).filter(|_| is_closed)
     })
+}
+
+/// The most words of a prefix in which a time is searched.
+const MAX_PREFIX_WORDS: usize = 24;
+
+/// Returns the time in the prefix of a message: at its start, or else the first date anywhere, as in
+/// `time=2025-03-03T10:00:00Z level=err msg=`, or else the seconds since boot.
+pub(crate) fn of_prefix(before: &str) -> Option<Stamp> {
+    let before = before.get(..before.len().min(log_prefix::MAX_PREFIX)).unwrap_or_default();
+    of_line(before).or_else(|| {
+        let ends =
+            |c: char| matches!(c, ' ' | '\t' | '|' | '=' | '"' | '\'' | ',' | '>' | '\u{2502}');
+        let starts = before.match_indices(ends).take(MAX_PREFIX_WORDS);
+        let words = starts.map(|(at, end)| &before[at + end.len()..]);
+        let date = words
+            .clone()
+            .find_map(|word| iso(word).or_else(|| written(word)).or_else(|| epoch(word)));
+        date.or_else(|| words.clone().find_map(boot))
+    })
+}
+
+/// Returns the time of an entry of the journal: the line above its fields in `journalctl -o verbose`,
+/// and a field of `-o export`.
+pub(crate) fn of_entry(line: &str) -> Option<Stamp> {
+    if let Some(micros) = line.strip_prefix("__REALTIME_TIMESTAMP=") {
+        return epoch(micros);
+    }
+    line.split_once(" [s=").and_then(|(before, _)| of_prefix(before))
+}
+
+/// Parses milliseconds, microseconds or nanoseconds since 1970, of this century.
+fn epoch(text: &str) -> Option<Stamp> {
+    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match end {
+        13 => 1,
+        16 => 1000,
+        19 => 1_000_000,
+        _ => return None,
+    };
+    let number: i64 = text[..end].parse().ok().filter(|_| text.starts_with('1'))?;
+    Some(Stamp::Zoned(number / unit, 0))
 }
 
 /// Parses `[12345.678901]`, the seconds since boot, also after a level (`<3>`).
@@ -215,7 +261,13 @@ fn iso(line: &str) -> Option<Stamp> {
         return None;
     }
     let has_blank = rest.starts_with(' ');
-    let clock = rest[1..].split([' ', ']']).next()?.trim_end_matches(',');
+    let ends = [' ', ']', '"', '\'', '|', '\t', '}', '\u{2502}'];
+    let mut words = rest[1..].split(ends);
+    let clock = words.next()?;
+    // A comma is a decimal point, or ends a cell.
+    let cell = clock.find(['.', 'Z', '+']).and_then(|at| Some(at + clock[at..].find(',')?));
+    let clock = clock[..cell.unwrap_or(clock.len())].trim_end_matches(',');
+    let is_utc = words.next() == Some("UTC");
     work_meter::add(clock.len());
     if !clock.is_ascii() {
         return None;
@@ -266,6 +318,7 @@ fn iso(line: &str) -> Option<Stamp> {
         Some(minutes) => {
             Some(Stamp::Zoned(at - minutes * 60_000, minutes)).filter(|_| at >= minutes * 60_000)
         }
+        None if is_utc => Some(Stamp::Zoned(at, 0)),
         None => Some(Stamp::Local(at)),
     }
 }
@@ -319,6 +372,7 @@ mod tests {
             ("2025-03-03 10:00:00", local),
             ("2025/03/03 10:00:00.000, 7", local),
             ("2025/03/03 10:00:00", local),
+            ("2025-03-03 10:00:00 UTC", zoned(AT, 0)),
             ("[Mon Mar  3 10:00:00 2025]", local),
             ("kern  :warn  : [Mon Mar  3 10:00:00 2025]", local),
             ("Mon Mar  3 10:00:00 2025", local),
@@ -352,6 +406,30 @@ mod tests {
         ] {
             assert_eq!(of_line(&format!("{stamp} node7 kernel: x")), time, "{stamp}");
         }
+    }
+
+    #[test]
+    fn time_is_found_anywhere_in_a_prefix() {
+        let zoned = Some(Stamp::Zoned(AT, 0));
+        for (before, time) in [
+            ("<4>1 2025-03-03T11:00:00.000+01:00 n kernel - - - ", Some(Stamp::Zoned(AT, 60))),
+            ("<4>Mar  3 10:00:00 n kernel: ", of_line("Mar  3 10:00:00 n")),
+            ("level=err time=2025-03-03T10:00:00Z msg=\"", zoned),
+            ("ts=\"2025-03-03T10:00:00Z\" msg=\"", zoned),
+            ("| 2025-03-03 10:00:00 | n | ", Some(Stamp::Local(AT))),
+            ("n,2025-03-03T10:00:00.000Z,7,", zoned),
+            ("Mon 2025-03-03 10:00:00 UTC n kernel: ", zoned),
+            ("Mon 2025-03-03 10:00:00 CET n kernel: ", Some(Stamp::Local(AT))),
+            ("[\"1740996000000000000\",\"", zoned),
+            ("box7  | [   12.5] ", Some(Stamp::Boot(12_500))),
+            ("Warning XidError 5m x ", None),
+            ("1740996000000000000000 ", None),
+        ] {
+            assert_eq!(of_prefix(before), time, "{before}");
+        }
+        assert_eq!(of_entry("__REALTIME_TIMESTAMP=1740996000000000"), zoned);
+        assert_eq!(of_entry("Mon 2025-03-03 10:00:00.000000 UTC [s=1;i=2]"), zoned);
+        assert_eq!(of_entry("_PID=1740996000000000"), None);
     }
 
     fn times(text: &str) -> TextTimes {
