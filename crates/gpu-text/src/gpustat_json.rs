@@ -212,10 +212,7 @@ mod tests {
             [Kind::Gpustat, Kind::Fuser]
         );
         assert!(documents.iter().all(|document| document.driver_messages.is_empty()));
-        assert_eq!(
-            crate::moment(&documents).map(|at| at.to_string()[..10].to_owned()).as_deref(),
-            Some("2025-03-04")
-        );
+        assert_eq!(crate::moment(&documents, Timestamp(0)).to_string()[..10], *"2025-03-04");
         let now = snapshot(&documents, Timestamp(0));
         assert_eq!(now.devices[0].memory_listed(), Some(Bytes::from_mib(8000)));
         assert!(now.processes.contains_key(&Pid(4711)));

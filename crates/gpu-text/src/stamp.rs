@@ -33,6 +33,8 @@ pub(crate) enum Stamp {
 pub struct TextTimes {
     zoned: Option<(i64, i64)>,
     local: Option<i64>,
+    /// The last date without a year.
+    yearless: Option<i64>,
 }
 
 impl TextTimes {
@@ -45,13 +47,28 @@ impl TextTimes {
         match found {
             Some(Stamp::Zoned(at, offset)) => self.zoned = self.zoned.max(Some((at, offset))),
             Some(Stamp::Local(at)) => self.local = self.local.max(Some(at)),
-            Some(Stamp::Yearless(_) | Stamp::Boot(_)) | None => {}
+            Some(Stamp::Yearless(since)) => self.yearless = Some(since),
+            Some(Stamp::Boot(_)) | None => {}
         }
     }
 
-    /// Returns the latest of both.
+    /// Returns the latest of both; the other text follows this one.
     pub(crate) fn and(self, other: TextTimes) -> TextTimes {
-        TextTimes { zoned: self.zoned.max(other.zoned), local: self.local.max(other.local) }
+        TextTimes {
+            zoned: self.zoned.max(other.zoned),
+            local: self.local.max(other.local),
+            yearless: other.yearless.or(self.yearless),
+        }
+    }
+
+    /// Returns the times with the year of a clock, if no date in the text has a year. A date in the
+    /// future then belongs to the year before.
+    pub(crate) fn with_year_of(self, clock: Timestamp) -> TextTimes {
+        let known = TextTimes { local: i64::try_from(clock.0).ok(), ..TextTimes::default() };
+        let last = self.yearless.filter(|_| self.latest().is_none());
+        let last = last.and_then(|since| known.resolve(Stamp::Yearless(since)));
+        let last = last.and_then(|at| i64::try_from(at.0).ok());
+        TextTimes { local: self.local.max(last), ..self }
     }
 
     /// Returns the latest time. A time without a zone is in the zone of the latest time that has
@@ -472,6 +489,21 @@ mod tests {
             assert_eq!(resolve(heading, line).as_deref(), want, "{line}");
         }
         assert_eq!(resolve("", "Mar  3 09:00:00 n"), None);
+        // A clock gives the year if no date has one.
+        let by_clock = |line: &str| {
+            let found = times(line).with_year_of(Timestamp(AT as u64));
+            found.latest().map(|at| at.to_string()[..10].to_owned())
+        };
+        for (line, want) in [
+            ("Mar  3 09:00:00 n", "2025-03-03"),
+            ("Mar  4 09:00:00 n", "2025-03-04"),
+            ("Mar  5 09:00:00 n", "2024-03-05"),
+            ("Dec 31 23:59:59 n\nJan  1 00:00:01 n", "2025-01-01"),
+            ("2023-07-01T00:00:00Z n\nFeb  5 00:00:00 n", "2023-07-01"),
+        ] {
+            assert_eq!(by_clock(line).as_deref(), Some(want), "{line}");
+        }
+        assert_eq!(times("no date").with_year_of(Timestamp(AT as u64)).latest(), None);
         assert_eq!(resolve("", "[Mon Mar  3 09:00:00 2025] n").as_deref(), Some("2025-03-03"));
     }
 

@@ -30,7 +30,7 @@ pub(super) fn run(
             .with_hint("paste one machine at a time"));
     }
     // The text may be days old, so it is judged by its own time.
-    let at = gpu_text::moment(&documents).unwrap_or_else(|| SystemClock::new().wall());
+    let at = gpu_text::moment(&documents, SystemClock::new().wall());
     let snapshot = gpu_text::snapshot(&documents, at);
     let failures = gpu_text::unattributed(&documents);
     let judged = gpu_text::shows_health(&documents, &snapshot);

@@ -33,15 +33,16 @@ pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
         holders,
         unreadable: unreadable(documents),
         processes,
-        driver_messages: driver_messages(documents),
+        driver_messages: driver_messages(documents, taken_at),
         ..Snapshot::empty(Origin::Pasted, taken_at)
     }
 }
 
 /// Returns the latest time in the texts. They are judged by this time, not by the clock of the
-/// machine that reads them. `None` if no line has a date with its year.
-pub fn moment(documents: &[Document]) -> Option<Timestamp> {
-    times(documents).latest()
+/// machine that reads them, which gives only the year of dates that lack it. Returns the time of the
+/// clock if the texts have no date.
+pub fn moment(documents: &[Document], clock: Timestamp) -> Timestamp {
+    times(documents).with_year_of(clock).latest().unwrap_or(clock)
 }
 
 fn times(documents: &[Document]) -> TextTimes {
@@ -69,15 +70,18 @@ fn driver(documents: &[Document], no_devices: bool) -> Result<Driver, Fault> {
     }
 }
 
-/// Returns the messages of the kernel log, oldest first.
-fn driver_messages(documents: &[Document]) -> Result<Vec<DriverMessage>, Fault> {
+/// Returns the messages of the kernel log, oldest first; dates without a year are before `taken_at`.
+fn driver_messages(
+    documents: &[Document],
+    taken_at: Timestamp,
+) -> Result<Vec<DriverMessage>, Fault> {
     let is_log = |d: &Document| d.kind == Kind::KernelLog || !d.driver_messages.is_empty();
     if !documents.iter().any(is_log) {
         let text = "find messages of the kernel log in the text".to_owned();
         return Err(Fault { kind: Absent::NotRecorded.into(), text });
     }
     let rows = documents.iter().flat_map(|document| &document.driver_messages);
-    let times = times(documents);
+    let times = times(documents).with_year_of(taken_at);
     let mut messages: Vec<_> = rows.filter_map(|row| kernel_log::of_row(row, times)).collect();
     messages.sort_by_key(|message| message.at);
     Ok(messages)

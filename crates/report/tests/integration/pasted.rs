@@ -7,7 +7,7 @@ use gpu_text::{moment, sections, shows_health, snapshot, unattributed};
 /// The whole output for a pasted text, one line each.
 fn told(text: &str) -> String {
     let documents = sections(text.as_bytes());
-    let at = moment(&documents).unwrap_or(Timestamp(1_900_000_000_000));
+    let at = moment(&documents, Timestamp(1_900_000_000_000));
     let now = snapshot(&documents, at);
     let codes = unattributed(&documents);
     let mut told = Vec::new();
@@ -102,8 +102,30 @@ fn logs_are_judged_by_their_own_time() {
             &format!("2020-02-05T18:00:00+0100 n kernel: x\n[Wed Feb  5 17:30:00 2020] {lost}"),
             &["on 2020-02-05 16:30 UTC"],
         ),
-        (&format!("Feb  5 17:30:00 node4 kernel: {lost}"), &["likely", "at an unknown time"]),
+        // The clock, in March 2030, gives the year.
+        (
+            &format!("Feb  5 17:30:00 node4 kernel: {lost}"),
+            &["likely", "on 2030-02-05 17:30 local time there"],
+        ),
+        (
+            &format!("Dec  5 17:30:00 node4 kernel: {lost}"),
+            &["on 2029-12-05 17:30 local time there"],
+        ),
         (&format!("[  812.5] {lost}"), &["likely", "at an unknown time"]),
+        // Whatever stands before the message.
+        (
+            &format!("<2>1 2020-02-05T17:30:00.5+01:00 node4 kernel - - - {lost}"),
+            &["Xid 79", "on 2020-02-05 16:30 UTC", "!FAILURE"],
+        ),
+        (
+            &format!("time=2020-02-05T16:30:00Z level=err msg=\"{}\" unit=kernel\n", lost.trim()),
+            &["Xid 79: the GPU has fallen off the bus, on 2020-02-05 16:30 UTC, by serve", "!unit"],
+        ),
+        (
+            &format!("  Warning  XidError  5m  node-problem-detector  {lost}"),
+            &["Xid 79", "at an unknown time", "!FAILURE"],
+        ),
+        (&format!("| 2020-02-05 16:30:00 | node4 | {} |\n", lost.trim()), &["Xid 79", "16:30"]),
         // Old messages of the text itself are reported, as weak findings.
         (
             &format!(
