@@ -11,7 +11,7 @@ use crate::document::{DeviceFailure, Document, ErrorCode, Gpu, Kind, NamedDevice
 use crate::kernel_log;
 use crate::text::Text;
 use crate::work_meter;
-use phrases::{COMPLAINTS, PHRASES, SUBJECTS, SURVIVALS};
+use phrases::{COMPLAINTS, GENERAL, NOT_KILLED, PHRASES, SUBJECTS, SURVIVALS};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -29,7 +29,10 @@ pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
     if end < SHORTEST {
         return Vec::new();
     }
-    let passage = passage[..end].to_lowercase().replace('\u{2019}', "'");
+    let mut passage = passage[..end].to_lowercase().replace('\u{2019}', "'");
+    if passage.contains("oomkilled") {
+        NOT_KILLED.iter().for_each(|words| passage = passage.replace(words, ""));
+    }
     let said = VOCABULARY.said(passage.as_bytes());
     let mut codes = Vec::new();
     if said == Set::default() {
@@ -43,6 +46,11 @@ pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
     // A phrase that is known says more than one that is not.
     if codes.iter().any(|code| *code != ErrorCode::Other) {
         codes.retain(|code| *code != ErrorCode::Other);
+    }
+    for (general, exact) in GENERAL {
+        if codes.iter().any(|code| exact.contains(code)) {
+            codes.retain(|code| code != general);
+        }
     }
     let is_vague = said.has_some(&VOCABULARY.complaints) && said.has_some(&VOCABULARY.subjects);
     if codes.is_empty() && is_vague && !said.has_some(&VOCABULARY.survivals) {
@@ -311,6 +319,41 @@ mod tests {
         assert_eq!(shortest(COMPLAINTS) + shortest(SUBJECTS), SHORTEST);
         for (phrases, _) in PHRASES {
             assert!(phrases.iter().map(|phrase| phrase.len()).sum::<usize>() >= SHORTEST);
+        }
+    }
+
+    #[test]
+    fn exact_failure_of_a_passage_counts_alone() {
+        for (passage, want) in [
+            (
+                "nvidia-container-cli: detection error: nvml error: driver/library version mismatch",
+                &[ErrorCode::NvmlMismatch][..],
+            ),
+            (
+                "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8",
+                &[ErrorCode::DriverTooOld],
+            ),
+            ("nvidia-container-cli: mount error: x", &[ErrorCode::ContainerRuntime]),
+            (
+                "CUDA unknown error - x CUDA_VISIBLE_DEVICES y. Setting the available devices to be \
+                 zero.",
+                &[ErrorCode::CudaUnknown],
+            ),
+            ("x. Setting the available devices to be zero.", &[ErrorCode::NoCudaDevice]),
+            (
+                "NCCL error: unhandled cuda error: an illegal memory access was encountered",
+                &[ErrorCode::MemoryAccess],
+            ),
+            // Two failures of which neither explains the other.
+            (
+                "bash: nvidia-smi: command not found RuntimeError: No CUDA GPUs are available",
+                &[ErrorCode::NoCudaDevice, ErrorCode::NoTool],
+            ),
+            ("\"OOMKilled\": true, \"Dead\": false", &[ErrorCode::HostMemory]),
+            ("\"OOMKilled\": false, \"Dead\": false", &[]),
+            ("State.OOMKilled=false", &[]),
+        ] {
+            assert_eq!(codes(passage), want, "{passage}");
         }
     }
 

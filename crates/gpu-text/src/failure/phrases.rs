@@ -3,7 +3,7 @@
 use crate::document::ErrorCode;
 
 /// Phrases that occur together in a passage, and their meaning. If a passage matches two rows, both
-/// count.
+/// count, except those of [`GENERAL`].
 pub(super) const PHRASES: &[(&[&str], ErrorCode)] = &[
     (&["communicate with the nvidia driver"], ErrorCode::DriverNotRunning),
     (&["driver not loaded"], ErrorCode::DriverNotRunning),
@@ -151,6 +151,50 @@ pub(super) const PHRASES: &[(&[&str], ErrorCode)] = &[
     (&["not supported on the device"], ErrorCode::Other),
     (&["sh: ", "nvidia-smi"], ErrorCode::Other),
 ];
+
+/// Failures that only say what came of another one; in a passage with one of the others, that alone
+/// counts.
+pub(super) const GENERAL: &[(ErrorCode, &[ErrorCode])] = &[
+    (
+        ErrorCode::ContainerRuntime,
+        &[
+            ErrorCode::NvmlMismatch,
+            ErrorCode::DriverNotRunning,
+            ErrorCode::NoLibrary,
+            ErrorCode::Blocked,
+            ErrorCode::NotPermitted,
+            ErrorCode::LostAccess,
+            ErrorCode::DriverTooOld,
+            ErrorCode::NoSuchDevice,
+            ErrorCode::ModuleNotLoaded,
+        ],
+    ),
+    (
+        ErrorCode::NoCudaDevice,
+        &[
+            ErrorCode::CudaUnknown,
+            ErrorCode::CudaMismatch,
+            ErrorCode::DriverTooOld,
+            ErrorCode::FabricNotReady,
+            ErrorCode::NvmlMismatch,
+        ],
+    ),
+    (
+        ErrorCode::NcclError,
+        &[
+            ErrorCode::MemoryAccess,
+            ErrorCode::EccError,
+            ErrorCode::DriverTooOld,
+            ErrorCode::NoSuchDevice,
+            ErrorCode::NoKernelImage,
+            ErrorCode::DeviceBusy,
+        ],
+    ),
+];
+
+/// What says that no process was ended for lack of memory.
+pub(super) const NOT_KILLED: [&str; 4] =
+    ["oomkilled\": false", "oomkilled\":false", "oomkilled=false", "oomkilled: false"];
 
 /// Words that make a passage sound like a failure.
 pub(super) const COMPLAINTS: &[&str] = &[

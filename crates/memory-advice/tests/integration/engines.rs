@@ -570,6 +570,18 @@ fn host_memory_is_no_gpu_memory() {
             &["limits"],
         ),
         row("\"OOMKilled\": false, \"ExitCode\": 1", &[], &[]),
+        row("OOMKilled: false", &[], &[]),
+        // Docker is no Kubernetes.
+        row(
+            "\"Status\": \"exited\", \"OOMKilled\": true, \"ExitCode\": 137",
+            &[Cause::HostMemory],
+            &["docker run --memory"],
+        )
+        .without(&["resources.limits"]),
+        row("serve-1: State.OOMKilled=true", &[Cause::HostMemory], &["docker run --memory"])
+            .without(&["resources.limits"]),
+        row("serve-1 exited with code 137 (OOMKilled)", &[Cause::HostMemory], &["docker run"])
+            .without(&["resources.limits"]),
         row(
             "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on \
              memory.\nMemory on the node (IP: 192.0.2.1, ID: ab) where the task (task ID: cd, \

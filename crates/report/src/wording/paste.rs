@@ -238,6 +238,10 @@ pub fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
                     "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm",
                     "after a suspend, once no program uses CUDA; in a container, restart it",
                 ),
+                (
+                    "echo \"$CUDA_VISIBLE_DEVICES\"",
+                    "in the program's shell: a program must not change it once it uses CUDA",
+                ),
             ],
         ),
         ErrorCode::InitFailed => (

@@ -381,6 +381,16 @@ fn failures_have_cause_and_remedy_or_say_that_the_text_lacks_it() {
             &["Exclusive_Process", "compute_mode", "The text does not say which"],
         ),
         ("RuntimeError: No CUDA GPUs are available\n", &["CUDA_VISIBLE_DEVICES", no_fuser]),
+        (
+            "UserWarning: CUDA initialization: CUDA unknown error - this may be due to x. Setting \
+             the available devices to be zero.\n",
+            &["an unknown error", "CUDA_VISIBLE_DEVICES", "!CUDA finds no GPU"],
+        ),
+        (
+            "nvidia-container-cli: initialization error: nvml error: driver/library version \
+             mismatch\n",
+            &["version", "!NVIDIA Container Toolkit"],
+        ),
         ("CUDA error: invalid device ordinal\n", &["by a number that it does not have"]),
         (
             "CUDA driver version is insufficient for CUDA runtime version\n",

@@ -56,6 +56,13 @@ pub(super) const ROWS: &[Shape] = &[
     before(Kubelet, "OOMKilled\": false"),
     before(Kubelet, "OOMKilled\":false"),
     before(Kubelet, "OOMKilled=false"),
+    before(Kubelet, "OOMKilled: false"),
+    // Of `docker inspect` and `docker compose`.
+    fails(Kernel, Short::HostLimit, "OOMKilled\": true"),
+    fails(Kernel, Short::HostLimit, "OOMKilled\":true"),
+    fails(Kernel, Short::HostLimit, "OOMKilled=true"),
+    fails(Kernel, Short::HostLimit, "OOMKilled: true"),
+    fails(Kernel, Short::HostLimit, "exited with code 137 (OOMKilled)"),
     fails(Kubelet, Short::HostLimit, "OOMKilled"),
     fails(Ray, Short::Host, "killed due to the node running low on memory").more(NODE),
     // Any sender of SIGKILL.
