@@ -10,6 +10,8 @@ pub(crate) const MAX_PREFIX: usize = 4096;
 /// Keys at the start of a line whose values users choose.
 const NAMES: [&str; 2] = ["Name", "Process name"];
 
+const QUOTES: [char; 3] = ['"', '\'', '`'];
+
 /// Returns the message after this prefix, without what the prefix closes behind it, such as a
 /// quotation mark; `None` if no log has such a prefix.
 pub(crate) fn after<'a>(before: &str, message: &'a str) -> Option<&'a str> {
@@ -22,7 +24,7 @@ pub(crate) fn after<'a>(before: &str, message: &'a str) -> Option<&'a str> {
     match last {
         ']' | ':' | '>' | 'Z' | '}' | '0'..='9' => Some(message),
         '=' => is_message_key(outer).then_some(message),
-        '"' | '\'' | '`' => is_quoted(outer).then(|| up_to_quote(message, last, outer)),
+        _ if QUOTES.contains(&last) => is_quoted(outer).then(|| up_to_quote(message, last, outer)),
         // nvidia-smi has other cells between its bars and a name.
         '|' | '\u{2502}' => {
             let end = message.find(&format!(" {last}")).unwrap_or(message.len());
@@ -40,6 +42,7 @@ fn is_quoted(before: &str) -> bool {
     let before = before.trim_end_matches('\\').trim_end();
     match before.strip_suffix(['=', ':']) {
         Some(key) => is_message_key(key),
+        None if before.ends_with(QUOTES) => false,
         None => before.ends_with([',', '[', '(']) || after(before, "").is_some(),
     }
 }
@@ -162,6 +165,7 @@ mod tests {
             assert_eq!(after(before, TEXT), None, "{before}");
         }
         assert_eq!(after(&"1 ".repeat(MAX_PREFIX), TEXT), None);
+        assert_eq!(after(&"\"".repeat(MAX_PREFIX), TEXT), None);
     }
 
     proptest! {

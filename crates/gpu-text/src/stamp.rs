@@ -123,6 +123,9 @@ pub(crate) fn of_line(line: &str) -> Option<Stamp> {
     })
 }
 
+/// No time of day is longer, with nanoseconds and a zone, in bytes.
+const MAX_CLOCK: usize = 48;
+
 /// The most words of a prefix in which a time is searched.
 const MAX_PREFIX_WORDS: usize = 24;
 
@@ -281,9 +284,14 @@ fn iso(line: &str) -> Option<Stamp> {
     let ends = [' ', ']', '"', '\'', '|', '\t', '}', '\u{2502}'];
     let mut words = rest[1..].split(ends);
     let clock = words.next()?;
+    let clock = &clock[..clock.floor_char_boundary(MAX_CLOCK)];
     // A comma is a decimal point, or ends a cell.
-    let cell = clock.find(['.', 'Z', '+']).and_then(|at| Some(at + clock[at..].find(',')?));
-    let clock = clock[..cell.unwrap_or(clock.len())].trim_end_matches(',');
+    let ends_cell = |(at, _): &(usize, &str)| {
+        clock[..*at].contains(['.', 'Z', '+'])
+            || !clock[at + 1..].starts_with(|c: char| c.is_ascii_digit())
+    };
+    let cell = clock.match_indices(',').find(ends_cell).map_or(clock.len(), |(at, _)| at);
+    let clock = &clock[..cell];
     let is_utc = words.next() == Some("UTC");
     work_meter::add(clock.len());
     if !clock.is_ascii() {
@@ -435,6 +443,8 @@ mod tests {
             ("ts=\"2025-03-03T10:00:00Z\" msg=\"", zoned),
             ("| 2025-03-03 10:00:00 | n | ", Some(Stamp::Local(AT))),
             ("n,2025-03-03T10:00:00.000Z,7,", zoned),
+            ("2025-03-03T10:00:00Z,n,", zoned),
+            ("2025-03-03T10:00:00,n,", Some(Stamp::Local(AT))),
             ("Mon 2025-03-03 10:00:00 UTC n kernel: ", zoned),
             ("Mon 2025-03-03 10:00:00 CET n kernel: ", Some(Stamp::Local(AT))),
             ("[\"1740996000000000000\",\"", zoned),
