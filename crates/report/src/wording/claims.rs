@@ -300,9 +300,9 @@ pub fn waiting_for(
         text.push_str(&format!("; leased by {}{more}", first.join(", ")));
     }
     if *count == 0 && waiting.leases.is_empty() && waiting.wait_reason.is_none() {
-        text.push_str("; too few are eligible although none is leased");
+        text.push_str("; not enough usable GPUs (none is leased)");
         if let Some(preview) = preview {
-            text.push_str(&format!("; for reasons: {preview}"));
+            text.push_str(&format!("; to see why: {preview}"));
         }
     }
     if let Some(wait_reason) = waiting.wait_reason {
@@ -428,8 +428,8 @@ mod tests {
         let behind = Ahead { count: 2, ..none.clone() };
         let fault = gpu_core::Error::new(gpu_core::ErrorKind::Io, "hold its locks").fault();
         let wait_reason = WaitReason::SafeGpu(fault);
-        let few = "; too few are eligible although none is leased";
-        let why = "; for reasons: gpuws claim -n 3 --gpu 0-4";
+        let few = "; not enough usable GPUs (none is leased)";
+        let why = "; to see why: gpuws claim -n 3 --gpu 0-4";
         let leases = [1, 2, 3].map(|devices| entry(0, devices, Claim::whole(1)));
         for (ahead, leases, wait_reason, text) in [
             (&none, &leases[..0], None, few.to_owned()),
@@ -442,7 +442,7 @@ mod tests {
             let line = |preview| waiting_for("1 GPU", &waiting, &user, preview);
             assert_eq!(line(None), format!("waiting for 1 GPU{text}"));
             let text = text.replace(few, &format!("{few}{why}"));
-            let preview = why.strip_prefix("; for reasons: ");
+            let preview = why.strip_prefix("; to see why: ");
             assert_eq!(line(preview), format!("waiting for 1 GPU{text}"));
         }
     }
