@@ -34,6 +34,8 @@ pub struct Doubt {
 pub enum Figure {
     /// The bytes of the weights. The tensors of weight files remove such a doubt.
     Weights,
+    /// The bits of an element of the weights. A choice of weights removes such a doubt, too.
+    Element,
     /// What the layers keep of a sequence. Weight files do not remove such a doubt.
     Context,
 }

@@ -75,6 +75,25 @@ fn verdict_follows_from_what_is_understood() {
 }
 
 #[test]
+fn element_type_that_is_not_stated_is_a_doubt() {
+    let unstated = with("torch_dtype", Value::Null);
+    let doubt = json!(["the configuration does not state torch_dtype; 16 bits are assumed"]);
+    for (words, code, doubts) in [
+        (&["--engine", "vllm"][..], 6, doubt.clone()),
+        (&["--engine", "llama.cpp"], 6, doubt),
+        (&["--weights", "Q4_K_M"], 0, json!([])),
+    ] {
+        let words = [&["--memory", "24GiB", "--context", "4k", "--json"], words].concat();
+        let placed = place(&unstated, &words);
+        assert_eq!(placed.status.code(), Some(code), "{words:?}: {placed:?}");
+        let json = object(&placed);
+        assert_eq!(json["doubts"], doubts, "{words:?}");
+        assert_eq!(json["fits"], true, "{words:?}");
+        assert_eq!(json["model"]["weights_bytes"], 2 * 8_030_261_248_u64, "{words:?}");
+    }
+}
+
+#[test]
 fn weights_are_those_of_the_quantized_checkpoint() {
     for (quantization, hundredths) in [
         (json!({"quant_method": "fp8", "weight_block_size": [128, 128]}), 846),

@@ -238,7 +238,7 @@ impl Config {
     /// are one tensor per matrix.
     ///
     /// Names are those of transformers. Elements are of the type that the configuration states, else
-    /// `F32` as transformers assumes. A quantized matrix keeps its shape; its bytes are those of the
+    /// `F16`: engines load a model in 16 bits, and files have what they load. A quantized matrix keeps its shape; its bytes are those of the
     /// weights, scales and tables that the files hold for it. Layers that predict several tokens are
     /// not among them, because no engine loads them by default.
     ///
@@ -274,7 +274,7 @@ impl Config {
     fn plain(&self) -> Result<(Vec<Tensor>, Vec<String>), ConfigError> {
         let unknown = || ConfigError::Underived(self.model_type.clone());
         let classes = self.classes.as_ref().ok_or_else(unknown)?;
-        let encoding = self.architecture.encoding.unwrap_or(Encoding::F32);
+        let encoding = self.architecture.encoding.unwrap_or(Encoding::F16);
         let (tensors, mut doubts) = classes.tensors(encoding)?;
         doubts.extend(classes.doubt.clone());
         Ok((tensors, doubts))

@@ -199,6 +199,14 @@ impl Listing<'_> {
             }
             config.assumed()
         });
+        // Checkpoints with quantization keep the rest in 16 bits.
+        if config.architecture.encoding.is_none() && config.quantization.is_none() {
+            doubts.push(Doubt {
+                about: Figure::Element,
+                text: "the configuration does not state torch_dtype; 16 bits are assumed"
+                    .to_owned(),
+            });
+        }
         if !tensors.is_empty() {
             notes.push("no weight files: sizes computed from config.json".to_owned());
         }
@@ -311,7 +319,7 @@ impl Listing<'_> {
             method: method(config.as_ref()),
             // The files have the bytes of the weights.
             doubts: (config.iter().flat_map(|config| &config.doubts))
-                .filter(|doubt| doubt.about != Figure::Weights)
+                .filter(|doubt| doubt.about == Figure::Context)
                 .cloned()
                 .collect(),
         };

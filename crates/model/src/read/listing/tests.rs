@@ -187,6 +187,21 @@ fn configuration_alone_is_a_model_with_derived_tensors() {
     // Embedding and output, four matrices of attention, three of the rest, and three norms.
     let parameters = 2 * 4 * 8 + 4 * 8 * 8 + 3 * 8 * 16 + 3 * 8;
     assert_eq!(found.model.bytes(), Bytes(2 * parameters));
+    // An element type that is not stated is a doubt, which files and quantization remove.
+    let quantized = r#""quantization_config":{"quant_method":"fp8"}"#;
+    for (instead, is_doubt) in
+        [(r#""pad_token_id":0"#, true), (r#""dtype":"auto""#, true), (quantized, false)]
+    {
+        let unstated = CONFIG.replace(r#""torch_dtype":"float16""#, instead);
+        let alone = read(&[("config.json", text(&unstated))], None).unwrap().model;
+        assert_eq!(alone.doubts.len(), usize::from(is_doubt), "{instead}");
+        if let [doubt] = &alone.doubts[..] {
+            assert_eq!((doubt.about, alone.bytes()), (Figure::Element, Bytes(2 * parameters)));
+        }
+        let files =
+            [("config.json", text(&unstated)), ("model.safetensors", tensors(&[("a", 16)]))];
+        assert_eq!(read(&files, None).unwrap().model.doubts, [], "{instead}");
+    }
     let generic = CONFIG.replace("llama", "novel");
     let found = read(&[("config.json", text(&generic))], None).unwrap();
     assert_eq!(found.model.bytes(), Bytes(2 * parameters));

@@ -7,11 +7,11 @@ pub use command::{llama, preparation, shown, vllm};
 use super::count;
 use crate::json::place_model::{Question, Verdict, parameters};
 use gpu_core::{Bytes, amount};
-use gpu_model::Model;
 use gpu_model::need::{Engine, Run};
 use gpu_model::quantize::{Scheme, kernels, loads, runnable};
 use gpu_model::read::Format;
 use gpu_model::split::{Answer, Room, RoomKind, Rooms};
+use gpu_model::{Figure, Model};
 use std::path::Path;
 
 /// The request of the user, for a follow-up command.
@@ -168,7 +168,8 @@ pub fn judged(question: &Question<'_>, first: &Answer) -> (&'static str, String)
 pub fn doubts(model: &Model, weights: Option<Scheme>, engine: Engine) -> Vec<String> {
     let mut doubts: Vec<String> = Vec::new();
     for doubt in &model.doubts {
-        if !doubts.contains(&doubt.text) {
+        let is_chosen = doubt.about == Figure::Element && weights.is_some();
+        if !is_chosen && !doubts.contains(&doubt.text) {
             doubts.push(doubt.text.clone());
         }
     }
