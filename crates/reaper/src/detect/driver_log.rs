@@ -103,8 +103,10 @@ pub(crate) fn add(case: &DetectContext<'_>, findings: &mut Vec<Finding>) {
 /// Groups the errors of GPUs; those that follow from others count as theirs.
 fn by_device<'a>(messages: &[&'a DriverMessage], causes: &[Option<Cause>]) -> ByDevice<'a> {
     let mut by_device = ByDevice::new();
+    let mut losses = BTreeMap::<PciBusId, &DriverMessage>::new();
     for (message, cause) in messages.iter().zip(causes) {
         let Some(code) = code(message) else { continue };
+        let before = if code == 79 { losses.insert(message.bus, message) } else { None };
         match cause {
             None => {
                 let logged = logged(&mut by_device, message.bus, code, message.at);
@@ -115,7 +117,7 @@ fn by_device<'a>(messages: &[&'a DriverMessage], causes: &[Option<Cause>]) -> By
                 if code == 154 || action(meaning) >= action(logged.meaning) {
                     logged.meaning = meaning;
                 }
-                logged.count += 1;
+                logged.count += usize::from(!before.is_some_and(|it| are_one_loss(it, message)));
                 logged.last = logged.last.max(message.at);
                 logged.programs.extend(message.process.as_deref());
             }
@@ -152,6 +154,16 @@ fn logged<'m, 'a>(
         named: 0,
         follow: BTreeMap::new(),
     })
+}
+
+/// Returns whether two messages are about one loss of a device: the driver writes Xid 79 and a line
+/// without a number, within a second.
+fn are_one_loss(first: &DriverMessage, second: &DriverMessage) -> bool {
+    let span = match (first.elapsed, second.elapsed) {
+        (Some(first), Some(second)) => second.abs_diff(first),
+        _ => second.at.since(first.at),
+    };
+    first.kind != second.kind && span <= Duration::from_secs(1)
 }
 
 /// Returns whether a device is at this address: messages have no function number.

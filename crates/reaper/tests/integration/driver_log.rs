@@ -107,6 +107,26 @@ fn message_joins_the_finding_about_the_same_part() {
 }
 
 #[test]
+fn both_lines_about_the_loss_of_a_device_are_one_event() {
+    let number = "Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.";
+    let line = "GPU 0000:3b:00.0: GPU has fallen off the bus.";
+    for (log, times) in [
+        (&[(60, number), (59, line)][..], ", 59 s ago"),
+        (&[(60, line), (60, number)], ", 60 s ago"),
+        (&[(60, number), (58, line)], ", 2 times, last 58 s ago"),
+        (&[(60, number), (59, number)], ", 2 times, last 59 s ago"),
+        (&[(60, number), (60, line), (9, number), (8, line)], ", 2 times, last 8 s ago"),
+    ] {
+        let messages = log.iter().map(|(ago, line)| logged(*ago, line)).collect();
+        let found = with(vec![sound(0)], messages);
+        let [found] = &found[..] else { panic!("{log:?}: {found:?}") };
+        let text = &found.evidence[0].text;
+        let want = format!("Xid 79: the GPU has fallen off the bus{times}");
+        assert!(text.starts_with(&want), "{log:?}: {text}");
+    }
+}
+
+#[test]
 fn message_about_a_device_that_is_not_listed_is_a_finding() {
     let off = logged(60, "Xid (PCI:0000:3e:00): 79, GPU has fallen off the bus.");
     let found = with(vec![sound(0)], vec![off]);
