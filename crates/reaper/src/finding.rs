@@ -43,7 +43,7 @@ pub enum FindingKind {
     Ghost,
     /// The same, and no process holds the device: the driver lost track of it.
     DriverLeak,
-    /// The same, and some processes could not be read.
+    /// The same, and some processes could not be read, or a pasted list lacks one that computes.
     NotPermitted,
     /// NVML's PIDs belong to a PID namespace that is not visible from here.
     ForeignNamespace,

@@ -77,20 +77,24 @@ fn account(device: &DeviceState) -> Option<(Bytes, Vec<Evidence>)> {
 }
 
 fn unknown_holders(case: &DetectContext<'_>, device: &DeviceState, fault: &Fault) -> Cause {
+    let mut kind = FindingKind::Ghost;
     let mut text = format!("holders of the device files unknown: failed to {fault}");
     // The list in a container is empty, whatever runs outside, and so is the list on Windows.
     if case.now.origin == Origin::Pasted && device.processes.as_ref().is_ok_and(Vec::is_empty) {
         let share = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
         text.push_str(&match share.filter(|share| share.get() >= AT_WORK) {
-            Some(share) => format!(
-                "; {share} busy: a process computes that the list lacks, so this is no leftover; \
-                 inside a container or WSL, nvidia-smi lists no process"
-            ),
+            Some(share) => {
+                kind = FindingKind::NotPermitted;
+                format!(
+                    "; {share} busy: a process computes that the list lacks, so this is no \
+                     leftover; inside a container or WSL, nvidia-smi lists no process"
+                )
+            }
             None => "; inside a container or WSL, nvidia-smi lists no process".to_owned(),
         });
     }
     Cause {
-        kind: FindingKind::Ghost,
+        kind,
         confidence: Confidence::Possible,
         evidence: Some(Evidence::new(Sign::HoldersUnknown, text)),
         advice: match case.now.origin {

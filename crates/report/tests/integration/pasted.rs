@@ -272,7 +272,8 @@ fn empty_list_of_container_is_no_proof() {
         (
             &busy,
             &[
-                "GHOST GPU 0",
+                "NOT VISIBLE TO YOU GPU 0",
+                "!GHOST",
                 "possible",
                 "64 % busy: a process computes that the list lacks, so this is no leftover",
                 "on the host, outside any container",
