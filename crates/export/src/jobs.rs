@@ -76,8 +76,9 @@ impl JobsOf {
 
     /// Adds the leases. A user can write any lease, with any ID and ticket. So only IDs in the form
     /// of gpuws count, which are never numbers of Slurm jobs. Leases under which a process uses the
-    /// device come first, then the earliest. A lease that conflicts with those before it was not
-    /// granted. A lease that was taken within a Slurm job counts as that job.
+    /// device come first, then the earliest. A lease that conflicts with one of these, or with an
+    /// earlier one of its user, was not granted; between users whose leases no process uses, nothing
+    /// shows who forged, and both stay. A lease that was taken within a Slurm job counts as that job.
     fn add_leases(
         &mut self,
         snapshot: &Snapshot,
@@ -98,13 +99,19 @@ impl JobsOf {
             let Some(uuid) = uuid else { continue };
             let has = |lease: &&LeaseEntry| lease.devices.contains(uuid) && lease.id.is_random();
             let mut leases: Vec<&LeaseEntry> = top.iter().filter(has).collect();
-            leases.sort_by_key(|lease| {
-                let is_used = in_use.contains(&(&lease.id, lease.owner, uuid));
-                (!is_used, lease.ticket, &lease.id, lease.owner)
-            });
-            let mut granted = Granted { room: memory, is_shared: None };
+            let is_used = |lease: &LeaseEntry| in_use.contains(&(&lease.id, lease.owner, uuid));
+            leases.sort_by_key(|lease| (!is_used(lease), lease.ticket, &lease.id, lease.owner));
+            let mut of_used = Granted { room: memory, is_shared: None };
+            let mut of_owner: BTreeMap<u32, Granted> = BTreeMap::new();
             let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-            for lease in leases.into_iter().filter(|lease| granted.add(lease)) {
+            for lease in leases {
+                let granted = match is_used(lease) {
+                    true => &mut of_used,
+                    false => of_owner.entry(lease.owner).or_insert(of_used),
+                };
+                if !granted.add(lease) {
+                    continue;
+                }
                 let root = snapshot.process(lease.root.pid).ok().filter(|info| {
                     info.key.definitely_same(&lease.root) && info.uid == Ok(lease.owner)
                 });
@@ -188,6 +195,7 @@ impl JobsOf {
 }
 
 /// The part of a device that its leases leave.
+#[derive(Clone, Copy)]
 struct Granted {
     /// The memory, if known.
     room: Option<Bytes>,
