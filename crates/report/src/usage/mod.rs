@@ -8,7 +8,7 @@ mod table;
 use crate::local_time::readable;
 use crate::wording::count;
 use gpu_accounting::{Accounts, Amounts, Day, Energy, Owner};
-use gpu_core::{Error, ErrorKind, Origin, Result, Snapshot, Timestamp};
+use gpu_core::{Bytes, Error, ErrorKind, Origin, Result, Snapshot, Timestamp};
 use jiff::Timestamp as Instant;
 use jiff::tz::TimeZone;
 use std::str::FromStr;
@@ -292,6 +292,17 @@ impl<'a> Usage<'a> {
 /// Formats a time in hours, with the decimals of its column, in which `most` is the largest: `23.4`.
 pub(crate) fn hours(time: Duration, most: Duration) -> String {
     decimal(time.as_secs_f64() / 3_600.0, most.as_secs_f64() / 3_600.0)
+}
+
+/// Formats an amount of memory in the unit and with the decimals of the largest in its column:
+/// `15.4 GiB`.
+pub(crate) fn memory(bytes: Bytes, most: Bytes) -> String {
+    let (unit, size) = match most.0 {
+        1..0x10_0000 => ("KiB", 1024.0),
+        0x10_0000..0x4000_0000 => ("MiB", 1_048_576.0),
+        _ => ("GiB", 1_073_741_824.0),
+    };
+    format!("{} {unit}", decimal(bytes.0 as f64 / size, most.0 as f64 / size))
 }
 
 /// Formats an amount of energy in the unit and with the decimals of the total above or below it:

@@ -1,9 +1,8 @@
 //! The table of `gpuws report`.
 
-use super::{By, Usage, energy, hours};
+use super::{By, Usage, energy, hours, memory};
 use crate::text::{Align, Line, Table};
 use gpu_accounting::{Amounts, Energy};
-use gpu_core::amount;
 
 /// Names are cut to this width, so that the table fits 80 columns.
 const NAME: usize = 28;
@@ -73,7 +72,7 @@ pub(super) fn cells(amounts: &Amounts, total: &Amounts) -> [String; 5] {
         hours(amounts.held, most),
         hours(amounts.used, most),
         hours(amounts.idle, most),
-        amount(amounts.peak),
+        memory(amounts.peak, total.peak),
         energy(amounts.energy, total.energy),
     ]
 }

@@ -85,12 +85,12 @@ fn table_has_each_kind_of_row_within_80_columns() {
 simulated machine lab<box>, 2026-11-23 22:00:00 to 2026-11-24 07:59:00
 2 GPUs, 8 h 58 min watched in 540 samples
 
-user            held h  used h  idle h       peak    energy
-bob                9.0       0     9.0     24 GiB     0 kWh
-alice              8.4     6.7       0     40 GiB  2.00 kWh
-nobody listed      0.6       0       0   2.93 GiB     0 kWh
-not attributed       -       -       -          -  3.38 kWh
-total             17.9     6.7     9.0  66.93 GiB  5.38 kWh
+user            held h  used h  idle h      peak    energy
+bob                9.0       0     9.0  24.0 GiB     0 kWh
+alice              8.4     6.7       0  40.0 GiB  2.00 kWh
+nobody listed      0.6       0       0   2.9 GiB     0 kWh
+not attributed       -       -       -         -  3.38 kWh
+total             17.9     6.7     9.0  66.9 GiB  5.38 kWh
 
 1 gap of 61 min not watched, from 2026-11-23 23:59:00
 12 samples of 2026-11-23 are damaged
@@ -103,12 +103,12 @@ total             17.9     6.7     9.0  66.93 GiB  5.38 kWh
 simulated machine lab<box>, 2026-11-23 22:00:00 to 2026-11-24 07:59:00
 2 GPUs, 8 h 58 min watched in 540 samples
 
-job              of     held h  used h  idle h       peak    energy
-python bob.py    bob       9.0       0     9.0     24 GiB     0 kWh
-python alice.py  alice     8.4     6.7       0     40 GiB  2.00 kWh
-nobody listed              0.6       0       0   2.93 GiB     0 kWh
-not attributed               -       -       -          -  3.38 kWh
-total                     17.9     6.7     9.0  66.93 GiB  5.38 kWh
+job              of     held h  used h  idle h      peak    energy
+python bob.py    bob       9.0       0     9.0  24.0 GiB     0 kWh
+python alice.py  alice     8.4     6.7       0  40.0 GiB  2.00 kWh
+nobody listed              0.6       0       0   2.9 GiB     0 kWh
+not attributed               -       -       -         -  3.38 kWh
+total                     17.9     6.7     9.0  66.9 GiB  5.38 kWh
 
 1 gap of 61 min not watched, from 2026-11-23 23:59:00
 12 samples of 2026-11-23 are damaged
@@ -121,10 +121,10 @@ total                     17.9     6.7     9.0  66.93 GiB  5.38 kWh
 simulated machine lab<box>, 2026-11-23 22:00:00 to 2026-11-24 07:59:00
 2 GPUs, 8 h 58 min watched in 540 samples
 
-gpu     held h  used h  idle h       peak    energy
-0 A100     9.0     6.7       0  42.93 GiB  2.69 kWh
-1 A100     9.0       0     9.0     24 GiB  2.69 kWh
-total     17.9     6.7     9.0  66.93 GiB  5.38 kWh
+gpu     held h  used h  idle h      peak    energy
+0 A100     9.0     6.7       0  42.9 GiB  2.69 kWh
+1 A100     9.0       0     9.0  24.0 GiB  2.69 kWh
+total     17.9     6.7     9.0  66.9 GiB  5.38 kWh
 
 1 gap of 61 min not watched, from 2026-11-23 23:59:00
 12 samples of 2026-11-23 are damaged
@@ -137,10 +137,10 @@ total     17.9     6.7     9.0  66.93 GiB  5.38 kWh
 simulated machine lab<box>, 2026-11-23 22:00:00 to 2026-11-24 07:59:00
 2 GPUs, 8 h 58 min watched in 540 samples
 
-day         held h  used h  idle h       peak    energy
-2026-11-23     4.0     1.4     2.0  66.93 GiB  1.19 kWh
-2026-11-24    14.0     5.3     7.0  66.93 GiB  4.19 kWh
-total         17.9     6.7     9.0  66.93 GiB  5.38 kWh
+day         held h  used h  idle h      peak    energy
+2026-11-23     4.0     1.4     2.0  66.9 GiB  1.19 kWh
+2026-11-24    14.0     5.3     7.0  66.9 GiB  4.19 kWh
+total         17.9     6.7     9.0  66.9 GiB  5.38 kWh
 
 1 gap of 61 min not watched, from 2026-11-23 23:59:00
 12 samples of 2026-11-23 are damaged
@@ -241,10 +241,31 @@ fn page_is_well_formed_and_self_contained() {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert_eq!(page.matches("<svg ").count(), 3);
+    // A table scrolls on a narrow screen.
+    let tables = page.matches("<table>").count();
+    assert_eq!((tables, page.matches("<div class=\"scroll\"><table>").count()), (4, 4));
+    assert!(page.contains(".scroll{overflow-x:auto}") && page.contains("@media (max-width:480px)"));
     // The hour that was not watched parts each area in two.
     let areas: Vec<&str> = page.split("<path class=\"c0\" d=\"").skip(1).collect();
     assert_eq!(areas.len(), 2);
     assert!(areas.iter().all(|area| area.split('"').next().unwrap().matches('Z').count() == 2));
+}
+
+/// A label is 72 units wide, and the picture 760.
+#[test]
+fn labels_of_times_end_within_the_picture() {
+    for (hours, last) in [(10, "mid"), (27, "end")] {
+        let (accounts, look) = accounts("bob", hours);
+        let page = Usage::of(&accounts, &look, TimeZone::UTC).html();
+        let used = page.split("<svg ").nth(2).unwrap();
+        let labels: Vec<(&str, f64)> = (used.split("<text class=\"axis ").skip(1))
+            .map(|label| label.split('"').collect::<Vec<_>>())
+            .map(|parts| (parts[0], parts[2].parse().unwrap()))
+            .collect();
+        let right = |(anchor, at): &(&str, f64)| if *anchor == "mid" { at + 36.0 } else { *at };
+        assert!(labels.iter().all(|label| right(label) <= 760.0), "{labels:?}");
+        assert_eq!(labels.last().unwrap().0, last, "{labels:?}");
+    }
 }
 
 #[test]
