@@ -2,8 +2,12 @@
 
 use crate::fixture::*;
 use gpu_core::*;
+use gpu_fleet::{HostMessage, NoAnswer, Progress};
 use gpu_reaper::reset::{Unknown, Way};
-use gpu_reaper::{Action, Advice, Confidence, FindingKind, Freed, Outcome, Report, Role};
+use gpu_reaper::{
+    Action, Advice, Confidence, Diagnosis, FindingKind, Freed, Outcome, Report, Role,
+};
+use gpu_report::hosts::run::progress;
 use gpu_report::wording::{self, claims, reset};
 use gpu_report::{Exit, fault};
 
@@ -18,6 +22,45 @@ fn every_kind_of_finding_has_words_of_its_own() {
     let short: BTreeSet<&str> = FindingKind::ALL.into_iter().map(wording::short).collect();
     let expected = ["", "ghost", "gone", "grows", "idle holder", "orphan", "stuck", "zombie"];
     assert!(short.into_iter().eq(expected), "only kinds that name a process have one");
+}
+
+#[test]
+fn answers_of_hosts_are_told_with_their_hints() {
+    let host = "n1".parse().unwrap();
+    let message = HostMessage {
+        error: "failed to load libnvidia-ml.so.1".to_owned(),
+        hint: Some("install the driver".to_owned()),
+    };
+    let failed = NoAnswer::Failed(3, message);
+    let told = progress(&Progress::NoAnswer(&host, &failed), 2);
+    assert_eq!(
+        told,
+        [
+            "n1: no answer: gpuws exited with 3: failed to load libnvidia-ml.so.1",
+            "n1: hint: install the driver"
+        ]
+    );
+    for (hosts, where_) in [(1, "the host"), (2, "one of 2 hosts")] {
+        let line = format!("waiting for free GPUs on {where_} …");
+        assert_eq!(progress(&Progress::Waiting, hosts), [line]);
+    }
+}
+
+#[test]
+fn hidden_processes_limit_what_a_diagnosis_shows() {
+    let mut snapshot = Snapshot { devices: vec![full_device(0)], ..snapshot() };
+    let nothing = Diagnosis::default();
+    for (hidden, is_root, line) in [
+        (0, false, "No problems found."),
+        (1, false, "No problems found in what you may read; 1 process is hidden (try sudo)."),
+        (2, false, "No problems found in what you may read; 2 processes are hidden (try sudo)."),
+        (2, true, "No problems found in what you may read; 2 processes are hidden."),
+    ] {
+        snapshot.unreadable = Unreadable::default();
+        snapshot.unreadable.add(Absent::NotPermitted, hidden);
+        snapshot.is_root = Ok(is_root);
+        assert_eq!(wording::doctor::summary(&snapshot, &nothing).text(), line);
+    }
 }
 
 #[test]
