@@ -81,7 +81,9 @@ impl fmt::Display for Failure {
     /// Writes `gpuws: failed to …` with all causes, then the hint on a line of its own, and
     /// the list in wrapped lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "gpuws: failed to {}", clean(&self.what))?;
+        // What begins with an option is a sentence.
+        let failed = if self.what.starts_with("--") { "" } else { "failed to " };
+        write!(f, "gpuws: {failed}{}", clean(&self.what))?;
         let mut source = self.source.as_deref().map(|source| source as &dyn Error);
         while let Some(error) = source {
             write!(f, ": {}", clean(error.to_string().trim_end()))?;

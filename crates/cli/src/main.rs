@@ -73,7 +73,8 @@ fn fail(failure: &Failure) -> ExitCode {
 /// Rejects global options that have no effect on the command: ignoring them would be misleading.
 fn check_global_options(cli: &Cli) -> Result<(), Failure> {
     let refused = |option: &str, why: &str| {
-        Err(Failure::new(Exit::Usage, format!("apply {option}")).with_source(why.to_owned()))
+        Err(Failure::new(Exit::Usage, format!("{option} does not apply"))
+            .with_source(why.to_owned()))
     };
     match &cli.command {
         Some(Command::Demo(_)) if cli.global.sim.is_some() => {
@@ -97,18 +98,14 @@ fn check_global_options(cli: &Cli) -> Result<(), Failure> {
         Some(Command::Query(_)) if cli.global.json => {
             refused("--json", "query prints CSV; gpuws status --json has the same figures")
         }
-        Some(Command::Top(_)) if cli.global.json => refused(
-            "--json",
-            "it shows a screen; gpuws status -l --json prints one object per sample",
-        ),
         Some(Command::Export(_)) if cli.global.json => {
             refused("--json", "the output has the formats of Prometheus")
         }
         Some(Command::Watch(args)) if cli.global.json && args.check_policy.is_some() => {
             refused("--json", "--check-policy only says whether the policy is valid")
         }
-        Some(Command::Dmon(_) | Command::Pmon(_)) if cli.global.json => {
-            refused("--json", "it prints rows; gpuws status -l --json prints one object per sample")
+        Some(Command::Top(_) | Command::Dmon(_) | Command::Pmon(_)) if cli.global.json => {
+            refused("--json", "gpuws status -l --json prints one object per sample")
         }
         Some(Command::Status(args)) if cli.global.json && args.list_gpus => {
             refused("--json", "-L is a format of nvidia-smi; --json without it has the same data")

@@ -33,7 +33,7 @@ fn global_option_without_effect_is_rejected_with_reason() {
     ] {
         let output = gpuws(&words.split(' ').collect::<Vec<_>>());
         assert_eq!((output.status.code(), out(&output).as_str()), (Some(2), ""), "{words}");
-        let expected = format!("gpuws: failed to apply {why}");
+        let expected = format!("gpuws: {}", why.replacen(':', " does not apply:", 1));
         assert!(reported(&output).starts_with(&expected), "{words}: {output:?}");
     }
     for words in ["demo labbox", "completions bash", "man", "query --help-query-gpu"] {
