@@ -1,9 +1,10 @@
 //! Texts from public bug reports, in the directory `GPUWS_BUGS`. Each case has a directory; the
 //! name of the directory ends with the name of the case. The texts are not in the repository.
 
-use crate::program::{gpuws, skipped, with_input};
+use crate::program::{Ended, ended, gpuws, skipped, with_input};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// The directory of each case; prints a message and returns `None` if this machine has no cases.
 fn cases() -> Option<impl Fn(&str) -> PathBuf> {
@@ -22,7 +23,7 @@ fn cases() -> Option<impl Fn(&str) -> PathBuf> {
     })
 }
 
-/// A case, its file, the exit code, and what the output has, or lacks after `!`.
+/// A case, its file or its command, the exit code, and what the output has, or lacks after `!`.
 type Case = (&'static str, &'static str, i32, &'static [&'static str]);
 
 const PASTED: &[Case] = &[
@@ -86,6 +87,18 @@ const PASTED: &[Case] = &[
     ("nvml-unknown-error", "in.txt", 1, &["daemon-reload", "nvidia-ctk", "CDI", "!fuser"]),
 ];
 
+/// Returns the exit code and the output, on one line, if they are not as wanted.
+fn differs(ended: &Ended, code: i32, parts: &[&str]) -> Option<String> {
+    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let told = line(&format!("{} {}", ended.stdout, ended.stderr));
+    let is_told = |part: &&str| match part.strip_prefix('!') {
+        Some(part) => !told.contains(&line(part)),
+        None => told.contains(&line(part)),
+    };
+    let is_right = ended.code == code && parts.iter().all(is_told);
+    (!is_right).then(|| format!("{} {told}", ended.code))
+}
+
 #[test]
 fn pasted_bug_reports_are_judged() {
     let Some(directory) = cases() else { return };
@@ -93,16 +106,8 @@ fn pasted_bug_reports_are_judged() {
     for (name, file, code, parts) in PASTED {
         let text = fs::read(directory(name).join(file)).expect("the text");
         let pasted = with_input(&["doctor", "--paste"], &text);
-        let told = format!("{}{}", pasted.stdout, pasted.stderr);
-        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
-        let has =
-            |part: &str| told.contains(&part.split_whitespace().collect::<Vec<_>>().join(" "));
-        let is_told = |part: &&str| match part.strip_prefix('!') {
-            Some(part) => !has(part),
-            None => has(part),
-        };
-        if pasted.code != *code || !parts.iter().all(is_told) {
-            wrong.push(format!("{name}/{file}: {} {told}", pasted.code));
+        if let Some(told) = differs(&pasted, *code, parts) {
+            wrong.push(format!("{name}/{file}: {told}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
@@ -131,19 +136,177 @@ fn bug_reports_are_parsed() {
     }
 }
 
+/// Commands of other kinds: variables and words; `@` precedes a file of the case.
+const COMMANDS: &[Case] = &[
+    (
+        "minimax-m2",
+        "place model @config.json --memory 140GiB,140GiB",
+        0,
+        &["weights 214.23 GiB", "fits 2 GPUs by tensor parallelism", "--tensor-parallel-size 2"],
+    ),
+    (
+        "glm45-air",
+        "place model @config.json --memory 140GiB,140GiB",
+        0,
+        &["106.85 B parameters", "weights 197.87 GiB", "fits 2 GPUs"],
+    ),
+    (
+        "deepseek-v32",
+        "place model @config.json --memory 140GiB,140GiB",
+        1,
+        &["671.88 B parameters", "weights 627.71 GiB", "does not fit"],
+    ),
+    (
+        "glm5",
+        "place model @config.json --memory 140GiB,140GiB",
+        1,
+        &["743.91 B parameters", "weights 1383.87 GiB", "does not fit", "--weights Q2_K"],
+    ),
+    (
+        "llama-compressed-tensors",
+        "place model @config.json --memory 24GiB --context 4k",
+        0,
+        &["8.03 B parameters", "weights 5.31 GiB", "fits 1 GPU", "vllm serve", "!llama-server"],
+    ),
+    (
+        "llama-modelopt-nvfp4",
+        "place model @config.json --memory 24GiB --context 4k",
+        0,
+        &["8.03 B parameters", "weights 5.61 GiB", "fits 1 GPU", "vllm serve"],
+    ),
+    ("models", "place model @dots1 --memory 24GiB", 1, &["142.77 B parameters", "does not fit"]),
+    (
+        "models",
+        "place model @ernie4_5_moe-21b-a3b --memory 24GiB",
+        1,
+        &["21.83 B parameters", "weights 40.65 GiB", "does not fit"],
+    ),
+    (
+        "models",
+        "place model @glm-4-9b-0414 --memory 24GiB --context 4k",
+        0,
+        &["9.40 B parameters", "17.51 GiB", "fits 1 GPU"],
+    ),
+    (
+        "models",
+        "place model @hunyuan-a13b --memory 24GiB",
+        1,
+        &["80.39 B parameters", "weights 149.74 GiB", "does not fit"],
+    ),
+    (
+        "models",
+        "place model @kimi_k25 --memory 24GiB",
+        1,
+        &["weights 552.09 GiB", "images and sound are counted", "does not fit"],
+    ),
+    (
+        "models",
+        "place model @mistral3-24b --memory 24GiB --context 4k",
+        1,
+        &["24.01 B parameters", "does not fit", "--weights Q6_K"],
+    ),
+    ("models", "place model @olmo2-7b --memory 24GiB --context 4k", 0, &["7.30 B", "fits 1 GPU"]),
+    ("models", "place model @olmoe-1b-7b --memory 24GiB --context 4k", 0, &["6.92 B", "fits 1"]),
+    ("models", "place model @phi3-mini --memory 24GiB --context 4k", 0, &["3.82 B", "fits 1"]),
+    ("models", "place model @phi3.5-moe --memory 24GiB --context 4k", 1, &["41.87 B", "77.99 GiB"]),
+    ("models", "place model @qwen2-7b --memory 24GiB --context 4k", 0, &["7.62 B", "fits 1 GPU"]),
+    ("models", "place model @smollm3-3b --memory 24GiB --context 4k", 0, &["3.08 B", "fits 1"]),
+    (
+        "safetensors-f4",
+        "place model @f4 --memory 24GiB",
+        0,
+        &["weights 580.5 KiB", "fits 1 GPU", "!not understood"],
+    ),
+    (
+        "safetensors-f4",
+        "place model @f6 --memory 24GiB",
+        0,
+        &["256.07 KiB", "fits 1 GPU", "!not understood"],
+    ),
+    (
+        "snapshot-new",
+        "mem replay @new.pickle",
+        0,
+        &["3 of 3 addresses, 1 of 1 segments", "peak reserved 20 MiB, allocated 13 MiB"],
+    ),
+    ("snapshot-new", "mem replay @new5.pickle", 0, &["3 of 3 addresses, 1 of 1 segments"]),
+    ("snapshot-new", "mem replay @userdef.pickle", 0, &["3 of 3 addresses, 1 of 1 segments"]),
+    (
+        "snapshot-new",
+        "mem replay @notraces.pickle",
+        2,
+        &["no allocation history", "_record_memory_history()"],
+    ),
+    (
+        "snapshot-new",
+        "mem replay @unknown-action.pickle",
+        2,
+        &["the action 'segment_rejected' is unknown"],
+    ),
+    (
+        "tf-scalarsummary-gpu",
+        "place graph @in.pbtxt --hard --devices /cpu:0,/gpu:0",
+        1,
+        &["Cannot assign a device for operation Accuracy/__raw_", "omit --hard"],
+    ),
+    (
+        "tf-scalarsummary-gpu",
+        "place graph @in.pbtxt --explain --devices /cpu:0,/gpu:0",
+        0,
+        &["Accuracy/__raw_ (ScalarSummary) CPU:0 no device /device:GPU:0 supports it"],
+    ),
+    (
+        "onnx-opset21",
+        "place graph @in.onnx --explain --devices /cpu:0,/gpu:0",
+        0,
+        &["first device; its kernels are not known", "!with a kernel"],
+    ),
+    (
+        "zombie-dstate-fuse",
+        "--sim @ reap --yes",
+        1,
+        &["survived SIGKILL", "wchan", "/sys/fs/fuse/connections", "sudo reboot"],
+    ),
+    (
+        "hetero-order",
+        "CUDA_VISIBLE_DEVICES=0 --sim @machine.toml claim -n 1",
+        2,
+        &["the GPUs differ", "CUDA_DEVICE_ORDER=PCI_BUS_ID", "!would claim"],
+    ),
+    (
+        "hetero-order",
+        "CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_ORDER=PCI_BUS_ID --sim @machine.toml claim -n 1",
+        0,
+        &["would claim GPU 0 GeForce GTX 1650", "GPU 1: excluded by CUDA_VISIBLE_DEVICES"],
+    ),
+    (
+        "minor-mismatch",
+        "--sim @machine.toml status",
+        0,
+        &["2 GPUs, 1 free", "11 MiB/ 80.0 GiB free 1 A100", "alice 4711 python train.py 19.5 GiB"],
+    ),
+];
+
 #[test]
 fn bug_reports_of_other_commands_have_their_answer() {
     let Some(directory) = cases() else { return };
-    let graph = directory("onnx-opset21").join("in.onnx");
-    let graph = graph.to_str().expect("a path in UTF-8");
-    let here = Path::new(".");
-    let placed = gpuws(here, &["place", "graph", graph, "--explain", "--devices", "/cpu:0,/gpu:0"]);
-    assert!(placed.stdout.contains("first device; its kernels are not known"), "{}", placed.stdout);
-    assert!(!placed.stdout.contains("with a kernel"), "{}", placed.stdout);
-    let machine = directory("zombie-dstate-fuse");
-    let machine = machine.to_str().expect("a path in UTF-8");
-    let reaped = gpuws(here, &["--sim", machine, "reap", "--yes"]);
-    for part in ["survived SIGKILL", "wchan", "/sys/fs/fuse/connections", "sudo reboot"] {
-        assert!(reaped.stdout.contains(part), "{part}: {}{}", reaped.stdout, reaped.stderr);
+    let mut wrong = Vec::new();
+    for (name, line, code, parts) in COMMANDS {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gpuws"));
+        for variable in ["CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"] {
+            command.env_remove(variable);
+        }
+        for word in line.split(' ') {
+            match (word.strip_prefix('@'), word.split_once('=')) {
+                (Some(file), _) => command.arg(directory(name).join(file)),
+                (None, Some((variable, value))) => command.env(variable, value),
+                (None, None) => command.arg(word),
+            };
+        }
+        let ended = ended(command.stdin(Stdio::null()).output().expect("gpuws runs"));
+        if let Some(told) = differs(&ended, *code, parts) {
+            wrong.push(format!("{name}: {line}: {told}"));
+        }
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
 }
