@@ -5,7 +5,7 @@ use crate::live::{GPUWS, out, reported, script};
 use crate::program::skipped;
 use nix::libc::{
     EACCES, EINTR, EMFILE, ENOSYS, EPERM, F_OFD_GETLK, SYS_clone3, SYS_faccessat, SYS_faccessat2,
-    SYS_fcntl, SYS_fstatfs, SYS_newfstatat, SYS_pidfd_open, SYS_statx,
+    SYS_fcntl, SYS_fstatfs, SYS_newfstatat, SYS_pidfd_open, SYS_pidfd_send_signal, SYS_statx,
 };
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -80,13 +80,11 @@ fn holder_is_ended_where_statx_is_blocked() {
 
 #[test]
 fn holder_that_cannot_be_identified_keeps_the_lease() {
-    // fstatat of a path with AT_NO_AUTOMOUNT alone, as gpuws asks.
-    let rules = |errno| format!("{SYS_statx}:{errno} {SYS_newfstatat}:{errno}:3:2048");
-    for (errno, call) in [(EPERM, ""), (ENOSYS, ""), (EPERM, "pidfd")] {
-        let rules = match call {
-            "" => rules(errno),
-            _ => format!("{SYS_statx}:{errno}"),
-        };
+    // fstatat of a path with AT_NO_AUTOMOUNT alone, as gpuws asks. In the last case, the holder is
+    // known and cannot be signalled.
+    let identity = |errno| format!("{SYS_statx}:{errno} {SYS_newfstatat}:{errno}:3:2048");
+    let signal = format!("{SYS_statx}:{EPERM} {SYS_pidfd_send_signal}:{EPERM}");
+    for rules in [identity(EPERM), identity(ENOSYS), signal] {
         let Some(output) = under_filter(&format!(
             "deny '{rules}' \"$0\" run --gpu 7 -- {LEAVES}; echo $?\n\
              \"$0\" run --gpu 7 --no-wait -- echo granted; echo $?\n\
@@ -94,10 +92,7 @@ fn holder_that_cannot_be_identified_keeps_the_lease() {
         )) else {
             return;
         };
-        match call {
-            "" => assert_eq!(out(&output), "0\n75\nfree\n", "{errno}: {output:?}"),
-            _ => assert!(out(&output).ends_with("free\n"), "{output:?}"),
-        }
+        assert_eq!(out(&output), "0\n75\nfree\n", "{rules}: {output:?}");
     }
 }
 
@@ -155,25 +150,52 @@ fn hint_for_command_names_its_fault() {
     assert_eq!(hints.len(), 6, "{said}");
 }
 
-/// A service account has a home directory that does not exist.
-#[test]
-fn run_needs_no_home_directory() {
+/// Runs the program as another user, outside any session; `None` if this user cannot.
+fn as_another_user(change: impl FnOnce(&mut Command)) -> Option<Output> {
     if !rustix::process::geteuid().is_root() {
-        return skipped("run_needs_no_home_directory: needs root");
+        skipped("faults: another user needs root");
+        return None;
     }
-    let leases = tempfile::Builder::new().permissions(Permissions::from_mode(0o1777)).tempdir();
-    let leases = leases.unwrap();
     let mut command = Command::new("setpriv");
-    command.args(["--reuid=61001", "--regid=61001", "--clear-groups", GPUWS, "run", "--claims"]);
-    command.arg(leases.path()).args(["--no-wait", "-n", "1", "--", "true"]);
+    command.args(["--reuid=61001", "--regid=61001", "--clear-groups", GPUWS]).current_dir("/");
     for name in ["GPUWS_SIM_SESSION", "LD_LIBRARY_PATH", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
         command.env_remove(name);
     }
-    let output = command.env("HOME", "/nonexistent").current_dir("/").output().unwrap();
+    change(&mut command);
+    let output = command.output().unwrap();
     let said = reported(&output);
     if said.contains("setpriv:") {
-        return skipped(&format!("run_needs_no_home_directory: {}", said.trim()));
+        skipped(&format!("faults: {}", said.trim()));
+        return None;
     }
+    Some(output)
+}
+
+#[test]
+fn machine_in_a_closed_directory_is_not_missing() {
+    let closed =
+        tempfile::Builder::new().permissions(Permissions::from_mode(0o000)).tempdir().unwrap();
+    let machine = closed.path().join("box");
+    let status = |command: &mut Command| {
+        command.arg("--sim").arg(&machine).arg("status");
+    };
+    let Some(output) = as_another_user(status) else { return };
+    assert_eq!((output.status.code(), out(&output).as_str()), (Some(4), ""), "{output:?}");
+    let said = reported(&output);
+    assert!(said.contains("Permission denied") && !said.contains("has this name"), "{said}");
+}
+
+/// A service account has a home directory that does not exist.
+#[test]
+fn run_needs_no_home_directory() {
+    let leases = tempfile::Builder::new().permissions(Permissions::from_mode(0o1777)).tempdir();
+    let leases = leases.unwrap();
+    let run = |command: &mut Command| {
+        command.args(["run", "--claims"]).arg(leases.path());
+        command.args(["--no-wait", "-n", "1", "--", "true"]).env("HOME", "/nonexistent");
+    };
+    let Some(output) = as_another_user(run) else { return };
+    let said = reported(&output);
     // Without a driver, the run fails after that.
     let warning = "warning: this run has no audit log: failed to create the directory \
                    '/nonexistent'";
