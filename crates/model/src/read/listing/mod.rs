@@ -199,14 +199,6 @@ impl Listing<'_> {
             }
             config.assumed()
         });
-        // Checkpoints with quantization keep the rest in 16 bits.
-        if config.architecture.encoding.is_none() && config.quantization.is_none() {
-            doubts.push(Doubt {
-                about: Figure::Element,
-                text: "the configuration does not state torch_dtype; 16 bits are assumed"
-                    .to_owned(),
-            });
-        }
         if !tensors.is_empty() {
             notes.push("no weight files: sizes computed from config.json".to_owned());
         }
@@ -219,8 +211,20 @@ impl Listing<'_> {
             method: method(Some(&config)),
             doubts,
         };
-        if let Some(index) = index {
-            total::compare(&mut model, &self.index(index)?);
+        let index = index.map(|index| self.index(index)).transpose()?;
+        if let Some(index) = &index {
+            total::compare(&mut model, index);
+        }
+        // Checkpoints with quantization keep the rest in 16 bits.
+        let is_known = config.architecture.encoding.is_some()
+            || config.quantization.is_some()
+            || index.is_some_and(|index| index.total_bytes.is_some());
+        if !is_known {
+            model.doubts.push(Doubt {
+                about: Figure::Element,
+                text: "the configuration does not state torch_dtype; 16 bits are assumed"
+                    .to_owned(),
+            });
         }
         Ok(Found { model, format: Format::Config, config: Some(config), files: Vec::new(), notes })
     }

@@ -231,6 +231,12 @@ fn index_without_its_files_tells_the_total() {
     // 2 % more is within the tolerance, 3 % are not.
     let close = of(CONFIG, &format!(r#"{{"total_size":{}}}"#, 2 * parameters * 102 / 100));
     assert_eq!((close.bytes(), close.doubts.len()), (Bytes(2 * parameters), 0));
+    let unstated = CONFIG.replace("torch_dtype", "unknown");
+    for (metadata, doubts) in
+        [(format!(r#"{{"total_size":{}}}"#, 2 * parameters), 0), ("{}".to_owned(), 1)]
+    {
+        assert_eq!(of(&unstated, &metadata).doubts.len(), doubts, "{metadata}");
+    }
     let more = of(CONFIG, r#"{"total_size":150000}"#);
     assert!(more.bytes() <= Bytes(150_000) && more.bytes() > Bytes(149_900), "{:?}", more.bytes());
     assert_eq!(more.doubts[0].about, Figure::Weights);
