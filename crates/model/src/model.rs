@@ -41,6 +41,11 @@ pub enum Figure {
 }
 
 impl Doubt {
+    /// Returns a doubt about the bits of an element of the weights.
+    pub fn of_element(text: impl Into<String>) -> Doubt {
+        Doubt { about: Figure::Element, text: text.into() }
+    }
+
     /// Returns a doubt about the bytes of the weights.
     pub fn of_weights(text: impl Into<String>) -> Doubt {
         Doubt { about: Figure::Weights, text: text.into() }

@@ -61,7 +61,8 @@ pub(crate) fn doctor(
     interruptible::run(py, Duration::ZERO, move |_| {
         let observation = gpu_reaper::full_observation();
         let source = machine.open_for_query(observation.groups, samples == 1)?;
-        let snapshots: Vec<Snapshot> = source.snapshots(observation, samples.max(1), every).collect();
+        let snapshots: Vec<Snapshot> =
+            source.snapshots(observation, samples.max(1), every).collect();
         let Some(now) = snapshots.last() else { return Ok("{}".to_owned()) };
         let mut past = Past::new();
         snapshots.iter().for_each(|look| past.add(look));

@@ -173,7 +173,7 @@ fn known(
     }
     doubts.extend(reader.doubts(model_type).into_iter().map(Doubt::of_context));
     doubts.extend(rope::doubt(keys).map(Doubt::of_context));
-    doubts.extend(unknown_type(keys).map(Doubt::of_weights));
+    doubts.extend(unknown_type(keys).map(Doubt::of_element));
     config.architecture = architecture;
     config.doubts = doubts;
     let own = Keys::new(root, None);
@@ -219,7 +219,7 @@ fn unknown_type(keys: &Keys<'_>) -> Option<String> {
     let given = |key| Some((key, keys.given(key).filter(|value| !value.is_null())?));
     let (key, value) = given("dtype").or_else(|| given("torch_dtype"))?;
     (encoding(keys).is_none() && value != "auto").then(|| {
-        format!("'{key}' is {}, which is no element type: 32 bits are counted", brief(value))
+        format!("'{key}' is {}, which is no element type; 16 bits are assumed", brief(value))
     })
 }
 

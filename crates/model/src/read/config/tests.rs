@@ -330,7 +330,7 @@ fn unknown_types_of_layers_are_doubts() {
     let strange = LLAMA_3_8B.replace("bfloat16", "bloat16");
     assert_eq!(
         doubts(&strange),
-        ["'torch_dtype' is \"bloat16\", which is no element type: 32 bits are counted"]
+        ["'torch_dtype' is \"bloat16\", which is no element type; 16 bits are assumed"]
     );
     // A size that only the class states may be that of another model.
     let bare = r#"{"model_type":"qwen2","num_hidden_layers":28}"#;

@@ -218,13 +218,11 @@ impl Listing<'_> {
         // Checkpoints with quantization keep the rest in 16 bits.
         let is_known = config.architecture.encoding.is_some()
             || config.quantization.is_some()
-            || index.is_some_and(|index| index.total_bytes.is_some());
+            || index.is_some_and(|index| index.total_bytes.is_some())
+            || model.doubts.iter().any(|doubt| doubt.about == Figure::Element);
         if !is_known {
-            model.doubts.push(Doubt {
-                about: Figure::Element,
-                text: "the configuration does not state torch_dtype; 16 bits are assumed"
-                    .to_owned(),
-            });
+            let text = "the configuration does not state torch_dtype; 16 bits are assumed";
+            model.doubts.push(Doubt::of_element(text));
         }
         Ok(Found { model, format: Format::Config, config: Some(config), files: Vec::new(), notes })
     }
