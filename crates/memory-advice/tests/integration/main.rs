@@ -2,6 +2,7 @@
 
 mod engines;
 mod environment;
+mod libraries;
 mod messages;
 mod remedies;
 mod reports;
