@@ -344,7 +344,7 @@ mod tests {
                 "NCCL error: unhandled cuda error: an illegal memory access was encountered",
                 &[ErrorCode::MemoryAccess],
             ),
-            // Two failures of which neither explains the other.
+            // Two failures, and neither explains the other.
             (
                 "bash: nvidia-smi: command not found RuntimeError: No CUDA GPUs are available",
                 &[ErrorCode::NoCudaDevice, ErrorCode::NoTool],

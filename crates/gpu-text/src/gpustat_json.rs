@@ -5,7 +5,7 @@ use crate::text::Text;
 use gpu_core::Absent;
 use serde::Deserialize;
 
-/// Within this many lines after the start of the object, its keys show whose it is.
+/// Within this many lines after the start of the object, its keys show which program wrote it.
 const HEAD: usize = 6;
 
 /// The keys of the object, as gpustat 0.4 and later print it. Any of them may be missing.

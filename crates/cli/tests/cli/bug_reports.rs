@@ -90,13 +90,13 @@ const PASTED: &[Case] = &[
 /// Returns the exit code and the output, on one line, if they are not as wanted.
 fn differs(ended: &Ended, code: i32, parts: &[&str]) -> Option<String> {
     let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let told = line(&format!("{} {}", ended.stdout, ended.stderr));
+    let message = line(&format!("{} {}", ended.stdout, ended.stderr));
     let is_told = |part: &&str| match part.strip_prefix('!') {
-        Some(part) => !told.contains(&line(part)),
-        None => told.contains(&line(part)),
+        Some(part) => !message.contains(&line(part)),
+        None => message.contains(&line(part)),
     };
     let is_right = ended.code == code && parts.iter().all(is_told);
-    (!is_right).then(|| format!("{} {told}", ended.code))
+    (!is_right).then(|| format!("{} {message}", ended.code))
 }
 
 #[test]
@@ -106,8 +106,8 @@ fn pasted_bug_reports_are_judged() {
     for (name, file, code, parts) in PASTED {
         let text = fs::read(directory(name).join(file)).expect("the text");
         let pasted = with_input(&["doctor", "--paste"], &text);
-        if let Some(told) = differs(&pasted, *code, parts) {
-            wrong.push(format!("{name}/{file}: {told}"));
+        if let Some(message) = differs(&pasted, *code, parts) {
+            wrong.push(format!("{name}/{file}: {message}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
@@ -304,8 +304,8 @@ fn bug_reports_of_other_commands_have_their_answer() {
             };
         }
         let ended = ended(command.stdin(Stdio::null()).output().expect("gpuws runs"));
-        if let Some(told) = differs(&ended, *code, parts) {
-            wrong.push(format!("{name}: {line}: {told}"));
+        if let Some(message) = differs(&ended, *code, parts) {
+            wrong.push(format!("{name}: {line}: {message}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));

@@ -387,10 +387,11 @@ fn waiting_line_names_only_leases_of_requested_gpus() {
         "(\"$0\" run -n 3 --gpu 4,5,6 -- sleep 300 & echo $! > four; wait) &\n\
          (\"$0\" run --gpu 3 -- sleep 300 & echo $! > three; wait) &\n\
          until_so sh -c '[ $(\"$0\" leases --json | grep -c \\\"id\\\") = 2 ]' \"$0\"\n\
-         \"$0\" run --gpu 3 --timeout 1s -- true; echo $?\n\
-         kill $(cat three four); wait",
+         \"$0\" run --gpu 3 -- true 2>waiting & echo $! > claim\n\
+         until_so grep -q 'waiting for 1 GPU' waiting; cat waiting >&2\n\
+         kill $(cat claim three four); wait",
     );
-    assert_eq!(out(&output), "75\n", "{output:?}");
+    assert_eq!(out(&output), "", "{output:?}");
     let reported = reported(&output);
     let line = reported.lines().find(|line| line.contains("waiting for 1 GPU")).unwrap();
     assert!(line.contains("leased by ") && line.contains(" (1 GPU)"), "{line}");

@@ -217,8 +217,8 @@ fn devices_of_two_processes_have_different_names() {
         assert!(shown.contains("/task:"), "{shown}");
     }
     let twice = ["place", "graph", FIRST, "--devices", "/gpu:0,/device:GPU:0"];
-    let (code, told) = refusal(&twice);
-    assert_eq!((code, told.contains("device:GPU:0 twice")), (Some(2), true), "{told}");
+    let (code, message) = refusal(&twice);
+    assert_eq!((code, message.contains("device:GPU:0 twice")), (Some(2), true), "{message}");
 }
 
 #[test]
@@ -236,12 +236,15 @@ fn hard_placement_refuses_what_soft_placement_moves() {
     let soft = run(&words);
     assert_eq!(soft.status.code(), Some(0), "{soft:?}");
     assert!(text(&soft.stderr).contains("d: no device /"), "{soft:?}");
-    let (code, told) = refusal(&[&words[..], &["--hard"]].concat());
-    assert_eq!(code, Some(1), "{told}");
+    let (code, message) = refusal(&[&words[..], &["--hard"]].concat());
+    assert_eq!(code, Some(1), "{message}");
     for part in ["Could not satisfy explicit device specification", "DecodeRaw", "omit --hard"] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(message.contains(part), "{part}: {message}");
     }
-    assert!(told.starts_with("gpuws: failed to place '") && !told.contains("\\t"), "{told}");
+    assert!(
+        message.starts_with("gpuws: failed to place '") && !message.contains("\\t"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -261,14 +264,14 @@ fn graph_that_cannot_be_built_is_refused_with_its_nodes() {
         ("", "failed to read '"),
     ] {
         let file = graph_file(dir.path(), "graph", content.as_bytes());
-        let (code, told) = refusal(&["place", "graph", &file, "--devices", "/cpu:0"]);
-        assert_eq!(code, Some(2), "{content}: {told}");
-        assert!(told.contains(expected), "{content}: {told}");
+        let (code, message) = refusal(&["place", "graph", &file, "--devices", "/cpu:0"]);
+        assert_eq!(code, Some(2), "{content}: {message}");
+        assert!(message.contains(expected), "{content}: {message}");
     }
-    let (code, told) = refusal(&["place", "graph", FIRST, "--devices", "/cpu:0,gpu0"]);
-    assert_eq!((code, told.contains("device name 'gpu0'")), (Some(2), true), "{told}");
-    let (_, told) = refusal(&["--sim", "no-driver", "place", "graph", FIRST]);
-    assert!(told.contains("--devices /cpu:0,/gpu:0"), "{told}");
+    let (code, message) = refusal(&["place", "graph", FIRST, "--devices", "/cpu:0,gpu0"]);
+    assert_eq!((code, message.contains("device name 'gpu0'")), (Some(2), true), "{message}");
+    let (_, message) = refusal(&["--sim", "no-driver", "place", "graph", FIRST]);
+    assert!(message.contains("--devices /cpu:0,/gpu:0"), "{message}");
 }
 
 #[test]
@@ -286,8 +289,8 @@ fn schedule_is_drawn_and_traced_to_new_files() {
     let events = trace["traceEvents"].as_array().unwrap();
     let ran = events.iter().filter(|event| event["ph"] == "X").count();
     assert_eq!(ran, 3, "{trace:#}");
-    let (code, told) = refusal(&[&words[..], &files].concat());
-    assert_eq!((code, told.contains("already exists")), (Some(2), true), "{told}");
+    let (code, message) = refusal(&[&words[..], &files].concat());
+    assert_eq!((code, message.contains("already exists")), (Some(2), true), "{message}");
     let (code, _) = refusal(&["place", "graph", FIRST, "--svg", &at("b.svg")]);
     assert_eq!(code, Some(2), "a picture is of a schedule");
 }
@@ -340,16 +343,16 @@ fn split_is_printed_in_the_form_of_other_programs() {
     );
     assert_eq!(vllm, expected);
     let spilled = ["--memory", "10GiB", "--host-memory", "64GiB", "--format", "vllm"];
-    let (code, told) = refusal(&[&words[..5], &spilled].concat());
-    assert_eq!((code, told.contains("on GPUs alone")), (Some(1), true), "{told}");
-    let (_, told) = refusal(&[&words[..5], &spilled[..2], &spilled[4..]].concat());
-    assert!(!told.contains("--host-memory"), "{told}");
-    let (code, told) =
+    let (code, message) = refusal(&[&words[..5], &spilled].concat());
+    assert_eq!((code, message.contains("on GPUs alone")), (Some(1), true), "{message}");
+    let (_, message) = refusal(&[&words[..5], &spilled[..2], &spilled[4..]].concat());
+    assert!(!message.contains("--host-memory"), "{message}");
+    let (code, message) =
         refusal(&[&words[..], &["--format", "vllm", "--engine", "llama.cpp"]].concat());
-    assert_eq!((code, told.contains("of another engine")), (Some(2), true), "{told}");
+    assert_eq!((code, message.contains("of another engine")), (Some(2), true), "{message}");
     let small = ["place", "model", LLAMA, "--memory", "2GiB", "--format", "llama"];
-    let (code, told) = refusal(&small);
-    assert_eq!((code, told.contains("the GPU has 1.5 GiB")), (Some(1), true), "{told}");
+    let (code, message) = refusal(&small);
+    assert_eq!((code, message.contains("the GPU has 1.5 GiB")), (Some(1), true), "{message}");
 }
 
 /// `gpuws run` lets the program see only the GPUs that hold layers.
@@ -358,8 +361,8 @@ fn device_map_numbers_the_gpus_in_use() {
     let sizes = ["--memory", "2GiB,24GiB", "--context", "8k", "--format", "device-map"];
     let mapped = run(&[&["place", "model", LLAMA], &sizes[..]].concat());
     assert_eq!(object(&mapped), json!({ "": 0 }));
-    let told = String::from_utf8_lossy(&mapped.stderr);
-    assert!(told.contains("CUDA_VISIBLE_DEVICES=1'"), "{told}");
+    let message = String::from_utf8_lossy(&mapped.stderr);
+    assert!(message.contains("CUDA_VISIBLE_DEVICES=1'"), "{message}");
 }
 
 /// A program that sees all GPUs would use the small one in the middle.
@@ -448,13 +451,13 @@ fn bad_model_is_refused_with_its_reason() {
         (&[LLAMA, "--context", "0"], "must be between 1 and"),
         (&["/nonexistent"], "failed to read '/nonexistent'"),
     ] {
-        let (code, told) = refused(words);
-        assert!(code != Some(0) && told.contains(part), "{words:?}: {code:?} {told}");
+        let (code, message) = refused(words);
+        assert!(code != Some(0) && message.contains(part), "{words:?}: {code:?} {message}");
     }
     // A header of two gigabytes in a file of 16 bytes.
     let lying = dir.path().join("model.safetensors");
     std::fs::write(&lying, [&(2_u64 << 30).to_le_bytes()[..], b"{\"a\": {}"].concat()).unwrap();
-    let (code, told) = refused(&[empty]);
-    assert_eq!(code, Some(2), "{told}");
-    assert!(told.contains("model.safetensors"), "{told}");
+    let (code, message) = refused(&[empty]);
+    assert_eq!(code, Some(2), "{message}");
+    assert!(message.contains("model.safetensors"), "{message}");
 }

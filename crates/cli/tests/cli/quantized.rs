@@ -140,10 +140,10 @@ fn engine_refuses_weights_that_it_cannot_load() {
         (&awq, &["--engine", "llama.cpp"], &["quantized by awq", "--engine vllm"]),
         (&awq, &["--weights", "fp8"], &["quantized by awq already", "omit --weights"]),
     ] {
-        let (code, out, told) = said(&place(config, &[&["--memory", "24GiB"], words].concat()));
-        assert_eq!((code, out.as_str()), (Some(2), ""), "{words:?}: {told}");
+        let (code, out, message) = said(&place(config, &[&["--memory", "24GiB"], words].concat()));
+        assert_eq!((code, out.as_str()), (Some(2), ""), "{words:?}: {message}");
         for part in parts {
-            assert!(told.contains(part), "{words:?}: {part}: {told}");
+            assert!(message.contains(part), "{words:?}: {part}: {message}");
         }
     }
 }
@@ -152,7 +152,7 @@ fn engine_refuses_weights_that_it_cannot_load() {
 fn command_has_the_quantization_or_says_what_is_needed() {
     let config = config();
     let base = ["--memory", "24GiB", "--context", "4k"];
-    for (words, out_part, told_part) in [
+    for (words, out_part, message_part) in [
         (&["--format", "vllm", "--weights", "FP8"][..], "--quantization fp8", ""),
         (&["--format", "vllm", "--weights", "nf4"], "--quantization bitsandbytes", ""),
         (&["--format", "vllm", "--weights", "F16"], "--dtype float16", ""),
@@ -181,11 +181,11 @@ fn command_has_the_quantization_or_says_what_is_needed() {
         (&["--weights", "FP8"], "--quantization fp8", ""),
         (&["--weights", "UD-Q4_K_XL"], "download a GGUF file of the model in UD-Q4_K_XL", ""),
     ] {
-        let (code, out, told) = said(&place(&config, &[&base[..], words].concat()));
+        let (code, out, message) = said(&place(&config, &[&base[..], words].concat()));
         let expected = if words.contains(&"UD-Q4_K_XL") { 6 } else { 0 };
-        assert_eq!(code, Some(expected), "{words:?}: {out} {told}");
+        assert_eq!(code, Some(expected), "{words:?}: {out} {message}");
         assert!(out.contains(out_part), "{words:?}: {out_part}: {out}");
-        assert!(told.contains(told_part), "{words:?}: {told_part}: {told}");
+        assert!(message.contains(message_part), "{words:?}: {message_part}: {message}");
     }
 }
 
@@ -196,9 +196,9 @@ fn unknown_method_has_no_command() {
     assert_eq!(code, Some(6), "{out}");
     assert!(!out.contains("next:"), "{out}");
     let words = ["--memory", "24GiB", "--context", "4k", "--format", "vllm"];
-    let (code, out, told) = said(&place(&unknown, &words));
-    assert_eq!((code, out.as_str()), (Some(1), ""), "{told}");
-    assert!(told.contains("vLLM is not known to load"), "{told}");
+    let (code, out, message) = said(&place(&unknown, &words));
+    assert_eq!((code, out.as_str()), (Some(1), ""), "{message}");
+    assert!(message.contains("vLLM is not known to load"), "{message}");
 }
 
 /// llama.cpp loads a GGUF file of a model whose checkpoint it does not load.
@@ -206,11 +206,11 @@ fn unknown_method_has_no_command() {
 fn quantized_checkpoint_has_a_plan_for_a_gguf_file() {
     let mxfp4 = with("quantization_config", json!({"quant_method": "mxfp4"}));
     let base = ["--memory", "24GiB", "--context", "4k", "--engine", "llama.cpp"];
-    let (code, _, told) = said(&place(&mxfp4, &base));
-    assert_eq!((code, told.contains("--weights MXFP4_MOE")), (Some(2), true), "{told}");
-    let (code, out, told) =
+    let (code, _, message) = said(&place(&mxfp4, &base));
+    assert_eq!((code, message.contains("--weights MXFP4_MOE")), (Some(2), true), "{message}");
+    let (code, out, message) =
         said(&place(&mxfp4, &[&base[..], &["--weights", "MXFP4_MOE"]].concat()));
-    assert_eq!(code, Some(0), "{told}");
+    assert_eq!(code, Some(0), "{message}");
     assert!(out.contains("download a GGUF file of the model in MXFP4_MOE"), "{out}");
     assert!(out.contains("llama-server -m MODEL.gguf -c 4096 -ngl 33 -np 1"), "{out}");
 }
@@ -225,9 +225,12 @@ fn kernels_follow_the_compute_capability() {
     ] {
         let words = ["--sim", machine, "place", "model", LLAMA, "--context", "4k"];
         let words = [&words[..], &["--engine", "vllm", "--weights", weights]].concat();
-        let (found, out, told) = said(&run(&words));
-        assert_eq!(found, Some(code), "{machine} {weights}: {out} {told}");
-        assert!(out.contains(part) || told.contains(part), "{machine} {weights}: {out} {told}");
+        let (found, out, message) = said(&run(&words));
+        assert_eq!(found, Some(code), "{machine} {weights}: {out} {message}");
+        assert!(
+            out.contains(part) || message.contains(part),
+            "{machine} {weights}: {out} {message}"
+        );
     }
     let words = ["--sim", "dgx1-v100", "place", "model", LLAMA, "--engine", "vllm", "--json"];
     let tried = object(&run(&words))["encodings"].to_string();
@@ -246,8 +249,8 @@ fn cache_is_kept_as_the_checkpoint_says() {
         json["needs"]["context_bytes"].as_u64().unwrap()
     };
     assert_eq!(bytes(&["--kv", "F16"]), 2 * bytes(&[]));
-    let (_, out, told) = said(&place(&cached, &base));
-    assert!(out.contains("--kv-cache-dtype fp8"), "{out} {told}");
+    let (_, out, message) = said(&place(&cached, &base));
+    assert!(out.contains("--kv-cache-dtype fp8"), "{out} {message}");
 }
 
 #[test]
@@ -255,25 +258,25 @@ fn context_beyond_training_is_noted_and_not_asked_for() {
     let config = config();
     let words = ["--memory", "24GiB", "--context", "32k"];
     let note = "trained for 8192 tokens of context; 32768 are requested";
-    let (_, out, told) = said(&place(&config, &words));
-    assert!(out.contains(note) && told.contains(note), "{out} {told}");
+    let (_, out, message) = said(&place(&config, &words));
+    assert!(out.contains(note) && message.contains(note), "{out} {message}");
     assert!(out.contains(" -c 8192 ") && !out.contains("-c 32768"), "{out}");
     let json = object(&place(&config, &[&words[..], &["--json"]].concat()));
     assert!(
         json["notes"].as_array().unwrap().iter().any(|text| text.as_str().unwrap().contains(note))
     );
-    let (_, out, told) = said(&place(&config, &[&words[..], &["--format", "vllm"]].concat()));
-    assert!(out.contains("--max-model-len 8192") && told.contains(note), "{out} {told}");
-    let (_, out, told) = said(&place(&config, &["--memory", "24GiB", "--context", "8k"]));
-    assert!(!out.contains("trained for") && !told.contains("trained for"), "{out} {told}");
+    let (_, out, message) = said(&place(&config, &[&words[..], &["--format", "vllm"]].concat()));
+    assert!(out.contains("--max-model-len 8192") && message.contains(note), "{out} {message}");
+    let (_, out, message) = said(&place(&config, &["--memory", "24GiB", "--context", "8k"]));
+    assert!(!out.contains("trained for") && !message.contains("trained for"), "{out} {message}");
 }
 
 #[test]
 fn tensor_parallelism_is_preferred_to_a_pipeline() {
     let config = config();
     let words = ["--memory", "12GiB,12GiB", "--context", "8k", "--format", "vllm"];
-    let (code, out, told) = said(&place(&config, &words));
-    assert_eq!(code, Some(0), "{told}");
+    let (code, out, message) = said(&place(&config, &words));
+    assert_eq!(code, Some(0), "{message}");
     assert!(out.contains(" --tensor-parallel-size 2 ") && !out.contains("pipeline"), "{out}");
     let json = object(&place(&config, &[&words[..4], &["--engine", "vllm", "--json"]].concat()));
     assert_eq!(json["tensor_parallel_count"], 2);
@@ -281,8 +284,8 @@ fn tensor_parallelism_is_preferred_to_a_pipeline() {
     let mut odd = with("num_attention_heads", json!(7));
     odd["num_key_value_heads"] = json!(7);
     odd["head_dim"] = json!(512);
-    let (_, out, told) = said(&place(&odd, &words));
-    assert!(out.contains("--pipeline-parallel-size 2"), "{out} {told}");
+    let (_, out, message) = said(&place(&odd, &words));
+    assert!(out.contains("--pipeline-parallel-size 2"), "{out} {message}");
 }
 
 #[test]
@@ -298,12 +301,12 @@ fn impossible_placement_has_no_table() {
 
 #[test]
 fn repository_is_no_local_path() {
-    let (code, _, told) =
+    let (code, _, message) =
         said(&run(&["place", "model", "meta-llama/Llama-3-8B", "--memory", "8GiB"]));
-    assert_eq!(code, Some(3), "{told}");
+    assert_eq!(code, Some(3), "{message}");
     for part in ["PATH is a local path", "hf download meta-llama/Llama-3-8B config.json"] {
-        assert!(told.contains(part), "{told}");
+        assert!(message.contains(part), "{message}");
     }
-    let (_, _, told) = said(&run(&["place", "model", "./a/b/c", "--memory", "8GiB"]));
-    assert!(!told.contains("hf download"), "{told}");
+    let (_, _, message) = said(&run(&["place", "model", "./a/b/c", "--memory", "8GiB"]));
+    assert!(!message.contains("hf download"), "{message}");
 }

@@ -35,13 +35,13 @@ const FIRST_PER_USER: usize = 256;
 const RECENT: Duration = Duration::from_secs(1);
 
 /// The memory for unmerged entries, in bytes: one user may have half of what is left, ...
-const TOLD: usize = 1 << 20;
+const UNMERGED: usize = 1 << 20;
 /// ... each user has this in any case, ...
-const TOLD_AT_LEAST: usize = 16 << 10;
+const UNMERGED_AT_LEAST: usize = 16 << 10;
 /// ... all users together this, ...
-const TOLD_OF_ALL: usize = 3 << 19;
+const UNMERGED_OF_ALL: usize = 3 << 19;
 /// ... and the caller this besides.
-const TOLD_OF_CALLER: usize = 1 << 20;
+const UNMERGED_OF_CALLER: usize = 1 << 20;
 
 /// The most names of devices of merged entries.
 const MERGED_NAMES: usize = 5 << 18;
@@ -52,7 +52,7 @@ const MERGED_USERS: usize = 64;
 /// Entries that were read before: only their owner can change one.
 #[derive(Default)]
 pub(super) struct Known {
-    told: HashMap<PathBuf, Told>,
+    unmerged: HashMap<PathBuf, Unmerged>,
     merged: HashMap<EntryKind, Merged>,
     listings: Listings,
     text: Vec<u8>,
@@ -74,7 +74,7 @@ impl FileStamp {
 }
 
 /// An entry that is kept unmerged, with its memory; without a stamp, it is read again.
-struct Told {
+struct Unmerged {
     kind: EntryKind,
     stamp: Option<FileStamp>,
     entry: LeaseEntry,
@@ -89,7 +89,7 @@ struct Round {
     /// The merged entries are from an earlier read.
     is_from_memory: bool,
     caller: u32,
-    told: HashMap<PathBuf, Told>,
+    unmerged: HashMap<PathBuf, Unmerged>,
     /// How much memory they take, except those of the caller.
     weight: usize,
     users: HashMap<u32, Used>,
@@ -110,14 +110,14 @@ impl Round {
     fn room(&self, owner: u32) -> Option<usize> {
         let used = self.users.get(&owner).map_or(0, |used| used.weight);
         if owner == self.caller {
-            return TOLD_OF_CALLER.checked_sub(used);
+            return UNMERGED_OF_CALLER.checked_sub(used);
         }
-        let of_user = (TOLD.saturating_sub(self.weight) / 2).max(TOLD_AT_LEAST);
-        Some(of_user.checked_sub(used)?.min(TOLD_OF_ALL.checked_sub(self.weight)?))
+        let of_user = (UNMERGED.saturating_sub(self.weight) / 2).max(UNMERGED_AT_LEAST);
+        Some(of_user.checked_sub(used)?.min(UNMERGED_OF_ALL.checked_sub(self.weight)?))
     }
 
     /// Returns whether memory is left to keep an entry of this size unmerged, and counts it if so.
-    fn tells(&mut self, owner: u32, weight: usize) -> bool {
+    fn keeps(&mut self, owner: u32, weight: usize) -> bool {
         let fits = self.room(owner).is_some_and(|room| weight <= room);
         if fits {
             self.users.entry(owner).or_default().weight += weight;
@@ -161,7 +161,7 @@ impl Known {
             began: wall(),
             is_from_memory: known.is_some(),
             caller: rustix::process::geteuid().as_raw(),
-            told: HashMap::new(),
+            unmerged: HashMap::new(),
             weight: 0,
             users: HashMap::new(),
             overflow: overflow_user(),
@@ -177,10 +177,11 @@ impl Known {
             // Some may be counted twice, or have ended: their directories have changed.
             merged.until = Duration::ZERO;
         }
-        let mut entries: Vec<_> = round.told.values().map(|told| told.entry.clone()).collect();
+        let mut entries: Vec<_> =
+            round.unmerged.values().map(|unmerged| unmerged.entry.clone()).collect();
         entries.extend(merged.entries(kind));
-        self.told.retain(|_, told| told.kind != kind);
-        self.told.extend(round.told);
+        self.unmerged.retain(|_, unmerged| unmerged.kind != kind);
+        self.unmerged.extend(round.unmerged);
         self.merged.insert(kind, merged);
         Ok(entries)
     }
@@ -220,12 +221,12 @@ impl Known {
             };
             let path = is_first.then(|| user.dir.path.join(&name));
             let stamp = FileStamp::of(&stat, round.began);
-            let known = path.as_ref().and_then(|path| self.told.remove_entry(path));
-            if let Some((path, known)) = known.filter(|(_, told)| told.stamp.is_some())
+            let known = path.as_ref().and_then(|path| self.unmerged.remove_entry(path));
+            if let Some((path, known)) = known.filter(|(_, unmerged)| unmerged.stamp.is_some())
                 && known.stamp == stamp
-                && round.tells(user.owner, known.weight)
+                && round.keeps(user.owner, known.weight)
             {
-                round.told.insert(path, known);
+                round.unmerged.insert(path, known);
                 continue;
             }
             let limits = if is_first { LARGE } else { SMALL };
@@ -250,10 +251,10 @@ impl Known {
             if let Some(path) = path
                 && let Some(weight) =
                     round.room(user.owner).and_then(|room| weight(&self.text, room))
-                && round.tells(user.owner, weight)
+                && round.keeps(user.owner, weight)
                 && let Some(entry) = outline.entry(user.owner, &self.text)
             {
-                round.told.insert(path, Told { kind: round.kind, stamp, entry, weight });
+                round.unmerged.insert(path, Unmerged { kind: round.kind, stamp, entry, weight });
                 continue;
             }
             merged.asked.extend(key);
