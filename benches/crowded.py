@@ -70,7 +70,7 @@ def fill(shared, uid, kinds, ready):
     signal.pause()
 
 
-LARGEST = [(256, 512, 16_000), (768, 64, 8_000)]
+LARGEST = [(256, 512, 32_000), (768, 64, 8_000)]
 MANY = [(1_024, 64, 4_000)]
 SHORT = [(256, 512, 8_100), (768, 64, 1_100)]
 DIRECTORIES = [

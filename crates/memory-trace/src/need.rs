@@ -22,8 +22,10 @@ use std::sync::Arc;
 
 /// The step between the tried sizes, for an allocator that reads the size of its device.
 const STEP: u64 = 2 << 20;
-/// How many sizes below the result of the bisection are tried.
-const BELOW: u64 = 4;
+/// How many sizes below the result of the bisection are tried, ...
+const BELOW: u64 = 16;
+/// ... and how many after [`MAX_STEPS`] steps.
+const BELOW_LATE: u64 = 4;
 /// How many steps are replayed, a fifth of a second of work, before the search falls back to a bisection.
 const MAX_STEPS: u64 = 1_000_000;
 
@@ -178,7 +180,8 @@ impl Search<'_> {
             }
         }
         // More memory can make a job fail, so some smaller sizes may suffice too.
-        for below in (high.saturating_sub(BELOW)..high).filter(|below| *below > 0) {
+        let tried = if self.steps > MAX_STEPS { BELOW_LATE } else { BELOW };
+        for below in (high.saturating_sub(tried)..high).filter(|below| *below > 0) {
             let attempt = self.attempt(Bytes(below * STEP))?;
             if attempt.outcome.survived() {
                 return Ok((Bytes(below * STEP), attempt.outcome));

@@ -197,7 +197,7 @@ const COMMANDS: &[Case] = &[
         "models",
         "place model @kimi_k25 --memory 24GiB",
         1,
-        &["weights 552.09 GiB", "images and sound are counted", "does not fit"],
+        &["weights 554.28 GiB", "images and sound are counted", "does not fit"],
     ),
     (
         "models",

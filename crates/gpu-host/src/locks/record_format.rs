@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 /// Entries of others are read up to this size ...
-pub(super) const READ_LIMIT: usize = 16 << 10;
+pub(super) const READ_LIMIT: usize = 32 << 10;
 /// ... and written up to this size.
 const WRITE_LIMIT: usize = 8 << 10;
 /// The limits of a user's entries beyond the [first](super::living): the size, and the number of

@@ -135,8 +135,8 @@ fn need_under_each_allocator_is_known() {
         ("expandable", 42, true, 3),
         ("stream-ordered", 32, true, 3),
         ("direct", 20, true, 3),
-        ("bfc", 22, false, 9),
-        ("bfc-all-at-once", 18, false, 35),
+        ("bfc", 22, false, 15),
+        ("bfc-all-at-once", 18, false, 39),
     ] {
         let choice = PolicyConfig::named(name).expect("there is one");
         let found = need(&workload, &choice).expect("memory is endless");
