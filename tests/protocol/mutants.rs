@@ -110,7 +110,7 @@ fn memory_of_tries_outlives_change_of_directory() {
     assert!(trace.contains("remembers what it has read"), "{trace}");
 }
 
-/// As on a file system whose times have whole seconds.
+/// As on a file system that stores whole seconds.
 #[test]
 fn listing_that_outlives_change_of_directory_misses_entry() {
     let rules = Rules { keeps_listings: true, ..RULES };

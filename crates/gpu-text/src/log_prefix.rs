@@ -7,7 +7,7 @@ use crate::stamp::{self, Stamp};
 /// The longest prefix, in bytes; an object of JSON may have long fields before its message.
 pub(crate) const MAX_PREFIX: usize = 4096;
 
-/// Keys at the start of a line whose values users choose.
+/// Keys at the start of a line that have values from users.
 const NAMES: [&str; 2] = ["Name", "Process name"];
 
 const QUOTES: [char; 3] = ['"', '\'', '`'];
@@ -47,7 +47,7 @@ fn is_quoted(before: &str) -> bool {
     }
 }
 
-/// Returns whether a text ends with a key whose value is a message: `msg`, `"message"`, `_raw`.
+/// Returns whether a text ends with the key of a message: `msg`, `"message"`, `_raw`.
 fn is_message_key(text: &str) -> bool {
     let key = text.trim_end().trim_end_matches(['"', '\'', '\\']);
     let is_part = |c: char| c.is_ascii_alphanumeric();

@@ -15,7 +15,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Returns a look. Leases that a reader has merged are recorded with their devices in the
+    /// Returns a frame. Leases that a reader has merged are recorded with their devices in the
     /// snapshot, and how many they are.
     pub fn new(snapshot: Snapshot, leases: Result<&[LeaseEntry], &Fault>) -> Self {
         let whole = snapshot.devices.iter().filter_map(|device| device.id().uuid.as_ref().ok());

@@ -201,7 +201,7 @@ fn unknown_method_has_no_command() {
     assert!(message.contains("vLLM is not known to load"), "{message}");
 }
 
-/// llama.cpp loads a GGUF file of a model whose checkpoint it does not load.
+/// llama.cpp loads a GGUF file even if it cannot load the checkpoint of the model.
 #[test]
 fn quantized_checkpoint_has_a_plan_for_a_gguf_file() {
     let mxfp4 = with("quantization_config", json!({"quant_method": "mxfp4"}));

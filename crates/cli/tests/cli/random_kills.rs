@@ -38,7 +38,7 @@ const JOB: &str = r#"
 trace() {
   earlier=$(cat "$LOCKS/run-of-$gpu")
   supervisor=$(cat "$LOCKS/closed-$earlier" 2> "$LOCKS/errors")
-  # The parent is 1 if the supervisor died before the job wrote that it closed its lease.
+  # PPID is fixed when the shell starts: 1 means that the supervisor had died by then.
   [ "$supervisor" = 1 ] || case $(cut -d ' ' -f 3 /proc/$supervisor/stat 2> "$LOCKS/errors") in
     ''|Z) ;; *) earlier=$earlier-although-$supervisor-lives;;
   esac

@@ -320,7 +320,7 @@ impl Merged {
         self.room = left;
     }
 
-    /// Adds a living entry whose content the file system cannot read: it may be on any device.
+    /// Adds a living entry that the file system cannot read: it may be on any device.
     fn add_damaged(&mut self, owner: u32, stat: &Stat) {
         let user = self.user(owner, stat, 0);
         user.damaged = user.damaged.saturating_add(1);

@@ -35,7 +35,7 @@ pub struct Account {
     /// the container.
     #[serde(skip)]
     pub itself: Option<Other>,
-    /// The listed processes of which exactly one must be this one, if the sums do not show which.
+    /// Exactly one of these listed processes must be this one, if the sums do not show which.
     #[serde(skip)]
     pub itself_among: Vec<Other>,
     /// The rounding error of a printed figure, and so of the context and the unnamed memory.

@@ -14,7 +14,7 @@ const CONTEXTS: [&str; 6] = [
     "seq_length",
     "max_target_positions",
 ];
-/// The methods whose factor multiplies the length. The others state the longer one already.
+/// These methods multiply the length by their factor. The others state the longer one already.
 const MULTIPLIED: [&str; 3] = ["yarn", "linear", "dynamic"];
 
 /// Returns the longest context that the model supports, in tokens.

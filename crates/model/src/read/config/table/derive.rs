@@ -54,7 +54,7 @@ struct Ready<'a> {
 }
 
 impl List {
-    /// Drops tensors whose name another has: at most one rule for a name is right.
+    /// Drops tensors with the name of another: at most one rule for a name is right.
     fn keep_one_of_each_name(&mut self) {
         let mut names = HashSet::new();
         let mut twice = None;
