@@ -151,7 +151,7 @@ fn crowds(criterion: &mut Criterion) {
     }
     allow_many_files();
     let mut group = criterion.benchmark_group("read");
-    for (name, users, count) in [("empty", 0, 0), ("one user", 1, 1024), ("eight users", 8, 1024)] {
+    for (name, users, count) in [("empty", 0, 0), ("one user", 1, 256), ("eight users", 8, 256)] {
         let dir = tempfile::tempdir().expect("temporary directory");
         let _held: Vec<_> = (0..users).map(|user| fill(dir.path(), 70_000 + user, count)).collect();
         let read = || locks(dir.path()).entries(EntryKind::Lease).expect("it can be read");

@@ -70,9 +70,9 @@ def fill(shared, uid, kinds, ready):
     signal.pause()
 
 
-LARGEST = [(256, 512, 32_000), (768, 64, 8_000)]
-MANY = [(1_024, 64, 4_000)]
-SHORT = [(256, 512, 8_100), (768, 64, 1_100)]
+LARGEST = [(16, 512, 32_000), (240, 64, 8_000)]
+MANY = [(256, 112, 4_000)]
+SHORT = [(16, 2_048, 30_000), (240, 112, 8_100)]
 DIRECTORIES = [
     ("empty", 0, []),
     ("one user, largest", 1, [("lease", LARGEST), ("try", LARGEST)]),

@@ -26,8 +26,8 @@ const STEP: u64 = 2 << 20;
 const BELOW: u64 = 16;
 /// ... and how many after [`MAX_STEPS`] steps.
 const BELOW_LATE: u64 = 4;
-/// How many steps are replayed, a fifth of a second of work, before the search falls back to a bisection.
-const MAX_STEPS: u64 = 1_000_000;
+/// How many steps are replayed, a twentieth of a second of work, before the search falls back to a bisection.
+const MAX_STEPS: u64 = 250_000;
 
 /// The device memory that a job needs under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -8,6 +8,10 @@
 //! leases exist. Only one explanation is valid: the earlier job closed its lease by itself, as some
 //! of the jobs do, and its supervisor, which alone kept the lease from then on, was killed.
 //!
+//! If no process has the file, the last one is ending: the kernel releases the files of a process
+//! in the reverse order of their numbers, so the lease is free a moment before the device. The job
+//! then tries the lock again.
+//!
 //! `GPUWS_STORM_RUNS` is the number of runs, and `GPUWS_STORM_SEED` the seed.
 
 use crate::program::is_deep;
@@ -35,30 +39,45 @@ fn runs() -> u64 {
 /// Locks its devices, which `--visible index` names, and works: `$1` is the time, `$2` what it does.
 /// It may leave a process behind that has the devices, or one that has none.
 const JOB: &str = r#"
+# The processes of other runs that have the device.
+holders() {
+  for link in $(find /proc/[0-9]*/fd -lname "$GPUWS_SIM_SESSION/dev/nvidia$gpu"); do
+    pid=${link#/proc/}; pid=${pid%%/*}
+    run=$(tr '\0' '\n' < /proc/$pid/environ | grep ^RUN=)
+    [ -z "$run" ] || [ "$run" = "RUN=$RUN" ] || echo "  $link, $run," \
+      "parent $(cut -d ' ' -f 4 /proc/$pid/stat), $(ls -l /proc/$pid/fd | grep -o 'kept-.*')," \
+      "$(tr '\0' ' ' < /proc/$pid/cmdline)"
+  done
+} 2> "$LOCKS/errors"
 trace() {
   earlier=$(cat "$LOCKS/run-of-$gpu")
-  supervisor=$(cat "$LOCKS/closed-$earlier" 2> "$LOCKS/errors")
-  # PPID is fixed when the shell starts: 1 means that the supervisor had died by then.
-  [ "$supervisor" = 1 ] || case $(cut -d ' ' -f 3 /proc/$supervisor/stat 2> "$LOCKS/errors") in
-    ''|Z) ;; *) earlier=$earlier-although-$supervisor-lives;;
-  esac
+  # If the supervisor was dead when the shell started, the parent is another process.
+  supervisor=$(cat "$LOCKS/closed-$earlier") &&
+    grep -qx run-supervisor /proc/$supervisor/comm &&
+    case $(cut -d ' ' -f 3 /proc/$supervisor/stat) in [RSDTt]) ;; *) false;; esac &&
+    earlier=$earlier-although-$supervisor-lives
   {
     echo "run $RUN got GPU $gpu, which run $earlier has"
-    for link in $(find /proc/[0-9]*/fd -lname "*/dev/nvidia$gpu" 2> "$LOCKS/errors"); do
-      pid=${link#/proc/}; pid=${pid%%/*}
-      [ $pid = $$ ] || echo "  $link, parent $(cut -d ' ' -f 4 /proc/$pid/stat)," \
-        "$(tr '\0' '\n' < /proc/$pid/environ | grep ^RUN=)," \
-        "$(ls -l /proc/$pid/fd | grep -o 'kept-.*'), $(tr '\0' ' ' < /proc/$pid/cmdline)"
-    done
+    echo "$1"
     cat "$LOCKS/files-of-${earlier%%-*}"
     "$GPUWS" leases --json | tr -d ' \n'; echo
-  } > "$LOCKS/trace-$RUN-$gpu-$earlier" 2>&1
+  } > "$LOCKS/trace-$RUN-$gpu-$earlier"
+} 2> "$LOCKS/errors"
+lock() {
+  for _ in $(seq 100); do
+    flock -n $n && echo $RUN > "$LOCKS/run-of-$gpu" && return
+    others=$(holders)
+    [ -z "$others" ] || break
+    echo $RUN >> "$LOCKS/ending"
+    sleep 0.02
+  done
+  trace "$others"
 }
 : > "$LOCKS/begun-$RUN"
 n=3
 for gpu in $(echo "$CUDA_VISIBLE_DEVICES" | tr , ' '); do
   eval "exec $n< \"\$GPUWS_SIM_SESSION/dev/nvidia$gpu\""
-  if flock -n $n; then echo $RUN > "$LOCKS/run-of-$gpu"; else trace; fi
+  lock
   n=$((n+1))
 done
 echo $RUN >> "$LOCKS/granted"
@@ -249,9 +268,10 @@ fn random_kills_never_grant_device_twice() {
         doubles.iter().filter(|(_, closed)| !closed).map(|(trace, _)| trace).collect();
     let signals = String::from_utf8_lossy(&output.stdout).into_owned();
     println!(
-        "{} runs, {granted} grants, {}; {} double holds, {} unexplained",
+        "{} runs, {granted} grants, {}; {} waits for an end, {} double holds, {} unexplained",
         runs(),
         signals.lines().find(|line| line.contains(" kills")).unwrap_or_default(),
+        fs::read_to_string(dir.path().join("ending")).unwrap_or_default().lines().count(),
         doubles.len(),
         unexplained.len(),
     );

@@ -23,23 +23,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How many files of one user and kind a reader opens, the first ones by name. The rest contains no
-/// lease of gpuws, which grants no user more than 256.
-pub(super) const OPENED_PER_USER: usize = 1024;
+/// lease of gpuws, which grants no user more than 256, and publishes none beside 128 others before it
+/// has removed the dead ones.
+pub(super) const OPENED_PER_USER: usize = 384;
 
-/// How many of these files each read checks again. It checks all files of the caller.
-const FIRST_PER_USER: usize = 256;
+/// How many of these files a reader reads, the first living ones. It reads all files of the caller.
+const LIVING_PER_USER: usize = 256;
 
-/// A reader checks the other files, and merged entries, again after this time, or after ten times
-/// as long as the check took. Until then, entries that were alive count as alive, so nothing is
-/// granted twice. A reader checks a new file at once.
+/// How many of these files may have the [size](LARGE) that later formats may need.
+const LARGE_PER_USER: usize = 16;
+
+/// A reader checks merged entries again after this time, or after ten times as long as the check
+/// took. Until then they count as alive, so nothing is granted twice. A reader checks all other
+/// files in each read.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// The memory for unmerged entries, in bytes: one user may have half of what is left, ...
-const UNMERGED: usize = 1 << 20;
+const UNMERGED: usize = 1 << 19;
 /// ... each user has this in any case, ...
 const UNMERGED_AT_LEAST: usize = 16 << 10;
 /// ... all users together this, ...
-const UNMERGED_OF_ALL: usize = 3 << 19;
+const UNMERGED_OF_ALL: usize = 3 << 18;
 /// ... and the caller this besides.
 const UNMERGED_OF_CALLER: usize = 1 << 20;
 
@@ -102,6 +106,7 @@ struct Round {
 #[derive(Clone, Copy, Default)]
 struct Used {
     opened: usize,
+    living: usize,
     weight: usize,
 }
 
@@ -137,7 +142,7 @@ impl Known {
         let kinds = [EntryKind::Attempt, EntryKind::Lease];
         let mut counts = kinds.map(|kind| Ok(self.listings.of(own, kind)?.names.len())).into_iter();
         counts.try_fold(false, |crowded, count: Result<usize>| {
-            Ok(crowded || count? >= FIRST_PER_USER / 2)
+            Ok(crowded || count? >= OPENED_PER_USER - LIVING_PER_USER)
         })
     }
 
@@ -206,22 +211,26 @@ impl Known {
                 break;
             }
             used.opened += 1;
-            let is_first = used.opened <= FIRST_PER_USER || user.owner == round.caller;
+            let is_large = used.opened <= LARGE_PER_USER || user.owner == round.caller;
             let key = version
                 .map(|version| merged.hasher.hash_one((listed.dir, version, inode, id.as_str())));
             if key.is_some_and(|key| merged.asked.contains(&key)) {
                 continue;
             }
+            if used.living >= LIVING_PER_USER
+                && ![round.caller, round.overflow].contains(&user.owner)
+            {
+                merged.asked.extend(key);
+                continue;
+            }
             let name = format!("{prefix}{id}");
             let Some((file, stat)) = living_file(user, &name, id, &mut round.answers)? else {
-                if !is_first {
-                    merged.asked.extend(key);
-                }
                 continue;
             };
-            let path = is_first.then(|| user.dir.path.join(&name));
+            round.users.entry(user.owner).or_default().living += 1;
+            let path = user.dir.path.join(&name);
             let stamp = FileStamp::of(&stat, round.began);
-            let known = path.as_ref().and_then(|path| self.unmerged.remove_entry(path));
+            let known = self.unmerged.remove_entry(&path);
             if let Some((path, known)) = known.filter(|(_, unmerged)| unmerged.stamp.is_some())
                 && known.stamp == stamp
                 && round.keeps(user.owner, known.weight)
@@ -229,7 +238,7 @@ impl Known {
                 round.unmerged.insert(path, known);
                 continue;
             }
-            let limits = if is_first { LARGE } else { SMALL };
+            let limits = if is_large { LARGE } else { SMALL };
             let is_read = match text(&file, &stat, limits.bytes, &mut self.text) {
                 // Its devices are unknown, and it is alive.
                 Err(errno) if is_damaged(errno) => {
@@ -243,14 +252,10 @@ impl Known {
             };
             let outline = is_read.then(|| Outline::of(id, &self.text, limits)).flatten();
             let Some(outline) = outline else {
-                if !is_first {
-                    merged.asked.extend(key);
-                }
+                merged.asked.extend(key);
                 continue;
             };
-            if let Some(path) = path
-                && let Some(weight) =
-                    round.room(user.owner).and_then(|room| weight(&self.text, room))
+            if let Some(weight) = round.room(user.owner).and_then(|room| weight(&self.text, room))
                 && round.keeps(user.owner, weight)
                 && let Some(entry) = outline.entry(user.owner, &self.text)
             {
@@ -277,7 +282,8 @@ struct Merged {
     /// The time until which the merged entries are valid.
     until: Duration,
     hasher: RandomState,
-    /// The files that were checked, by directory, inode and name.
+    /// The living files that were merged, those that are no entries, and those beyond the limit, by
+    /// directory, inode and name.
     asked: HashSet<u64>,
     users: BTreeMap<u32, MergedUser>,
     /// The number of further names that can be kept.

@@ -13,17 +13,15 @@ use std::collections::HashSet;
 pub(super) const READ_LIMIT: usize = 32 << 10;
 /// ... and written up to this size.
 const WRITE_LIMIT: usize = 8 << 10;
-/// The limits of a user's entries beyond the [first](super::living): the size, and the number of
-/// names of devices, repeated ones included. gpuws writes no larger entry: more names are within the
-/// limit if they are as long as UUIDs ([`Limits::names`]).
-pub(super) const SMALL: Limits = Limits { bytes: WRITE_LIMIT, names: 64 };
-/// The limits of the others. The largest machines have 16 GPUs of 7 MIG devices each, and a name
-/// may be repeated.
+/// The limits of a user's entries except for the [first](super::living): the size, and the number of
+/// names of devices, repeated ones included. gpuws writes no larger entry: the largest machines have
+/// 16 GPUs of 7 MIG devices each.
+pub(super) const SMALL: Limits = Limits { bytes: WRITE_LIMIT, names: 112 };
+/// The limits of the others.
 pub(super) const LARGE: Limits = Limits { bytes: READ_LIMIT, names: 2048 };
 /// The most different devices, also of a request.
 const DEVICES: usize = 512;
 /// A UUID of NVML has 40 bytes, an old name of a MIG device some more.
-const UUID: usize = 40;
 const DEVICE_NAME: usize = 128;
 const COMMAND: usize = 256;
 /// The maximum depth of leases within leases.
@@ -44,13 +42,6 @@ struct Text {
 pub(super) struct Limits {
     pub(super) bytes: usize,
     names: usize,
-}
-
-impl Limits {
-    /// Returns the most names of devices in a text.
-    fn names(self, text: &[u8]) -> usize {
-        self.names.max(text.len() / UUID)
-    }
 }
 
 /// The fields of every format, without a copy of them.
@@ -78,7 +69,7 @@ struct Within {
 pub(super) fn write(entry: &LeaseEntry) -> Result<Vec<u8>> {
     let mut entry = entry.clone();
     truncate(&mut entry.command);
-    let id = entry.id.clone();
+    let (id, names) = (entry.id.clone(), entry.devices.len());
     if entry.within.len() > DEPTH {
         let what = format!("write lease {id}: nested deeper than {DEPTH} levels");
         return Err(Error::new(ErrorKind::Invalid, what));
@@ -87,8 +78,11 @@ pub(super) fn write(entry: &LeaseEntry) -> Result<Vec<u8>> {
         Error::new(ErrorKind::Invalid, format!("write lease {id}")).with_source(error)
     })?;
     text.push(b'\n');
-    if text.len() > WRITE_LIMIT {
-        let what = format!("write lease {id} in {WRITE_LIMIT} bytes: it names too many devices");
+    if text.len() > SMALL.bytes || names > SMALL.names {
+        let Limits { bytes, names: most } = SMALL;
+        let what = format!(
+            "write lease {id}: it names more than {most} devices, or takes more than {bytes} bytes"
+        );
         return Err(Error::new(ErrorKind::Invalid, what));
     }
     Ok(text)
@@ -126,18 +120,23 @@ impl<'t> Outline<'t> {
         if text.len() > limits.bytes {
             return None;
         }
-        let outline: Outline<'t> = serde_json::from_slice(text).ok()?;
-        // Without an early end, the compiler checks many bytes at once.
+        // Checked as a whole, the names need no check each.
+        let outline: Outline<'t> = serde_json::from_str(str::from_utf8(text).ok()?).ok()?;
+        // Without an early end, the compiler checks the bytes of a chunk at once.
+        let are_graphic =
+            |bytes: &[u8]| bytes.iter().fold(true, |all, byte| all & byte.is_ascii_graphic());
         let is_plain = |name: &&str| {
-            let is_graphic = name.bytes().fold(true, |all, byte| all & byte.is_ascii_graphic());
-            name.len() <= DEVICE_NAME && is_graphic
+            let (chunks, rest) = name.as_bytes().as_chunks::<16>();
+            name.len() <= DEVICE_NAME
+                && chunks.iter().all(|chunk| are_graphic(chunk))
+                && are_graphic(rest)
         };
         let names = &outline.devices;
         let valid = outline.schema >= SCHEMA
             && outline.id == name
             && !name.starts_with(MERGED)
             && LeaseId::parse(name).is_some()
-            && (1..=limits.names(text)).contains(&names.len())
+            && (1..=limits.names).contains(&names.len())
             && names.iter().all(is_plain);
         valid.then_some(outline)
     }
@@ -338,7 +337,7 @@ mod tests {
         let write =
             |count| write(&LeaseEntry { devices: (0..count).map(uuid).collect(), ..entry() });
         let most = (1..).take_while(|count| write(*count).is_ok()).last().unwrap();
-        assert!(most > 112, "16 GPUs of 7 MIG devices: {most}");
+        assert_eq!(most, SMALL.names);
         let text = write(most).unwrap();
         let outline = Outline::of("3f09c2", &text, SMALL).expect("it is an entry");
         assert_eq!(outline.devices().len(), most);
@@ -348,7 +347,7 @@ mod tests {
     fn limits_depend_on_text_alone() {
         let names = |count| (0..count).map(|number| format!("GPU-{number}")).collect::<Vec<_>>();
         let is_entry = |text: &[u8], limits| Outline::of("ab", text, limits).is_some();
-        for (count, small, large) in [(64, true, true), (65, false, true), (2049, false, false)] {
+        for (count, small, large) in [(112, true, true), (113, false, true), (2049, false, false)] {
             let text = naming(&names(count));
             assert_eq!(is_entry(&text, SMALL), small, "{count}");
             assert_eq!(is_entry(&text, LARGE), large, "{count}");

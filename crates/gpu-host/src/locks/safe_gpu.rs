@@ -33,7 +33,7 @@ const WAITER_GRACE: Duration = Duration::from_secs(5);
 const NAMED: usize = 3;
 
 /// The maximum size of the machine's list of locks.
-const LIST_LIMIT: usize = 16 << 20;
+const LIST_LIMIT: usize = 256 << 10;
 
 /// The location of safe-gpu's lock files.
 #[derive(Clone, Debug, PartialEq, Eq)]
