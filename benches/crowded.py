@@ -57,22 +57,25 @@ def fill(shared, uid, kinds, ready):
     os.setuid(uid)
     directory = os.path.join(shared, f"u{uid}")
     os.mkdir(directory, 0o755)
-    number = 0
+    total = 0
     try:
         for kind, parts in kinds:
-            for count, names, size in parts:
-                for _ in range(count):
-                    write(directory, kind, number, names, size)
-                    number += 1
+            each = [(names, size) for count, names, size in parts for _ in range(count)]
+            for number, (names, size) in enumerate(each):
+                entry = write(directory, kind, number, names, size)
+                total += 1
+                if parts is DEAD:
+                    os.close(entry)
     except OSError:
         pass
-    os.write(ready, struct.pack("i", number))
+    os.write(ready, struct.pack("i", total))
     signal.pause()
 
 
-LARGEST = [(16, 512, 32_000), (240, 64, 8_000)]
+LARGEST = [(4, 512, 32_000), (252, 64, 8_000)]
+DEAD = [(288, 1, 100)]
 MANY = [(256, 112, 4_000)]
-SHORT = [(16, 2_048, 30_000), (240, 112, 8_100)]
+SHORT = [(4, 2_048, 30_000), (252, 112, 8_100)]
 DIRECTORIES = [
     ("empty", 0, []),
     ("one user, largest", 1, [("lease", LARGEST), ("try", LARGEST)]),
@@ -80,6 +83,7 @@ DIRECTORIES = [
     ("eight users, largest", 8, [("lease", LARGEST)]),
     ("eight users, most", 8, [("lease", MANY), ("try", MANY)]),
     ("eight users, short names", 8, [("lease", SHORT), ("try", SHORT)]),
+    ("eight users, dead", 8, [("lease", DEAD), ("kept", DEAD), ("try", DEAD)]),
 ]
 # Without room for its own files, a claim fails.
 ROOM = 128 << 10

@@ -91,7 +91,8 @@ pub trait LeaseStore: Send + Sync {
     /// Publishes an entry: complete, and alive from the first moment at which others see it.
     ///
     /// # Errors
-    /// `Io` when it cannot be written; nothing is left of it then.
+    /// `Io` when it cannot be written, `Again` when the caller has too many attempts at this
+    /// moment; nothing is left of it then.
     fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>>;
 
     /// Returns the owner of the entries that are published here.

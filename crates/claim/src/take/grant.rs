@@ -30,7 +30,12 @@ impl<S> Taking<'_, S> {
         standing: Standing,
     ) -> Result<Attempt<S>, TakeError> {
         let entry = LeaseEntry { devices, since: self.clock.wall(), ..self.entry.clone() };
-        let mut held = self.locks.publish(EntryKind::Attempt, &entry)?;
+        let mut held = match self.locks.publish(EntryKind::Attempt, &entry) {
+            Err(error) if error.kind() == ErrorKind::Again => {
+                return Ok(Attempt::Withdrawn(standing));
+            }
+            held => held?,
+        };
         let Some(seen) = self.seen.take() else { return Ok(Attempt::Withdrawn(standing)) };
         let fits = |beside: &[LeaseEntry]| {
             is_alone((self.choose)(&seen.scene, &exactly(&entry), beside), &entry)

@@ -45,6 +45,16 @@ fn attempt_that_others_cannot_see_is_not_confirmed() {
     assert!(error.to_string().ends_with("publish lease own-1: it is not visible"), "{error}");
 }
 
+#[test]
+fn refused_attempt_is_repeated() {
+    for wait in [Wait::No, Wait::Forever] {
+        let made = Made::default();
+        made.with(|world| world.refusals = 3);
+        assert_eq!(names(take_now(&made, &ask(1, wait))), ["a"]);
+        assert_eq!(made.with(|world| world.refusals), 0);
+    }
+}
+
 /// The chooser must not answer with others, which are not published.
 #[test]
 fn chosen_devices_are_required_in_conflict_check() {

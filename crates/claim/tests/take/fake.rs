@@ -24,6 +24,8 @@ pub(crate) struct World {
     pub(crate) holder: Option<Pid>,
     /// The number of reads after which the conflicting claims withdraw.
     pub(crate) met_withdraw_after: Option<u32>,
+    /// How often an attempt is refused because the user has too many at this moment.
+    pub(crate) refusals: u32,
     /// The number of reads of leases.
     pub(crate) readings: u32,
     /// Stalled claims.
@@ -133,6 +135,14 @@ impl LeaseStore for Made {
         Ok(entry.map(|entry| Waiter { entry, is_stalled }))
     }
     fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>> {
+        let is_refused = |world: &mut World| {
+            let refused = world.refusals > 0;
+            world.refusals -= u32::from(refused);
+            refused
+        };
+        if kind == EntryKind::Attempt && self.with(is_refused) {
+            return Err(Error::new(ErrorKind::Again, "publish"));
+        }
         self.add(kind, entry.clone());
         if kind == EntryKind::Attempt
             && let Some((kind, met)) = self.with(|world| world.met.pop())

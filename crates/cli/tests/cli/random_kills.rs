@@ -8,9 +8,9 @@
 //! leases exist. Only one explanation is valid: the earlier job closed its lease by itself, as some
 //! of the jobs do, and its supervisor, which alone kept the lease from then on, was killed.
 //!
-//! If no process has the file, the last one is ending: the kernel releases the files of a process
-//! in the reverse order of their numbers, so the lease is free a moment before the device. The job
-//! then tries the lock again.
+//! The kernel releases the files of a process that ends in the reverse order of their numbers. The
+//! observer's files therefore have higher numbers than the lease: no lease is free while a process
+//! that is ending still has a device.
 //!
 //! `GPUWS_STORM_RUNS` is the number of runs, and `GPUWS_STORM_SEED` the seed.
 
@@ -48,47 +48,50 @@ holders() {
       "parent $(cut -d ' ' -f 4 /proc/$pid/stat), $(ls -l /proc/$pid/fd | grep -o 'kept-.*')," \
       "$(tr '\0' ' ' < /proc/$pid/cmdline)"
   done
-} 2> "$LOCKS/errors"
-trace() {
-  earlier=$(cat "$LOCKS/run-of-$gpu")
-  # If the supervisor was dead when the shell started, the parent is another process.
-  supervisor=$(cat "$LOCKS/closed-$earlier") &&
-    grep -qx run-supervisor /proc/$supervisor/comm &&
-    case $(cut -d ' ' -f 3 /proc/$supervisor/stat) in [RSDTt]) ;; *) false;; esac &&
-    earlier=$earlier-although-$supervisor-lives
-  {
-    echo "run $RUN got GPU $gpu, which run $earlier has"
-    echo "$1"
-    cat "$LOCKS/files-of-${earlier%%-*}"
-    "$GPUWS" leases --json | tr -d ' \n'; echo
-  } > "$LOCKS/trace-$RUN-$gpu-$earlier"
-} 2> "$LOCKS/errors"
-lock() {
-  for _ in $(seq 100); do
-    flock -n $n && echo $RUN > "$LOCKS/run-of-$gpu" && return
-    others=$(holders)
-    [ -z "$others" ] || break
-    echo $RUN >> "$LOCKS/ending"
-    sleep 0.02
-  done
-  trace "$others"
 }
+# The runs that closed their lease and have a living supervisor. If it was dead when the shell
+# started, the parent is another process.
+supervised() {
+  for closed in "$LOCKS"/closed-*; do
+    supervisor=$(cat $closed)
+    if grep -qx run-supervisor /proc/$supervisor/comm; then
+      case $(cut -d ' ' -f 3 /proc/$supervisor/stat) in [RSDTt]) echo ${closed##*-};; esac
+    fi
+  done
+}
+trace() {
+  # First, because the search for holders takes a while.
+  supervised=" $(echo $(supervised)) "
+  holders=$(holders)
+  earlier=$(echo "$holders" | sed -n 's/^[^,]*, RUN=\([0-9]*\),.*/\1/p' | sort -u)
+  name=
+  for run in ${earlier:-$(cat "$LOCKS/run-of-$gpu")}; do
+    case $supervised in *" $run "*) run=$run-supervised;; esac
+    name=$name+$run
+  done
+  {
+    echo "run $RUN got GPU $gpu, which these runs have: $name"
+    echo "$holders"
+    for run in $earlier; do cat "$LOCKS/files-of-$run"; done
+    "$GPUWS" leases --json | tr -d ' \n'; echo
+  } > "$LOCKS/trace-$RUN-$gpu-$name"
+} 2> "$LOCKS/errors"
 : > "$LOCKS/begun-$RUN"
-n=3
+n=300
 for gpu in $(echo "$CUDA_VISIBLE_DEVICES" | tr , ' '); do
   eval "exec $n< \"\$GPUWS_SIM_SESSION/dev/nvidia$gpu\""
-  lock
+  if flock -n $n; then echo $RUN > "$LOCKS/run-of-$gpu"; else trace; fi
   n=$((n+1))
 done
 echo $RUN >> "$LOCKS/granted"
 exec 9> "$LOCKS/lock"; flock -s 9
 ls -l /proc/$$/fd > "$LOCKS/files-of-$RUN"
 case $2 in
-  0) sleep $1 3<&- 4<&- 5<&- 6<&- & wait;;
+  0) sleep $1 300<&- 301<&- 302<&- 303<&- & wait;;
   1) sleep 4 & ;;
   2) setsid sh -c 'sleep 4; true' & ;;
   3) echo $PPID > "$LOCKS/closed-$RUN"
-     for fd in $(ls /proc/$$/fd); do [ $fd -lt 10 ] || close="$close $fd"; done
+     for fd in $(ls /proc/$$/fd); do [ $fd -lt 10 ] || [ $fd -ge 300 ] || close="$close $fd"; done
      exec python3 -c 'import os, sys, time
 for fd in sys.argv[2:]: os.close(int(fd))
 time.sleep(1 + float(sys.argv[1]))' $1 $close;;
@@ -141,7 +144,7 @@ fn start(dir: &Path, run: u64, chance: u64) -> Child {
     Command::new(GPUWS)
         .args(["--quiet", "run", "--timeout", "120s", "--on-death", death, "--grace", "1s"])
         .args(["--visible", "index", "-n", count])
-        .args(["--", "sh", "-c", JOB, "job", &lasts, &what.to_string()])
+        .args(["--", "bash", "-c", JOB, "job", &lasts, &what.to_string()])
         .env("LOCKS", dir)
         .env("RUN", run.to_string())
         .env("GPUWS", GPUWS)
@@ -232,16 +235,16 @@ fn storm_inside_session() {
     );
 }
 
-/// Returns the traces of all double holds, and whether the lease of the earlier job had ended.
+/// Returns the traces of all double holds, and whether the leases of all earlier jobs had ended.
 fn double_holds(dir: &Path) -> Vec<(String, bool)> {
     let files = fs::read_dir(dir).unwrap().flatten();
     let traces = files.filter(|file| file.file_name().to_string_lossy().starts_with("trace-"));
     let judged = |file: fs::DirEntry| {
         // The job may have been killed while it wrote; the name is complete.
         let name = file.file_name().into_string().unwrap();
-        let earlier = name.rsplit('-').next().unwrap_or_default();
-        let closed = dir.join(format!("closed-{earlier}")).exists();
-        (format!("{name}: {}", fs::read_to_string(file.path()).unwrap()), closed)
+        let closed = |run: &str| dir.join(format!("closed-{run}")).exists();
+        let all_closed = name.split('+').skip(1).all(closed) && name.contains('+');
+        (format!("{name}: {}", fs::read_to_string(file.path()).unwrap()), all_closed)
     };
     traces.map(judged).collect()
 }
@@ -268,10 +271,9 @@ fn random_kills_never_grant_device_twice() {
         doubles.iter().filter(|(_, closed)| !closed).map(|(trace, _)| trace).collect();
     let signals = String::from_utf8_lossy(&output.stdout).into_owned();
     println!(
-        "{} runs, {granted} grants, {}; {} waits for an end, {} double holds, {} unexplained",
+        "{} runs, {granted} grants, {}; {} double holds, {} unexplained",
         runs(),
         signals.lines().find(|line| line.contains(" kills")).unwrap_or_default(),
-        fs::read_to_string(dir.path().join("ending")).unwrap_or_default().lines().count(),
         doubles.len(),
         unexplained.len(),
     );
@@ -284,15 +286,16 @@ fn random_kills_never_grant_device_twice() {
 fn double_hold_is_explained_only_by_closed_lease() {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-    let alive = "trace-6-0-3-although-77-lives";
-    let others =
-        [("trace-7-0-3", "run 7"), ("trace-8-0-4", "run 8"), ("trace-9-1-", ""), (alive, "")];
-    for (name, text) in others {
-        write(name, text);
+    let others = ["trace-7-0-+3", "trace-8-0-+4", "trace-9-1-", "trace-6-0-+3-supervised"];
+    let several = ["trace-5-0-+3+4", "trace-5-1-+3+5"];
+    for name in others.into_iter().chain(several) {
+        write(name, "");
     }
-    write("closed-3", "");
+    for closed in ["closed-3", "closed-5"] {
+        write(closed, "");
+    }
     let mut closed: Vec<bool> =
         double_holds(dir.path()).into_iter().map(|(_, closed)| closed).collect();
     closed.sort_unstable();
-    assert_eq!(closed, [false, false, false, true]);
+    assert_eq!(closed, [false, false, false, false, true, true]);
 }

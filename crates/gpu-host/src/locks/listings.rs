@@ -55,6 +55,8 @@ pub(super) struct Listed {
     /// time.
     pub(super) version: Option<FileTime>,
     pub(super) names: Names,
+    /// The number of all names in the directory.
+    pub(super) count: usize,
 }
 
 /// The names in each directory, as long as it does not change.
@@ -70,6 +72,7 @@ struct Listing {
     changed: FileTime,
     attempts: Names,
     leases: Names,
+    count: usize,
 }
 
 impl Listings {
@@ -112,11 +115,12 @@ impl Listings {
             _ => Arc::clone(&listing.leases),
         };
         let version = is_settled(changed, now).then_some(changed);
+        let count = listing.count;
         if version.is_some() && self.names + listing.len() <= LISTED {
             self.names += listing.len();
             self.known.insert(dir, Listing { is_used: true, ..listing });
         }
-        Ok(Listed { dir, version, names })
+        Ok(Listed { dir, version, names, count })
     }
 }
 
@@ -126,13 +130,14 @@ fn failed(user: &UserDir, errno: Errno) -> gpu_core::Error {
 
 impl Listing {
     fn none(changed: FileTime) -> Self {
-        Listing { is_used: false, changed, attempts: Arc::new([]), leases: Arc::new([]) }
+        Listing { is_used: false, changed, attempts: Arc::new([]), leases: Arc::new([]), count: 0 }
     }
 
     fn read(user: &UserDir, changed: FileTime) -> rustix::io::Result<Self> {
         let kinds = [EntryKind::Attempt, EntryKind::Lease].map(file_prefix);
-        let mut found = [Vec::new(), Vec::new()];
+        let (mut found, mut count) = ([Vec::new(), Vec::new()], 0);
         user.list(|name, inode| {
+            count += 1;
             for (kind, found) in kinds.iter().zip(&mut found) {
                 if let Some(id) = user.dir.rest_of(name, kind).and_then(LeaseId::parse) {
                     found.push((String::from(id), inode));
@@ -148,7 +153,7 @@ impl Listing {
             names.sort_unstable();
             Arc::from(names)
         });
-        Ok(Listing { is_used: false, changed, attempts, leases })
+        Ok(Listing { is_used: false, changed, attempts, leases, count })
     }
 
     fn len(&self) -> usize {

@@ -23,19 +23,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How many files of one user and kind a reader opens, the first ones by name. The rest contains no
-/// lease of gpuws, which grants no user more than 256, and publishes none beside 128 others before it
-/// has removed the dead ones.
-pub(super) const OPENED_PER_USER: usize = 384;
+/// entry of gpuws, which grants no user more than 256 leases, and publishes none beside
+/// [`MANY`] others before it has removed the dead ones.
+pub(super) const OPENED_PER_USER: usize = 256 + MANY;
+
+/// Beside so many entries of one kind, gpuws removes the dead ones of its user first.
+pub(super) const MANY: usize = 32;
 
 /// How many of these files a reader reads, the first living ones. It reads all files of the caller.
 const LIVING_PER_USER: usize = 256;
 
-/// How many of these files may have the [size](LARGE) that later formats may need.
-const LARGE_PER_USER: usize = 16;
+/// How many of these files may be [large](LARGE).
+const LARGE_PER_USER: usize = 4;
 
-/// A reader checks merged entries again after this time, or after ten times as long as the check
-/// took. Until then they count as alive, so nothing is granted twice. A reader checks all other
-/// files in each read.
+/// A reader lists no further directory of a user after so many names.
+const NAMES_PER_USER: usize = 1 << 14;
+
+/// A reader checks merged entries and dead ones again after this time, or after ten times as long as
+/// the check took. Until then merged ones count as alive, so nothing is granted twice. A reader
+/// checks the other living ones in each read.
 const RECENT: Duration = Duration::from_secs(1);
 
 /// The memory for unmerged entries, in bytes: one user may have half of what is left, ...
@@ -105,6 +111,7 @@ struct Round {
 
 #[derive(Clone, Copy, Default)]
 struct Used {
+    listed: usize,
     opened: usize,
     living: usize,
     weight: usize,
@@ -133,17 +140,13 @@ impl Round {
 }
 
 impl Known {
-    /// Returns whether the caller's directory has so many entries, dead ones included, that readers
-    /// may merge them.
+    /// Returns the number of entries of a kind in a directory, dead ones included; at most
+    /// [`OPENED_PER_USER`].
     ///
     /// # Errors
     /// `Io` if it cannot be listed.
-    pub(super) fn is_crowded(&mut self, own: &UserDir) -> Result<bool> {
-        let kinds = [EntryKind::Attempt, EntryKind::Lease];
-        let mut counts = kinds.map(|kind| Ok(self.listings.of(own, kind)?.names.len())).into_iter();
-        counts.try_fold(false, |crowded, count: Result<usize>| {
-            Ok(crowded || count? >= OPENED_PER_USER - LIVING_PER_USER)
-        })
+    pub(super) fn count(&mut self, user: &UserDir, kind: EntryKind) -> Result<usize> {
+        Ok(self.listings.of(user, kind)?.names.len())
     }
 
     /// Returns the live attempts or leases in the directories that `each` visits.
@@ -192,12 +195,14 @@ impl Known {
     }
 
     fn visit(&mut self, user: &UserDir, round: &mut Round, merged: &mut Merged) -> Result<()> {
-        let opened = round.users.get(&user.owner).map_or(0, |used| used.opened);
-        if opened >= OPENED_PER_USER && user.owner != round.overflow {
+        let before = round.users.get(&user.owner).copied().unwrap_or_default();
+        let is_full = before.opened >= OPENED_PER_USER || before.listed >= NAMES_PER_USER;
+        if is_full && user.owner != round.overflow {
             return Ok(());
         }
         let prefix = file_prefix(round.kind);
         let listed = self.listings.of(user, round.kind)?;
+        round.users.entry(user.owner).or_default().listed += listed.count;
         // A file of a lease has its name once. An attempt may be withdrawn and published again
         // under its name, with the inode of the last file and other devices: what was found in a
         // directory counts for that version of the directory alone.
@@ -220,11 +225,16 @@ impl Known {
             if used.living >= LIVING_PER_USER
                 && ![round.caller, round.overflow].contains(&user.owner)
             {
-                merged.asked.extend(key);
+                // A lease may have ended since it was read, and another begun in a later directory.
+                if before.opened == 0 {
+                    merged.asked.extend(key);
+                }
                 continue;
             }
             let name = format!("{prefix}{id}");
             let Some((file, stat)) = living_file(user, &name, id, &mut round.answers)? else {
+                // A dead entry of another user stays dead.
+                merged.asked.extend(key.filter(|_| user.owner != round.caller));
                 continue;
             };
             round.users.entry(user.owner).or_default().living += 1;
@@ -282,8 +292,8 @@ struct Merged {
     /// The time until which the merged entries are valid.
     until: Duration,
     hasher: RandomState,
-    /// The living files that were merged, those that are no entries, and those beyond the limit, by
-    /// directory, inode and name.
+    /// The living files that were merged, dead ones, those that are no entries, and those beyond the
+    /// limit, by directory, inode and name.
     asked: HashSet<u64>,
     users: BTreeMap<u32, MergedUser>,
     /// The number of further names that can be kept.

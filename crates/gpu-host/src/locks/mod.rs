@@ -25,7 +25,7 @@ use gpu_core::{
     QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Timestamp, Waiter,
 };
 use history::LastLeased;
-use living::Known;
+use living::{Known, MANY};
 use names::PLACE;
 use publish::{InQueue, Published};
 use read::Fifo;
@@ -43,6 +43,10 @@ pub use safe_gpu::SafeGpuFiles;
 
 /// The longest wait for a change without a notification.
 const POLL_INTERVAL_WITHOUT_INOTIFY: Duration = Duration::from_millis(250);
+
+/// The most attempts of a user at a moment, as far as claims that publish at the same moment see each
+/// other: readers open no more than [`living::OPENED_PER_USER`].
+const MAX_ATTEMPTS: usize = 128;
 
 /// Leases as files in a directory for each user, alive while the kernel holds them locked.
 ///
@@ -114,6 +118,38 @@ impl FileLeaseStore {
     fn each(&self, visit: &mut dyn FnMut(&UserDir) -> Result<()>) -> Result<()> {
         let shared = self.place.dirs()?;
         shared.iter().try_for_each(|shared| UserDir::each(shared, &mut |user| visit(&user)))
+    }
+
+    /// Removes what killed processes left among the caller's entries if there are many: readers open
+    /// only the first ones.
+    ///
+    /// # Errors
+    /// `Again` if the caller has too many attempts at this moment. `Io` if a directory cannot be
+    /// listed.
+    fn make_room(&self, kind: EntryKind) -> Result<()> {
+        let each_own = |visit: &mut dyn FnMut(&UserDir) -> Result<()>| {
+            self.each(&mut |user| if user.owner == self.owner() { visit(user) } else { Ok(()) })
+        };
+        let count = |kind| {
+            let mut count = 0;
+            each_own(&mut |user| {
+                count += lock(&self.known).count(user, kind)?;
+                Ok(())
+            })?;
+            Ok(count)
+        };
+        if count(EntryKind::Attempt)? < MANY && count(EntryKind::Lease)? < MANY {
+            return Ok(());
+        }
+        each_own(&mut |user| {
+            history::clear(user);
+            Ok(())
+        })?;
+        if kind == EntryKind::Attempt && count(kind)? >= MAX_ATTEMPTS {
+            let what = format!("publish an attempt beside {MAX_ATTEMPTS} others of this user");
+            return Err(Error::new(ErrorKind::Again, what));
+        }
+        Ok(())
     }
 
     /// Calls with the queue directory of a place; `None` if there is none.
@@ -212,9 +248,7 @@ impl LeaseStore for FileLeaseStore {
             Ok(match kind {
                 EntryKind::Waiter => Box::new(InQueue::new(&user, entry, &chance)?),
                 EntryKind::Attempt | EntryKind::Lease => {
-                    if lock(&self.known).is_crowded(&user)? {
-                        history::clear(&user);
-                    }
+                    self.make_room(kind)?;
                     Box::new(Published::new(user, kind, entry, &chance)?)
                 }
             })

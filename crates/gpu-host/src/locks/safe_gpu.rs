@@ -33,7 +33,7 @@ const WAITER_GRACE: Duration = Duration::from_secs(5);
 const NAMED: usize = 3;
 
 /// The maximum size of the machine's list of locks.
-const LIST_LIMIT: usize = 256 << 10;
+const LIST_LIMIT: usize = 512 << 10;
 
 /// The location of safe-gpu's lock files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -194,6 +194,10 @@ impl SafeGpuLocks {
         let text = ProcRoot::open(&self.proc).and_then(|root| root.read(path, LIST_LIMIT));
         let what = || format!("read '{}'", self.proc.join(path).display());
         let text = text.map_err(|errno| fault::file(what(), errno))?;
+        if text.len() >= LIST_LIMIT {
+            let what = format!("{}: it is longer than {LIST_LIMIT} bytes", what());
+            return Err(Error::new(ErrorKind::Unsupported, what));
+        }
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }
@@ -336,6 +340,19 @@ mod tests {
 ";
         assert_eq!(waiters(list, &["fe:00:77".to_owned()]), [Pid(4711), Pid(4712)]);
         assert_eq!(waiters(list, &[]), []);
+    }
+
+    #[test]
+    fn list_of_locks_beyond_the_limit_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let line = "1: -> POSIX  ADVISORY  WRITE 4711 fe:00:77 0 EOF\n";
+        let held = SafeGpuLocks { files: Vec::new(), proc: dir.path().to_owned() };
+        let queues = |lines| {
+            std::fs::write(dir.path().join("locks"), line.repeat(lines)).unwrap();
+            held.queues().map_err(|error| error.kind())
+        };
+        assert_eq!(queues(100), Ok(Vec::new()));
+        assert_eq!(queues(LIST_LIMIT / line.len() + 1), Err(ErrorKind::Unsupported));
     }
 
     #[test]

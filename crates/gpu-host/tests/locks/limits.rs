@@ -145,10 +145,68 @@ fn only_the_first_entries_of_a_user_may_be_large() {
         (0..113).map(name).collect::<Vec<String>>()
     };
     let plant = |number| plant(&own, NOBODY, "lease-", &format!("{number:012x}"), &devices(number));
-    let _files: Vec<File> = (0..17).map(plant).collect();
+    let _files: Vec<File> = (0..5).map(plant).collect();
     let entries = locks(dir.path()).entries(LEASE).unwrap();
-    assert!((0..16).all(|number| are_held(&entries, &devices(number))));
-    assert!(!is_held(&entries, &devices(16)[0]), "it is no entry");
+    assert!((0..4).all(|number| are_held(&entries, &devices(number))));
+    assert!(!is_held(&entries, &devices(4)[0]), "it is no entry");
+}
+
+/// In a directory that nothing clears otherwise, because the caller uses another one by now.
+#[test]
+fn dead_entries_in_another_directory_of_the_caller_are_removed() {
+    let test = "dead_entries_in_another_directory_of_the_caller_are_removed";
+    let Some(dir) = shared(test) else { return };
+    let here = locks(dir.path());
+    drop(lease(&here, &["GPU-0"]));
+    let other = dir.path().join("u0-other");
+    fs::create_dir(&other).unwrap();
+    for number in 0..300 {
+        drop(plant(&other, 0, "lease-", &format!("{number:012x}"), &["GPU-1".into()]));
+    }
+    let _last = plant(&other, 0, "lease-", "z", &["GPU-2".into()]);
+    let _own = lease(&here, &["GPU-3"]);
+    let entries = locks(dir.path()).entries(LEASE).unwrap();
+    assert!(is_held(&entries, "GPU-2") && is_held(&entries, "GPU-3"));
+    let left = fs::read_dir(&other).unwrap().flatten();
+    let left = left.filter(|file| file.file_name().to_string_lossy().starts_with("lease-"));
+    assert_eq!(left.count(), 1);
+}
+
+/// Readers open only the first attempts of a user.
+#[test]
+fn attempt_beside_many_others_is_refused_for_the_moment() {
+    let Some(dir) = shared("attempt_beside_many_others_is_refused_for_the_moment") else { return };
+    let here = locks(dir.path());
+    let own = dir.path().join("u0");
+    drop(lease(&here, &["GPU-0"]));
+    let mut files: Vec<_> = (0..128)
+        .map(|number| plant(&own, 0, "try-", &format!("{number:012x}"), &["GPU-1".into()]))
+        .collect();
+    let entry = crate::entry(&here, &["GPU-2"]);
+    let refused = here.publish(ATTEMPT, &entry).err().unwrap();
+    assert_eq!(refused.kind(), gpu_core::ErrorKind::Again, "{refused}");
+    // The file of a killed claim counts no more.
+    files.truncate(127);
+    assert!(here.publish(ATTEMPT, &entry).is_ok());
+}
+
+/// Whatever a user writes, a reader lists a bounded number of names.
+#[test]
+fn further_directories_of_a_user_with_many_names_are_not_listed() {
+    let test = "further_directories_of_a_user_with_many_names_are_not_listed";
+    let Some(dir) = shared(test) else { return };
+    let first = user_dir(dir.path(), 70_000);
+    for number in 0..16_384 {
+        File::create(first.join(format!("x{number}"))).unwrap();
+    }
+    let second = dir.path().join("u70000-other");
+    fs::create_dir(&second).unwrap();
+    chown(&second, Some(70_000), None).unwrap();
+    let _lease = plant(&second, 70_000, "lease-", "a", &["GPU-1".into()]);
+    let honest = user_dir(dir.path(), 80_000);
+    let _other = plant(&honest, 80_000, "lease-", "b", &["GPU-2".into()]);
+    let entries = locks(dir.path()).entries(LEASE).unwrap();
+    assert!(!is_held(&entries, "GPU-1") && is_held(&entries, "GPU-2"));
 }
 
 /// gpuws grants no user more than 256 leases, but a reader may remember one that has ended.

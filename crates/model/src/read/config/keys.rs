@@ -25,6 +25,12 @@ impl<'a> Keys<'a> {
         Keys { text: text.or_else(given).unwrap_or(root), root }
     }
 
+    /// Returns the first few keys whose names contain a word.
+    pub(super) fn naming(&self, word: &str) -> Vec<String> {
+        let named = self.text.keys().filter(|key| key.contains(word));
+        named.take(4).map(|key| format!("'{}'", shown(key))).collect()
+    }
+
     /// Returns a value as it is given, `null` too.
     pub(super) fn given(&self, name: &str) -> Option<&'a Value> {
         self.text.get(name).or_else(|| self.root.get(name))

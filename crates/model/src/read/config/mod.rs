@@ -160,6 +160,10 @@ fn known(
         doubts.push(Doubt::of_weights(format!(
             "model type '{model_type}' is unknown and read as Llama's"
         )));
+        let experts = keys.naming("expert").join(", ");
+        if architecture.experts.is_none() && !experts.is_empty() {
+            doubts.push(Doubt::of_weights(format!("the experts are not counted: {experts}")));
+        }
         doubts.push(Doubt::of_context(format!("the attention of '{model_type}' is unknown")));
     } else if let Ok((tensors, unknown)) = config.plain() {
         doubts.extend(unknown.into_iter().map(Doubt::of_weights));

@@ -184,6 +184,7 @@ fn files_of_pytorch_are_read_last() {
 fn configuration_alone_is_a_model_with_derived_tensors() {
     let found = read(&[("config.json", text(CONFIG))], None).unwrap();
     assert_eq!(found.format, Format::Config);
+    assert_eq!(found.notes, ["no weight files: sizes computed from config.json"]);
     // Embedding and output, four matrices of attention, three of the rest, and three norms.
     let parameters = 2 * 4 * 8 + 4 * 8 * 8 + 3 * 8 * 16 + 3 * 8;
     assert_eq!(found.model.bytes(), Bytes(2 * parameters));
@@ -208,6 +209,9 @@ fn configuration_alone_is_a_model_with_derived_tensors() {
     assert_eq!(found.model.doubts[0].text, "model type 'novel' is unknown and read as Llama's");
     let doubts = &found.model.doubts;
     assert_eq!((doubts.len(), doubts[1].about), (2, Figure::Context), "{doubts:?}");
+    let experts = generic.replacen('{', r#"{"n_total_experts":96,"#, 1);
+    let found = read(&[("config.json", text(&experts))], None).unwrap();
+    assert_eq!(found.model.doubts[1].text, "the experts are not counted: 'n_total_experts'");
     let fp8 = generic.replacen('{', r#"{"quantization_config":{"quant_method":"fp8"},"#, 1);
     let found = read(&[("config.json", text(&fp8))], None).unwrap();
     // Embedding, output and norms keep 16 bits; each of seven matrices has a scale.
