@@ -18,9 +18,9 @@ use std::time::Duration;
 const CLAIMS: usize = 40;
 
 /// The number of leases in the directory. Readers keep only a part of them apart.
-const LEASES: usize = 600;
+const LEASES: usize = 250;
 
-/// Names in each lease: as many as a reader accepts in any file.
+/// Names in each lease.
 const NAMES: usize = 64;
 
 /// The user who has them.
