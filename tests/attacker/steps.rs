@@ -19,8 +19,8 @@ use std::process::{Command, Stdio};
 /// A description of the step, and whether the kernel permitted it.
 pub(crate) type Outcome = (String, io::Result<()>);
 
-/// The number of leases in a crowd.
-const CROWD: u64 = 400;
+/// The number of leases in a crowd: so few that readers still open other files of the directory.
+const CROWD: u64 = 60;
 
 /// A step.
 pub(crate) type Step = fn(&mut Attacker) -> Outcome;
@@ -398,7 +398,7 @@ fn storm(attacker: &mut Attacker) -> Outcome {
     (show(&name(0, attacker.uid)), Ok(()))
 }
 
-/// Publishes hundreds of the largest leases at once, in place of the last ones.
+/// Publishes many of the largest leases at once, in place of the last ones.
 fn crowd(attacker: &mut Attacker) -> Outcome {
     let dir = attacker.make_own_dir();
     attacker.crowd.clear();
