@@ -23,14 +23,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How many files of one user and kind a reader opens, the first ones by name. The rest contains no
-/// entry of gpuws, which grants no user more than 256 leases, and publishes none beside
-/// [`MANY`] others before it has removed the dead ones.
+/// entry of gpuws: it grants no user more than 256 leases, and removes the dead entries of a user
+/// who has [`MANY`] before it publishes another.
 pub(super) const OPENED_PER_USER: usize = 256 + MANY;
 
-/// Beside so many entries of one kind, gpuws removes the dead ones of its user first.
+/// From this number of entries of one kind on, gpuws removes the dead ones of its user.
 pub(super) const MANY: usize = 32;
 
-/// How many of these files a reader reads, the first living ones. It reads all files of the caller.
+/// How many of these files a reader reads, the first living ones. Of the caller, it reads all that it
+/// opens.
 const LIVING_PER_USER: usize = 256;
 
 /// How many of these files may be [large](LARGE).

@@ -44,8 +44,8 @@ pub use safe_gpu::SafeGpuFiles;
 /// The longest wait for a change without a notification.
 const POLL_INTERVAL_WITHOUT_INOTIFY: Duration = Duration::from_millis(250);
 
-/// The most attempts of a user at a moment, as far as claims that publish at the same moment see each
-/// other: readers open no more than [`living::OPENED_PER_USER`].
+/// A claim publishes no attempt if its user has this many. Claims that count at the same moment may
+/// exceed it; readers open [`living::OPENED_PER_USER`].
 const MAX_ATTEMPTS: usize = 128;
 
 /// Leases as files in a directory for each user, alive while the kernel holds them locked.

@@ -25,7 +25,7 @@ impl<'a> Keys<'a> {
         Keys { text: text.or_else(given).unwrap_or(root), root }
     }
 
-    /// Returns the first few keys whose names contain a word.
+    /// Returns at most four keys that contain a word, each in quotation marks.
     pub(super) fn naming(&self, word: &str) -> Vec<String> {
         let named = self.text.keys().filter(|key| key.contains(word));
         named.take(4).map(|key| format!("'{}'", shown(key))).collect()
