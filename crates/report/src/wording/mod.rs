@@ -1,7 +1,8 @@
-//! The words for enums, as the command line prints them.
+//! The words for enums and devices, as the command line prints them.
 
 pub mod claims;
 pub mod doctor;
+mod figures;
 pub mod fit;
 pub mod leases;
 pub mod limit;
@@ -12,16 +13,18 @@ pub mod reap;
 pub mod reset;
 pub mod run;
 
+pub use figures::{
+    age, count, findings_at_least, free, grouped, memory, path_word, possible, process, shell_word,
+    size, started, tenths, used_of,
+};
+
 use crate::csv::Subject;
 use gpu_core::{
-    Absent, AddressingMode, Bytes, DeviceId, DeviceState, ErrorKind, FabricState, Fault,
-    OperationMode, Pid, ProcessInfo, Reading, Snapshot, Timestamp,
+    Absent, AddressingMode, DeviceId, DeviceState, ErrorKind, FabricState, Fault, OperationMode,
+    ProcessInfo, Reading, Snapshot,
 };
 use gpu_reaper::{Advice, Confidence, Finding, FindingKind, Role};
 use std::borrow::Cow;
-use std::fmt;
-use std::path::Path;
-use std::time::Duration;
 
 /// Returns the words for a kind of finding.
 pub fn kind(kind: FindingKind) -> &'static str {
@@ -430,130 +433,10 @@ pub fn command<'a>(process: Reading<&'a ProcessInfo>, listed: Option<&'a str>) -
     Cow::Borrowed(name.or(listed).unwrap_or("?"))
 }
 
-/// Formats a duration in one unit, rounded down: `3 h`, `2 d`, `40 s`.
-pub fn age(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min", seconds / 60),
-        3600..86_400 => format!("{} h", seconds / 3600),
-        _ => format!("{} d", seconds / 86_400),
-    }
-}
-
-/// Formats the time of day in UTC, or the date if it differs from the date of `now`.
-pub fn started(at: Timestamp, now: Timestamp) -> String {
-    let (at, now) = (at.to_string(), now.to_string());
-    let (date, time) = at.split_at(10);
-    if now.starts_with(date) {
-        format!("{} UTC", time.get(1..6).unwrap_or_default())
-    } else {
-        date.to_owned()
-    }
-}
-
-/// Formats gibibytes with one decimal, as `{:.1}` does: a view formats many of them each second.
-pub fn tenths(bytes: Bytes) -> impl fmt::Display {
-    let (exact, half) = (u128::from(bytes.0) * 10, 1 << 29);
-    let (tenths, rest) = (exact >> 30, exact & ((1 << 30) - 1));
-    // A tie goes to the even neighbour.
-    let tenths = tenths + u128::from(rest > half || rest == half && tenths % 2 == 1);
-    fmt::from_fn(move |f| write!(f, "{}.{}", tenths / 10, tenths % 10))
-}
-
-/// Formats memory in at most 9 columns: `71.0 GiB`, `10 MiB`, rounded up below 1 GiB.
-pub fn memory(bytes: Bytes) -> Cow<'static, str> {
-    match bytes.0 {
-        0 => Cow::Borrowed("0"),
-        1..0x4000_0000 => format!("{} MiB", bytes.0.div_ceil(1 << 20)).into(),
-        _ => format!("{} GiB", tenths(bytes)).into(),
-    }
-}
-
-/// Formats the used memory of a whole: `71.0/80.0 GiB`, `10 MiB/80.0 GiB`; each part in at least so
-/// many columns.
-pub fn used_of(used: Bytes, total: Bytes, (used_width, total_width): (usize, usize)) -> String {
-    let used = memory(used);
-    let used = used.strip_suffix(" GiB").unwrap_or(&used);
-    let total = tenths(total).to_string();
-    format!("{used:>used_width$}/{total:>total_width$} GiB")
-}
-
-/// Formats the size of a file in KiB or MiB.
-pub fn size(bytes: u64) -> String {
-    match bytes >> 20 {
-        0 => format!("{} KiB", bytes.div_ceil(1024)),
-        _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
-    }
-}
-
-/// Formats a count: `2 processes`, `1 process`.
-pub fn count(number: usize, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
-}
-
-/// Formats the number of findings of a look that reads less than `gpuws doctor`: `5+ findings`.
-pub fn findings_at_least(number: u64) -> String {
-    format!("{number}+ findings")
-}
-
-/// Formats how much of a machine is free: `4 GPUs, 1 free`, `1 GPU, 0 free, 1 MIG device free`.
-pub fn free(gpus: usize, free: usize, parts: usize) -> String {
-    let gpus = count(gpus, "GPU", "GPUs");
-    match parts {
-        0 => format!("{gpus}, {free} free"),
-        parts => format!("{gpus}, {free} free, {} free", count(parts, "MIG device", "MIG devices")),
-    }
-}
-
-/// Formats how many findings are only possible, and the command that shows them: `2 possible
-/// findings: gpuws doctor`.
-pub fn possible(number: usize, doctor: &str) -> String {
-    format!("{}: {doctor}", count(number, "possible finding", "possible findings"))
-}
-
-/// Formats a number with a comma between thousands: `2,120`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups = digits.as_bytes().rchunks(3).rev();
-    let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
-    groups.join(",")
-}
-
-/// Formats a process: `100562 t2t-decoder`.
-pub fn process(pid: Pid, name: &str) -> String {
-    format!("{pid} {name}")
-}
-
-/// Quotes a word for a shell if necessary.
-pub fn shell_word(word: &str) -> String {
-    let harmless = |c: char| c.is_alphanumeric() || "/._:,-".contains(c);
-    if !word.is_empty() && word.chars().all(harmless) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
-/// Returns a path as a word of a shell command that is no option: `./-f` for `-f`.
-pub fn path_word(path: &Path) -> String {
-    let path = path.to_string_lossy();
-    let is_option = path.starts_with('-') && path != "-";
-    shell_word(&if is_option { format!("./{path}") } else { path.into_owned() })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use gpu_core::{Absent, DeviceInfo, Error, ErrorKind, Groups};
-
-    #[test]
-    fn tenths_are_those_of_a_float() {
-        let sizes = [0, 1, 1 << 20, 1 << 29, 1 << 30, 80 << 30, u64::MAX >> 20];
-        let quarters = (0..200).map(|quarter| quarter << 28);
-        for bytes in sizes.into_iter().chain(quarters).map(Bytes) {
-            assert_eq!(tenths(bytes).to_string(), format!("{:.1}", bytes.gib()), "{bytes:?}");
-        }
-    }
 
     #[test]
     fn consecutive_indexes_become_ranges() {
@@ -587,21 +470,5 @@ mod tests {
                 "GPU 2: users of it unknown: failed to ask GPU 2",
             ]
         );
-    }
-
-    #[test]
-    fn age_uses_single_unit() {
-        for (seconds, shown) in
-            [(0, "0 s"), (59, "59 s"), (61, "1 min"), (7199, "1 h"), (200_000, "2 d")]
-        {
-            assert_eq!(age(Duration::from_secs(seconds)), shown);
-        }
-    }
-
-    #[test]
-    fn start_is_shown_as_time_today_and_date_otherwise() {
-        let now = Timestamp(1_795_223_083_000);
-        assert_eq!(started(Timestamp(now.0 - 60_000), now), "01:03 UTC");
-        assert_eq!(started(Timestamp(0), now), "1970-01-01");
     }
 }
