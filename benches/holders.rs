@@ -14,11 +14,13 @@
 use criterion::{Criterion, SamplingMode, criterion_group};
 use gpu_core::{DeviceFile, Host};
 use gpu_host::{LinuxHost, Roots, resolve};
+use gpu_nvidia_driver::NvidiaFiles;
 use rustix::io::FdFlags;
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A device that always exists and that hardly any process opens.
@@ -132,7 +134,8 @@ impl Drop for Population {
 }
 
 fn host() -> LinuxHost {
-    LinuxHost::new(Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() })
+    let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
+    LinuxHost::with_drivers(roots, Arc::new([Arc::new(NvidiaFiles)]))
 }
 
 fn walk(host: &LinuxHost, files: &[DeviceFile]) -> Vec<u32> {

@@ -3,11 +3,12 @@
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
 use gpu_core::{
-    Absent, Access, Bytes, Clock, DeviceDetails, DeviceFileKind, DeviceId, DeviceInfo,
-    DeviceProcess, DeviceProcessKind, DeviceSample, DeviceState, DeviceUuid, GpuBackend, HeldFile,
-    Holder, Host, Origin, Percent, Pid, Process, ProcessInfo, ProcessKey, ProcessState, Snapshot,
-    StartTime, Timestamp, observe_in_detail,
+    Absent, Access, Bytes, Clock, DeviceDetails, DeviceId, DeviceInfo, DeviceProcess,
+    DeviceProcessKind, DeviceSample, DeviceState, DeviceUuid, GpuBackend, Holder, Host, Origin,
+    Percent, Pid, Process, ProcessInfo, ProcessKey, ProcessState, Snapshot, StartTime, Timestamp,
+    observe_in_detail,
 };
+use gpu_nvidia_driver::{held_files, node};
 use gpu_reaper::{
     Confidence, Finding, FindingKind, Past, diagnose, diagnose_after, full_observation,
 };
@@ -280,7 +281,7 @@ impl Day {
 
 fn device(index: u32, (unlisted, growth): (u64, u64), minute: u64) -> DeviceState {
     let uuid = Ok(DeviceUuid(format!("GPU-{index}")));
-    let id = DeviceId { uuid, minor: Ok(index), ..DeviceId::from_index(index) };
+    let id = DeviceId { uuid, node: Ok(node(index)), ..DeviceId::from_index(index) };
     let mut sample = DeviceSample::absent(Absent::NotSupported);
     sample.memory.used = Ok(Bytes::from_mib(4 + unlisted + growth * minute));
     sample.memory.total = Ok(Bytes::from_mib(TOTAL_MIB));
@@ -311,13 +312,9 @@ fn listed(program: &Program, shown: &Shown) -> DeviceProcess {
 
 fn holder(process: ProcessKey, gpu: u32) -> Holder {
     let path = format!("/dev/nvidia{gpu}");
-    let held = [path.as_str(), "/dev/nvidia-uvm"].map(|path| HeldFile {
-        path: path.into(),
-        kind: DeviceFileKind::of_path(path),
-        access: Access::OPEN_FOR_WRITING | Access::MAPPED,
-        descriptors: Vec::new(),
-    });
-    Holder { process, held: held.into(), through_thread: None }
+    let mapped = Access::OPEN_FOR_WRITING | Access::MAPPED;
+    let held = held_files([(path.as_str(), mapped), ("/dev/nvidia-uvm", mapped)]);
+    Holder { process, held, through_thread: None }
 }
 
 #[test]

@@ -7,12 +7,14 @@ mod recheck;
 
 use gpu_core::*;
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
+use gpu_nvidia_driver::NvidiaFiles;
 use gpu_reaper::*;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The memory of each holder on the substitute device.
@@ -80,7 +82,10 @@ impl Bench {
             std::fs::set_permissions(dev.join(name), open_to_all).unwrap();
         }
         let roots = Roots { proc: "/proc".into(), dev, sys: "/sys".into() };
-        let host = Here { linux: LinuxHost::new(roots), age: None };
+        let host = Here {
+            linux: LinuxHost::with_drivers(roots, Arc::new([Arc::new(NvidiaFiles)])),
+            age: None,
+        };
         Bench {
             dir,
             children: Vec::new(),
@@ -215,7 +220,7 @@ impl GpuBackend for Bench {
     }
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let mut id = DeviceId::from_index(0);
-        id.minor = Ok(0);
+        id.node = Ok(gpu_nvidia_driver::node(0));
         Ok(vec![DeviceInfo::unknown(id)])
     }
     fn sample(&self, _: &DeviceId) -> Result<DeviceSample> {

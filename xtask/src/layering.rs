@@ -1,7 +1,7 @@
 //! The layers of `docs/architecture.md`: the packages that each package may depend on, checked with
 //! `cargo tree`.
 //!
-//! Every edge counts, including those of tests and build scripts. Code that needs several adapters
+//! Every edge counts, including those of tests and build scripts, but for [`IN_TESTS`]. Code that needs several adapters
 //! or policies at once belongs in `tests/` or `benches/`.
 
 use crate::{Tree, Violation};
@@ -17,8 +17,10 @@ pub struct Package {
     pub name: String,
     /// Its directory, relative to the workspace.
     pub dir: String,
-    /// The packages it depends on, in the workspace and outside.
+    /// The packages it depends on, in the workspace and outside, tests included.
     pub depends_on: BTreeSet<String>,
+    /// Those that only its tests need.
+    pub only_in_tests: BTreeSet<String>,
 }
 
 /// Returns the packages of the workspace that a package may depend on; `None` for a package without
@@ -29,8 +31,12 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-core" => &[],
         // Adapters depend on the ports, not on each other. The simulated machine reads recordings
         // with the parsers, and the simulated NVML wraps the simulated machine.
-        "gpu-nvidia" | "gpu-cuda" | "gpu-host" | "gpu-text" | "gpu-kubelet" => &["gpu-core"],
-        "gpu-sim" => &["gpu-core", "gpu-text"],
+        "gpu-cuda" | "gpu-host" | "gpu-kubelet" => &["gpu-core"],
+        // What a vendor's driver leaves on a machine is tables and functions of plain data, so the
+        // adapters of live, simulated and pasted machines share them.
+        "gpu-nvidia-driver" => &["gpu-core"],
+        "gpu-nvidia" | "gpu-text" => &["gpu-core", "gpu-nvidia-driver"],
+        "gpu-sim" => &["gpu-core", "gpu-nvidia-driver", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
         // The history of a machine is files with a format of their own.
         "gpu-history" => &["gpu-core"],
@@ -88,6 +94,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-host",
             "gpu-kubelet",
             "gpu-nvidia",
+            "gpu-nvidia-driver",
             "gpu-cuda",
             "gpu-sim",
             "gpu-reaper",
@@ -98,6 +105,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-python" => &[
             "gpu-core",
             "gpu-host",
+            "gpu-nvidia-driver",
             "gpu-sim",
             "gpu-text",
             "gpu-reaper",
@@ -121,6 +129,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
 const LIBRARIES_AND_XTASK: &[&str] = &[
     "gpu-core",
     "gpu-nvidia",
+    "gpu-nvidia-driver",
     "gpu-cuda",
     "gpu-host",
     "gpu-kubelet",
@@ -149,6 +158,9 @@ const LIBRARIES_AND_XTASK: &[&str] = &[
     "xtask",
 ];
 const LIBRARIES: usize = LIBRARIES_AND_XTASK.len() - 1;
+
+/// What every package but gpu-core may use in its tests: they describe the files of a driver.
+const IN_TESTS: &[&str] = &["gpu-nvidia-driver"];
 
 /// All external packages that the ports may use: serialization, errors, mocks, and proptest and
 /// serde_json in tests; none of them does I/O.
@@ -184,11 +196,23 @@ const SYSTEM_USERS: &[&str] = &[
 /// # Errors
 /// If cargo cannot be run or fails; the error contains its message.
 pub fn read(root: &Path) -> io::Result<Vec<Package>> {
+    let mut packages = dependencies(root, "normal,build,dev")?;
+    let built = dependencies(root, "normal,build")?;
+    for package in &mut packages {
+        let built = built.iter().find(|built| built.name == package.name);
+        let built = built.map(|built| built.depends_on.clone()).unwrap_or_default();
+        package.only_in_tests = package.depends_on.difference(&built).cloned().collect();
+    }
+    Ok(packages)
+}
+
+/// Reads the packages of the workspace with their dependencies of these kinds.
+fn dependencies(root: &Path, edges: &str) -> io::Result<Vec<Package>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .current_dir(root)
         .args(["tree", "--workspace", "--all-features", "--target", "all"])
-        .args(["--edges", "normal,build,dev", "--depth", "1", "--prefix", "depth"])
+        .args(["--edges", edges, "--depth", "1", "--prefix", "depth"])
         // Otherwise the dependencies of a package are omitted after its first occurrence.
         .arg("--no-dedupe")
         .args(["--format", "{p}"])
@@ -213,6 +237,7 @@ fn parse(text: &str, root: &Path) -> Vec<Package> {
                 name: name.to_owned(),
                 dir: dir.to_string_lossy().into_owned(),
                 depends_on: BTreeSet::new(),
+                only_in_tests: BTreeSet::new(),
             });
         } else if let (Some(name), Some(last)) = (name.strip_prefix('1'), packages.last_mut())
             // The tests of a package may use its optional features.
@@ -250,7 +275,10 @@ pub fn check(packages: &[Package], tree: &Tree) -> Vec<Violation> {
         for dependency in &package.depends_on {
             let dependency = dependency.as_str();
             let inside = members.contains(dependency) || may_depend_on(dependency).is_some();
-            if inside && !allowed.contains(&dependency) {
+            let is_test_data = IN_TESTS.contains(&dependency)
+                && package.only_in_tests.contains(dependency)
+                && name != "gpu-core";
+            if inside && !allowed.contains(&dependency) && !is_test_data {
                 let what = format!("'{name}' depends on '{dependency}'");
                 say(
                     dependency,
@@ -296,6 +324,7 @@ mod tests {
             name: name.to_owned(),
             dir: dir.to_owned(),
             depends_on: depends_on.iter().map(|name| (*name).to_owned()).collect(),
+            only_in_tests: BTreeSet::new(),
         }
     }
 
@@ -321,6 +350,17 @@ mod tests {
         let found = check(&[package("gpu-reaper", "crates/reaper", &["gpu-sim"])], &tree);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].path.as_str(), found[0].line), ("crates/reaper/Cargo.toml", 4));
+    }
+
+    #[test]
+    fn policy_uses_driver_tables_only_in_tests() {
+        let mut reaper = package("gpu-reaper", "crates/reaper", &["gpu-nvidia-driver"]);
+        assert_eq!(check(std::slice::from_ref(&reaper), &Tree::default()).len(), 1);
+        reaper.only_in_tests = reaper.depends_on.clone();
+        assert_eq!(check(&[reaper], &Tree::default()), []);
+        let mut core = package("gpu-core", "crates/gpu-core", &["gpu-nvidia-driver"]);
+        core.only_in_tests = core.depends_on.clone();
+        assert_eq!(check(&[core], &Tree::default()).len(), 1);
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub(crate) fn request(
         mig: args.mig,
     };
     let variable = |name: &str| std::env::var_os(name);
-    let gres = || source.slurm_minors();
+    let gres = || source.slurm_positions();
     let (claim, given) = narrowed(claim, &named, &machine, &variable, &gres)?;
     if args.topology {
         source.backend.topology().map_err(|error| {

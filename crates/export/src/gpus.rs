@@ -104,14 +104,15 @@ fn defect_name(defect: Defect) -> &'static str {
 /// In a separate PID namespace, a holder that uses memory may be one of those that the driver lists.
 fn add_holders(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
     let (Ok(_), Ok(listed)) = (&scene.snapshot.holders, &device.processes) else { return };
-    // Without the minor number it is not known which file is that of the device.
-    let Some(minor) = scene.snapshot.minor_of(device) else { return };
+    if !scene.snapshot.knows_files_of(device) {
+        return;
+    }
     let is_foreign = !scene.usage.foreign(device.id()).is_empty();
     let listed: BTreeSet<Pid> = listed.iter().map(|process| process.pid).collect();
-    let holders = scene.holders.get(&minor).into_iter().flatten();
+    let holders = scene.snapshot.holders().iter().filter(|h| h.has_device(device.id()));
     let others = holders.filter(|holder| is_foreign || !listed.contains(&holder.process.pid));
     let (unlisted, none): (Vec<&Holder>, Vec<&Holder>) =
-        others.partition(|holder| holder.uses_memory_of(minor));
+        others.partition(|holder| holder.may_use_memory_of(device.id()));
     let counts = [
         ("listed", Some(listed.len())),
         ("unlisted", (!is_foreign).then_some(unlisted.len())),

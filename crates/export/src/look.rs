@@ -7,10 +7,7 @@ use crate::metrics::Metrics;
 use crate::{JobFiles, Reaps, Waits};
 use crate::{findings, gpus, leases, reaps, users};
 use gpu_claim::Ledger;
-use gpu_core::{
-    Absent, Bytes, DeviceFileKind, DeviceState, Fault, Holder, LeaseEntry, LeaseId, Origin,
-    Snapshot,
-};
+use gpu_core::{Absent, Bytes, DeviceState, Fault, LeaseEntry, LeaseId, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, Usage};
 use gpu_steward::{LeaseUser, lease_users};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,8 +51,6 @@ pub(crate) struct Scene<'a> {
     pub(crate) top: Vec<LeaseEntry>,
     /// The processes that use devices under leases, by lease and owner.
     pub(crate) used: BTreeMap<(&'a LeaseId, u32), Vec<LeaseUser>>,
-    /// The processes that have the file of a device, by its minor number.
-    pub(crate) holders: BTreeMap<u32, Vec<&'a Holder>>,
     pub(crate) usage: Usage,
     pub(crate) jobs: Option<JobsOf>,
     /// The labels of each device.
@@ -103,7 +98,6 @@ impl<'a> Look<'a> {
             snapshot,
             diagnosis: self.diagnosis,
             ledger,
-            holders: holders_by_minor(snapshot),
             usage: Usage::of(snapshot),
             jobs: ledger
                 .map(|ledger| JobsOf::look(snapshot, &used, &top, &leases::used(&used, ledger))),
@@ -191,21 +185,6 @@ impl<'a> Look<'a> {
     fn driver_hangs(&self) -> bool {
         self.snapshot.devices.iter().any(is_silent)
     }
-}
-
-fn holders_by_minor(snapshot: &Snapshot) -> BTreeMap<u32, Vec<&Holder>> {
-    let mut by_minor: BTreeMap<u32, Vec<&Holder>> = BTreeMap::new();
-    for holder in snapshot.holders.iter().flatten() {
-        for held in &holder.held {
-            let DeviceFileKind::Gpu(minor) = held.kind else { continue };
-            let holders = by_minor.entry(minor).or_default();
-            // It may have the device by several paths.
-            if holders.last().is_none_or(|last| last.process != holder.process) {
-                holders.push(holder);
-            }
-        }
-    }
-    by_minor
 }
 
 /// Returns whether the driver did not answer in time about a device.

@@ -1,6 +1,8 @@
-//! Device files and their purposes.
+//! Device files, their roles and the devices they belong to.
 
 use crate::absent::Reading;
+use crate::holder::HeldFile;
+use crate::id::{DeviceId, PciBusId};
 use std::sync::Arc;
 
 /// The identity of an open file.
@@ -27,97 +29,102 @@ pub enum FileId {
     },
 }
 
-/// The purpose of a device file.
+/// The role of a device file, the same for all vendors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
-pub enum DeviceFileKind {
-    /// `/dev/nvidiaN`: one device, by minor number.
-    Gpu(u32),
-    /// `/dev/nvidiactl`: every client of the driver opens it.
+pub enum FileRole {
+    /// Programs compute through it: the file of one device, or one for all devices of a driver.
+    Compute,
+    /// Every client of the driver opens it.
     Control,
-    /// `/dev/nvidia-uvm`: opened by a CUDA context.
-    Uvm,
-    /// `/dev/nvidia-uvm-tools`: debuggers and profilers.
-    UvmTools,
-    /// `/dev/nvidia-modeset`: display servers.
-    Modeset,
-    /// `/dev/nvidia-caps/*`: MIG and monitoring capabilities.
+    /// Memory that a driver shares between its devices and programs.
+    Memory,
+    /// Debuggers and profilers.
+    Tools,
+    /// Display servers.
+    Display,
+    /// Permission for a part or a function of a device.
     Capability,
-    /// `/dev/dri/*`: graphics.
+    /// Graphics, and with some drivers computation.
     Render,
     /// Any other file given by the caller.
     Other,
 }
 
-impl DeviceFileKind {
-    /// Returns the kind of a path such as `/dev/nvidia0`, by its name alone.
-    pub fn of_path(path: &str) -> Self {
-        if path.contains("/nvidia-caps/") {
-            return DeviceFileKind::Capability;
-        }
-        match path.rsplit('/').next().unwrap_or(path) {
-            name if path.contains("/dri/")
-                && (name.starts_with("render") || name.starts_with("card")) =>
-            {
-                DeviceFileKind::Render
-            }
-            "nvidiactl" => DeviceFileKind::Control,
-            "nvidia-uvm" => DeviceFileKind::Uvm,
-            "nvidia-uvm-tools" => DeviceFileKind::UvmTools,
-            "nvidia-modeset" => DeviceFileKind::Modeset,
-            name => name
-                .strip_prefix("nvidia")
-                .filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
-                .and_then(|digits| digits.parse().ok())
-                .map_or(DeviceFileKind::Other, DeviceFileKind::Gpu),
-        }
-    }
-
-    /// Returns the kind of a character device by its numbers, whatever its name; `None` if the
-    /// driver does not fix its major number (Linux `devices.txt`: 195).
-    pub fn of_device(major: u32, minor: u32) -> Option<Self> {
-        match (major, minor) {
-            (195, 255) => Some(DeviceFileKind::Control),
-            (195, 254) => Some(DeviceFileKind::Modeset),
-            (195, minor) => Some(DeviceFileKind::Gpu(minor)),
-            _ => None,
-        }
-    }
+/// Identifies the device that a file belongs to, as far as the file shows it.
+///
+/// [`DeviceId::owns`](crate::DeviceId::owns) compares it with a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum DeviceKey {
+    /// The PCI address, which sysfs shows for the files of most drivers.
+    Pci(PciBusId),
+    /// The file itself: its driver reports the number of the file as
+    /// [`DeviceId::node`](crate::DeviceId::node).
+    Node(FileId),
+    /// The index, in pasted text that has neither.
+    Index(u32),
 }
 
 /// A device file, or any file given by the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(from = "crate::recorded::File"))]
 pub struct DeviceFile {
-    /// Its path, shared with every [`HeldFile`](crate::HeldFile) that names it.
+    /// Its path, shared with every [`HeldFile`] that names it.
     pub path: Arc<str>,
-    /// Its purpose.
-    pub kind: DeviceFileKind,
+    /// Its role.
+    pub role: FileRole,
+    /// The device it belongs to; `None` for a file of the whole driver, and for any other file.
+    pub device: Option<DeviceKey>,
     /// Its identity; absent if only text of another tool names the file.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub id: Reading<FileId>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// What the device files of one vendor's driver mean.
+pub trait DriverFiles: Send + Sync {
+    /// Returns the name of the kernel driver, as sysfs shows it for the devices that it drives.
+    fn kernel_driver(&self) -> &'static str;
 
-    #[test]
-    fn device_file_kind_follows_from_path() {
-        use DeviceFileKind::*;
-        for (path, kind) in [
-            ("/dev/nvidia0", Gpu(0)),
-            ("/dev/nvidia17", Gpu(17)),
-            ("/dev/nvidiactl", Control),
-            ("/dev/nvidia-uvm", Uvm),
-            ("/dev/nvidia-uvm-tools", UvmTools),
-            ("/dev/nvidia-caps/nvidia-cap1", Capability),
-            ("/dev/dri/renderD128", Render),
-            ("/dev/nvidia", Other),
-            ("/dev/null", Other),
-        ] {
-            assert_eq!(DeviceFileKind::of_path(path), kind, "{path}");
+    /// Returns the directories below `/dev` that have files of the driver, apart from `dri`.
+    fn directories(&self) -> &'static [&'static str];
+
+    /// Returns the names of the files that programs open in addition to that of a device, in the
+    /// same directory.
+    fn shared(&self) -> &'static [&'static str];
+
+    /// Returns the role of a file and the device it belongs to; `None` if it is not a file of this
+    /// driver. A file that only text names has no identity.
+    fn describe(&self, path: &str, id: Reading<FileId>) -> Option<(FileRole, Option<DeviceKey>)>;
+
+    /// Sets [`HeldFile::memory`] of each file of this driver, from all files of one process.
+    fn find_memory_use(&self, held: &mut [HeldFile]);
+}
+
+impl DeviceFile {
+    /// Returns a file as Linux itself describes it: a graphics node (`/dev/dri`), or any file.
+    pub fn any(path: Arc<str>, id: Reading<FileId>) -> Self {
+        let is_node = path.rsplit_once("/dri/").is_some_and(|(_, name)| {
+            !name.contains('/') && (name.starts_with("render") || name.starts_with("card"))
+        });
+        let role = if is_node { FileRole::Render } else { FileRole::Other };
+        DeviceFile { path, role, device: None, id }
+    }
+
+    /// Returns whether programs compute on this device through the file.
+    pub fn opens(&self, device: &DeviceId) -> bool {
+        self.role == FileRole::Compute && self.device.is_some_and(|key| device.owns(key))
+    }
+
+    /// Returns the file in the role that it has for this driver, if it is one of its files.
+    #[must_use]
+    pub fn described_by(self, driver: &dyn DriverFiles) -> Self {
+        match driver.describe(&self.path, self.id) {
+            Some((role, device)) => DeviceFile { role, device, ..self },
+            None => self,
         }
     }
 }

@@ -2,29 +2,67 @@
 
 use crate::absent::{Absent, Reading};
 use crate::access::Access;
-use crate::file::DeviceFileKind;
-use crate::id::{Pid, ProcessKey};
+use crate::file::{DeviceFile, DeviceKey, FileRole};
+use crate::id::{DeviceId, Pid, ProcessKey};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// The evidence that a process uses memory of a device, the stronger the greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum MemoryUse {
+    /// Nothing indicates it.
+    #[default]
+    None,
+    /// Its files permit it, on this and perhaps on other devices.
+    Possible,
+    /// It uses memory of this very device.
+    Certain,
+}
+
 /// One file that a process has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct HeldFile {
-    /// The path of the [`DeviceFile`](crate::DeviceFile) searched for (not the path that the
-    /// process used).
+    /// The path of the [`DeviceFile`] searched for (not the path that the process used).
     pub path: Arc<str>,
-    /// The purpose of the file.
-    pub kind: DeviceFileKind,
+    /// The role of the file.
+    pub role: FileRole,
+    /// The device that it belongs to.
+    pub device: Option<DeviceKey>,
+    /// The evidence that the process uses memory of that device.
+    pub memory: MemoryUse,
     /// The kinds of access.
     pub access: Access,
     /// The open descriptors, lowest first, at most 64 of them.
     pub descriptors: Vec<u32>,
 }
 
+impl HeldFile {
+    /// Returns `file` as a process has it, without evidence of memory use: that depends on all
+    /// files of the process ([`DriverFiles::find_memory_use`](crate::DriverFiles::find_memory_use)).
+    pub fn of(file: &DeviceFile, access: Access, descriptors: Vec<u32>) -> Self {
+        HeldFile {
+            path: file.path.clone(),
+            role: file.role,
+            device: file.device,
+            memory: MemoryUse::None,
+            access,
+            descriptors,
+        }
+    }
+
+    /// Returns whether a program computes on this device through the file.
+    pub fn opens(&self, device: &DeviceId) -> bool {
+        self.role == FileRole::Compute && self.device.is_some_and(|key| device.owns(key))
+    }
+}
+
 /// A process that has at least one of the files searched for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(from = "crate::recorded::Holder"))]
 pub struct Holder {
     /// The process.
     pub process: ProcessKey,
@@ -36,25 +74,35 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Returns whether it has a file of this kind.
-    pub fn has(&self, kind: DeviceFileKind) -> bool {
-        self.held.iter().any(|held| held.kind == kind)
+    /// Returns whether it has a file in this role.
+    pub fn has(&self, role: FileRole) -> bool {
+        self.held.iter().any(|held| held.role == role)
     }
 
-    /// Returns whether it has mapped the device with this minor number.
-    pub fn has_mapped(&self, minor: u32) -> bool {
-        let gpu = DeviceFileKind::Gpu(minor);
-        self.held.iter().any(|held| held.kind == gpu && held.access.contains(Access::MAPPED))
+    /// Returns whether it has a file through which programs compute on this device.
+    pub fn has_device(&self, device: &DeviceId) -> bool {
+        self.held.iter().any(|held| held.opens(device))
     }
 
-    /// Returns whether it shows signs of a CUDA context on the device with this minor number: uvm
-    /// open, or the device mapped. A monitor has neither.
-    ///
-    /// Only the mapping is strong evidence for *this* device: a CUDA program opens every device
-    /// that it sees, and computes on some.
-    pub fn uses_memory_of(&self, minor: u32) -> bool {
-        self.has(DeviceFileKind::Gpu(minor))
-            && (self.has(DeviceFileKind::Uvm) || self.has_mapped(minor))
+    /// Returns the strongest evidence that it uses memory of any device.
+    pub fn any_memory_use(&self) -> MemoryUse {
+        self.held.iter().map(|held| held.memory).max().unwrap_or_default()
+    }
+
+    /// Returns the evidence that it uses memory of this device.
+    pub fn memory_use(&self, device: &DeviceId) -> MemoryUse {
+        let files = self.held.iter().filter(|held| held.opens(device));
+        files.map(|held| held.memory).max().unwrap_or_default()
+    }
+
+    /// Returns whether its files prove that it uses memory of this device.
+    pub fn surely_uses_memory_of(&self, device: &DeviceId) -> bool {
+        self.memory_use(device) == MemoryUse::Certain
+    }
+
+    /// Returns whether it uses memory of this device or may do so. A monitor does not.
+    pub fn may_use_memory_of(&self, device: &DeviceId) -> bool {
+        self.memory_use(device) != MemoryUse::None
     }
 }
 
@@ -121,6 +169,7 @@ impl HolderScan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::FileId;
 
     #[test]
     fn unreadable_count_saturates() {
@@ -132,23 +181,30 @@ mod tests {
     }
 
     #[test]
-    fn monitor_is_not_a_memory_user() {
-        let held = |path: &str, letters: &str| HeldFile {
-            path: path.into(),
-            kind: DeviceFileKind::of_path(path),
-            access: Access::from_letters(letters).unwrap(),
+    fn evidence_counts_for_the_device_of_the_file() {
+        let device = |minor| DeviceId {
+            node: Ok(FileId::Device { major: 195, minor }),
+            ..DeviceId::from_index(minor)
+        };
+        let file = |minor, role, memory| HeldFile {
+            path: format!("/dev/{minor}").into(),
+            role,
+            device: Some(DeviceKey::Node(FileId::Device { major: 195, minor })),
+            memory,
+            access: Access::OPEN,
             descriptors: vec![],
         };
+        let held = vec![
+            file(0, FileRole::Compute, MemoryUse::Possible),
+            file(0, FileRole::Compute, MemoryUse::Certain),
+            file(1, FileRole::Compute, MemoryUse::None),
+            file(2, FileRole::Render, MemoryUse::Certain),
+        ];
         let process = ProcessKey { pid: Pid(1), start: None };
-        let monitor = Holder {
-            process,
-            held: vec![held("/dev/nvidia0", "F...."), held("/dev/nvidiactl", "F....")],
-            through_thread: None,
-        };
-        let mut user = monitor.clone();
-        user.held.push(held("/dev/nvidia-uvm", "F...m"));
-        assert!(!monitor.uses_memory_of(0));
-        assert!(user.uses_memory_of(0));
-        assert!(!user.uses_memory_of(1), "the device itself must be held");
+        let holder = Holder { process, held, through_thread: None };
+        assert_eq!(holder.memory_use(&device(0)), MemoryUse::Certain);
+        assert!(holder.has_device(&device(1)) && !holder.may_use_memory_of(&device(1)));
+        assert!(!holder.has_device(&device(2)), "programs only draw through it");
+        assert!(!holder.may_use_memory_of(&device(3)), "the device itself must be held");
     }
 }

@@ -1,6 +1,7 @@
 //! Identifiers of devices and processes that stay valid while the machine changes.
 
 use crate::absent::{Absent, Reading};
+use crate::file::{DeviceKey, FileId};
 use std::fmt;
 use std::str::FromStr;
 
@@ -114,18 +115,20 @@ impl Uids {
     }
 }
 
-/// Identifies one device: by UUID if known, with its other identifiers beside it.
+/// Identifies one device: by UUID if known, and with its other identifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(from = "crate::recorded::Id"))]
 pub struct DeviceId {
     /// The UUID; the only identifier that survives a reboot and a moved card.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub uuid: Reading<DeviceUuid>,
     /// NVML's index: the order of PCI addresses. Not CUDA's default order.
     pub index: u32,
-    /// The minor number: N of `/dev/nvidiaN`. Often, not always, the index.
+    /// The device file through which programs compute on it, such as `/dev/nvidiaN`: its minor
+    /// number is often, not always, the index.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
-    pub minor: Reading<u32>,
+    pub node: Reading<FileId>,
     /// The PCI address.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub bus: Reading<PciBusId>,
@@ -137,8 +140,31 @@ impl DeviceId {
         DeviceId {
             uuid: Err(Absent::NotRecorded),
             index,
-            minor: Err(Absent::NotRecorded),
+            node: Err(Absent::NotRecorded),
             bus: Err(Absent::NotRecorded),
+        }
+    }
+
+    /// Returns the minor number of its file.
+    pub fn minor(&self) -> Reading<u32> {
+        match self.node? {
+            FileId::Device { minor, .. } => Ok(minor),
+            FileId::Inode { .. } => Err(Absent::NotFound),
+        }
+    }
+
+    /// Returns every way in which a file may identify this device, the best first.
+    pub fn keys(&self) -> impl Iterator<Item = DeviceKey> {
+        let (bus, node) = (self.bus.ok().map(DeviceKey::Pci), self.node.ok().map(DeviceKey::Node));
+        bus.into_iter().chain(node).chain([DeviceKey::Index(self.index)])
+    }
+
+    /// Returns whether a file that identifies its device in this way belongs to this device.
+    pub fn owns(&self, key: DeviceKey) -> bool {
+        match key {
+            DeviceKey::Pci(bus) => self.bus == Ok(bus),
+            DeviceKey::Node(file) => self.node == Ok(file),
+            DeviceKey::Index(index) => self.index == index,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Ports and plain data: the interface between all other crates of the workspace.
 //!
 //! The main decision is that no crate both decides and touches the machine. This crate holds what
-//! both sides need and nothing else: the *ports* ([`GpuBackend`], [`Host`], [`ProcessHandle`],
+//! both sides need and nothing else: the *ports* ([`GpuBackend`], [`Host`], [`DriverFiles`], [`ProcessHandle`],
 //! [`DeviceMemory`], [`Journal`], [`Clock`], [`LeaseStore`], [`Launcher`]) as object-safe traits
 //! with plain data in and out, and the plain [`Snapshot`] that [`observe`] fills through them. It
 //! does no I/O and has no `unsafe`. Adapters implement the ports, policies are functions from a
@@ -67,6 +67,8 @@ mod observer;
 pub mod plausible;
 mod process;
 mod rates;
+#[cfg(feature = "serde")]
+mod recorded;
 pub mod selector;
 mod service;
 mod snapshot;
@@ -95,8 +97,8 @@ pub use driver_message::{DriverMessage, DriverMessageKind};
 pub use environment::Environment;
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
 pub use executable::{Executable, in_system_dir};
-pub use file::{DeviceFile, DeviceFileKind, FileId};
-pub use holder::{HeldFile, Holder, HolderScan, UnreadProcess, Unreadable};
+pub use file::{DeviceFile, DeviceKey, DriverFiles, FileId, FileRole};
+pub use holder::{HeldFile, Holder, HolderScan, MemoryUse, UnreadProcess, Unreadable};
 pub use host::{FileActivity, Host, ProcessHandle, ProcessList, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime, Uids};
 pub use inventory::{Inventory, ask};

@@ -211,8 +211,8 @@ fn clear_duplicate_ids(devices: &mut [DeviceState]) {
     for (place, device) in devices.iter_mut().enumerate() {
         let others = || ids.iter().enumerate().filter(move |(at, _)| *at != place);
         let id = &mut device.info.id;
-        if id.minor.is_ok() && others().any(|(_, other)| other.minor == id.minor) {
-            id.minor = Err(Absent::Implausible);
+        if id.node.is_ok() && others().any(|(_, other)| other.node == id.node) {
+            id.node = Err(Absent::Implausible);
         }
         if id.bus.is_ok() && others().any(|(_, other)| other.bus == id.bus) {
             id.bus = Err(Absent::Implausible);
@@ -330,6 +330,7 @@ fn parents(snapshot: &Snapshot) -> BTreeSet<Pid> {
 mod tests {
     use super::*;
     use crate::error::{ErrorKind, Fault};
+    use crate::file::FileId;
     use crate::id::PciBusId;
 
     fn info(index: u32, bus: u8) -> DeviceInfo {
@@ -356,11 +357,12 @@ mod tests {
         let mut devices: Vec<DeviceState> = [(0, 4), (1, 5), (2, 5)]
             .map(|(index, bus)| DeviceState::unanswered(info(index, bus), Groups::NONE, &fault))
             .into();
-        devices[0].info.id.minor = Ok(0);
-        devices[1].info.id.minor = Ok(0);
-        devices[2].info.id.minor = Ok(2);
+        let node = |minor| Ok(FileId::Device { major: 195, minor });
+        devices[0].info.id.node = node(0);
+        devices[1].info.id.node = node(0);
+        devices[2].info.id.node = node(2);
         clear_duplicate_ids(&mut devices);
-        let minors: Vec<_> = devices.iter().map(|device| device.id().minor).collect();
+        let minors: Vec<_> = devices.iter().map(|device| device.id().minor()).collect();
         assert_eq!(minors, [Err(Absent::Implausible), Err(Absent::Implausible), Ok(2)]);
         let known: Vec<bool> = devices.iter().map(|device| device.id().bus.is_ok()).collect();
         assert_eq!(known, [true, false, false]);

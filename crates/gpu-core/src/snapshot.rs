@@ -293,14 +293,11 @@ impl Snapshot {
         self.holders.as_deref().unwrap_or_default()
     }
 
-    /// Returns the minor number of a device: the N of its `/dev/nvidiaN`.
-    ///
-    /// `None` if unknown, because on a live machine a guess would name the file of another device.
-    /// Pasted text has no minors; there the index is used instead, and no action is possible on
-    /// processes of pasted text anyway.
-    pub fn minor_of(&self, device: &DeviceState) -> Option<u32> {
-        let index = (self.origin == Origin::Pasted).then_some(device.info.id.index);
-        device.info.id.minor.ok().or(index)
+    /// Returns whether it is known which files are those of a device. On a live machine a guess would
+    /// name those of another device; pasted text goes by the index, and no action is possible on
+    /// its processes.
+    pub fn knows_files_of(&self, device: &DeviceState) -> bool {
+        device.id().node.is_ok() || self.origin == Origin::Pasted
     }
 
     /// Returns the device that `id` identifies; for a MIG device the whole device.

@@ -1,10 +1,13 @@
 //! The devices that NVIDIA's kernel module lists in `/proc/driver/nvidia`, without its library.
 
 use crate::files::unlisted;
-use gpu_core::{Absent, DeviceId, DeviceInfo, DeviceUuid, PciBusId, Result};
+use gpu_core::{Absent, DeviceId, DeviceInfo, DeviceUuid, FileId, PciBusId, Result};
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
+
+/// The major number of `/dev/nvidiaN` (Linux `devices.txt`).
+const NVIDIA_MAJOR: u32 = 195;
 
 /// Larger than any `information` file: a dozen short lines.
 const MAX: u64 = 4096;
@@ -52,8 +55,10 @@ fn device(bus: PciBusId, information: &str) -> DeviceInfo {
     let id = DeviceId {
         uuid: reported("GPU UUID").map(|uuid| DeviceUuid(uuid.to_owned())),
         index: 0,
-        minor: reported("Device Minor")
-            .and_then(|minor| minor.parse().map_err(|_| Absent::Implausible)),
+        node: reported("Device Minor").and_then(|minor| {
+            let minor = minor.parse().map_err(|_| Absent::Implausible)?;
+            Ok(FileId::Device { major: NVIDIA_MAJOR, minor })
+        }),
         bus: Ok(bus),
     };
     DeviceInfo { name: reported("Model").map(str::to_owned), ..DeviceInfo::unknown(id) }
@@ -81,10 +86,10 @@ mod tests {
         let devices = devices(proc.path()).unwrap();
         assert_eq!(devices.len(), 2);
         assert_eq!(devices[0].id.index, 0);
-        assert_eq!(devices[0].id.minor, Ok(3));
+        assert_eq!(devices[0].id.minor(), Ok(3));
         assert_eq!(devices[0].id.uuid, Ok(DeviceUuid("GPU-a".into())));
         assert_eq!(devices[0].name.as_deref(), Ok("Tesla P100-PCIE-16GB"));
-        assert_eq!((devices[1].id.index, devices[1].id.minor), (1, Err(Absent::NotFound)));
+        assert_eq!((devices[1].id.index, devices[1].id.minor()), (1, Err(Absent::NotFound)));
     }
 
     #[test]

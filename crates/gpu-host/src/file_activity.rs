@@ -41,13 +41,13 @@ impl FileActivity for Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{DeviceFileKind, FileId};
+    use gpu_core::FileId;
     use std::fs::File;
     use std::path::Path;
 
     fn file(path: &Path) -> DeviceFile {
         let id = Ok(FileId::Device { major: 195, minor: 0 });
-        DeviceFile { path: path.to_string_lossy().into(), kind: DeviceFileKind::Gpu(0), id }
+        DeviceFile::any(path.to_string_lossy().into(), id)
     }
 
     #[test]

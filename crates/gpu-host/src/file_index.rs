@@ -2,8 +2,9 @@
 
 use crate::file_stat::FileStat;
 use crate::proc_dir::identify;
-use gpu_core::{Access, DeviceFile, FileId, HeldFile};
+use gpu_core::{Access, DeviceFile, DriverFiles, FileId, HeldFile};
 use rustix::fs::{CWD, FileType};
+use std::sync::Arc;
 
 /// The most descriptors listed per file.
 const DESCRIPTORS: usize = 64;
@@ -109,33 +110,33 @@ impl Findings {
         &mut self.0[at]
     }
 
-    /// Returns an entry for each file found, in the order of the request.
-    pub(crate) fn into_held(self, targets: &Targets<'_>) -> Vec<HeldFile> {
+    /// Returns an entry for each file found, in the order of the request, with the evidence of
+    /// memory use that these drivers give.
+    pub(crate) fn into_held(
+        self,
+        targets: &Targets<'_>,
+        drivers: &[Arc<dyn DriverFiles>],
+    ) -> Vec<HeldFile> {
         let row = |file: &DeviceFile| {
             let id = file.id.ok()?;
             let finding = self.0.iter().find(|finding| finding.id == id)?;
-            Some(HeldFile {
-                path: file.path.clone(),
-                kind: file.kind,
-                access: finding.access,
-                descriptors: finding.descriptors.clone(),
-            })
+            Some(HeldFile::of(file, finding.access, finding.descriptors.clone()))
         };
-        targets.files.iter().filter_map(row).collect()
+        let mut held: Vec<HeldFile> = targets.files.iter().filter_map(row).collect();
+        for driver in drivers {
+            driver.find_memory_use(&mut held);
+        }
+        held
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Absent, DeviceFileKind};
+    use gpu_core::Absent;
 
     fn file(path: &str, id: Option<FileId>) -> DeviceFile {
-        DeviceFile {
-            path: path.into(),
-            kind: DeviceFileKind::of_path(path),
-            id: id.ok_or(Absent::NotRecorded),
-        }
+        DeviceFile::any(path.into(), id.ok_or(Absent::NotRecorded))
     }
 
     #[test]
@@ -150,7 +151,7 @@ mod tests {
         let mut findings = Findings::default();
         findings.note_open(id, Access::OPEN, 7);
         findings.note_mapped(id);
-        let held = findings.into_held(&targets);
+        let held = findings.into_held(&targets, &[]);
         let paths: Vec<_> = held.iter().map(|held| &*held.path).collect();
         assert_eq!(paths, ["/dev/nvidia0", "/container/nvidia0"]);
         assert_eq!(held[0].access.to_string(), "f...m");
@@ -185,7 +186,7 @@ mod tests {
         for descriptor in (0..100).rev().chain(0..3) {
             findings.note_open(id, Access::OPEN, descriptor);
         }
-        let held = findings.into_held(&Targets::new(&files));
+        let held = findings.into_held(&Targets::new(&files), &[]);
         assert_eq!(held[0].descriptors, (0..64).collect::<Vec<_>>());
     }
 }

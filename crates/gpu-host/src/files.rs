@@ -3,18 +3,22 @@
 use crate::fault;
 use crate::file_index::file_id;
 use crate::proc_dir::identify;
-use gpu_core::{DeviceFile, DeviceFileKind, FileId, Result};
+use gpu_core::{Absent, DeviceFile, DeviceKey, DriverFiles, FileId, FileRole, Result};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Major number of graphics nodes (`DRM_MAJOR` of the kernel's drm_drv.h), for any driver.
 const DRM_MAJOR: u32 = 226;
 
-/// Returns any file, for use with [`Host::holders`](gpu_core::Host::holders).
+/// The drivers whose device files are known.
+pub(crate) type Drivers = Arc<[Arc<dyn DriverFiles>]>;
+
+/// Returns any file, for use with [`Host::holders`](gpu_core::Host::holders), in no driver's role.
 ///
 /// Symbolic links are followed. A character device is compared by its number, so every node of it
 /// counts. The name of a bound socket is not the socket: its holders are not found.
@@ -26,92 +30,75 @@ pub fn resolve(path: impl AsRef<Path>) -> Result<DeviceFile> {
     let text = path.to_string_lossy();
     let stat = identify(CWD.as_fd(), path)
         .map_err(|errno| fault::file(format!("inspect '{text}'"), errno))?;
-    Ok(DeviceFile {
-        kind: DeviceFileKind::of_path(&text),
-        id: Ok(file_id(&stat)),
-        path: text.into(),
-    })
+    Ok(DeviceFile::any(text.into(), Ok(file_id(&stat))))
 }
 
-/// Returns the GPU device files below `dev`, by kind and number.
+/// Returns the GPU device files below `dev`, by role and device.
 ///
-/// A graphics node counts only if `sys` shows that NVIDIA's driver is behind it.
+/// A graphics node counts only if `sys` shows that one of the drivers is behind it.
 ///
 /// # Errors
 /// `Io` when `dev` cannot be listed.
-pub(crate) fn device_files(dev: &Path, sys: &Path) -> Result<Vec<DeviceFile>> {
-    let mut files = Vec::new();
-    for path in names(dev).map_err(|error| unlisted(dev, &error))? {
-        let kind = DeviceFileKind::of_path(&path.to_string_lossy());
-        let is_gpu = matches!(
-            kind,
-            DeviceFileKind::Gpu(_)
-                | DeviceFileKind::Control
-                | DeviceFileKind::Uvm
-                | DeviceFileKind::UvmTools
-                | DeviceFileKind::Modeset
-        );
-        if is_gpu {
-            files.extend(device_file(&path, kind)?);
-        }
+pub(crate) fn device_files(
+    dev: &Path,
+    sys: &Path,
+    drivers: &[Arc<dyn DriverFiles>],
+) -> Result<Vec<DeviceFile>> {
+    let mut paths = names(dev).map_err(|error| unlisted(dev, &error))?;
+    for dir in drivers.iter().flat_map(|driver| driver.directories()) {
+        paths.extend(names_if_any(&dev.join(dir))?);
     }
-    for path in names_if_any(&dev.join("nvidia-caps"))? {
-        files.extend(device_file(&path, DeviceFileKind::Capability)?);
+    let mut files = Vec::new();
+    for path in paths {
+        let text = path.to_string_lossy();
+        let unknown = Err(Absent::NotRecorded);
+        if let Some(driver) = drivers.iter().find(|d| d.describe(&text, unknown).is_some())
+            && let Some(file) = existing(&path)?
+        {
+            let file = file.described_by(&**driver);
+            files.extend(Some(file).filter(|file| file.role != FileRole::Other));
+        }
     }
     for path in names_if_any(&dev.join("dri"))? {
-        let Some(file) = device_file(&path, DeviceFileKind::Render)? else { continue };
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("renderD") && is_nvidia_device(&file, sys) {
-            files.push(file);
+        if name.starts_with("renderD")
+            && let Some(file) = existing(&path)?
+        {
+            files.extend(graphics_node(file, sys, drivers));
         }
     }
-    files.sort_by_cached_key(|file| (rank(file.kind), file.path.len(), file.path.clone()));
+    files.sort_by_cached_key(|file| (file.role, file.device, file.path.len(), file.path.clone()));
     Ok(files)
 }
 
-fn rank(kind: DeviceFileKind) -> (u8, u32) {
-    match kind {
-        DeviceFileKind::Gpu(minor) => (0, minor),
-        DeviceFileKind::Control => (1, 0),
-        DeviceFileKind::Uvm => (2, 0),
-        DeviceFileKind::UvmTools => (3, 0),
-        DeviceFileKind::Modeset => (4, 0),
-        DeviceFileKind::Capability => (5, 0),
-        DeviceFileKind::Render => (6, 0),
-        DeviceFileKind::Other => (7, 0),
-    }
-}
-
-/// Returns a device file with its identity; none for a file that went away, a directory, and a
-/// device that does not match its name.
-///
-/// A device's number takes precedence over its name: a node called `nvidia0` can be that of another
-/// GPU, and its holders must not be attributed to GPU 0.
+/// Returns a file with its identity; none for a file that went away, and a directory.
 ///
 /// # Errors
 /// `Io` when the file exists and cannot be identified: its holders would seem to hold nothing.
-fn device_file(path: &Path, named: DeviceFileKind) -> Result<Option<DeviceFile>> {
+fn existing(path: &Path) -> Result<Option<DeviceFile>> {
     let text = path.to_string_lossy();
     let stat = match identify(CWD.as_fd(), path) {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(None),
         stat => stat.map_err(|errno| fault::file(format!("inspect '{text}'"), errno))?,
     };
-    let id = file_id(&stat);
-    let kind = match (id, named) {
-        (FileId::Device { major, minor }, DeviceFileKind::Gpu(_)) => {
-            DeviceFileKind::of_device(major, minor)
-        }
-        _ => Some(named),
-    };
-    let kind = kind.filter(|_| !stat.file_type().is_dir());
-    Ok(kind.map(|kind| DeviceFile { path: text.into(), kind, id: Ok(id) }))
+    let is_dir = stat.file_type().is_dir();
+    Ok((!is_dir).then(|| DeviceFile::any(text.into(), Ok(file_id(&stat)))))
 }
 
-fn is_nvidia_device(file: &DeviceFile, sys: &Path) -> bool {
-    let Ok(FileId::Device { major: DRM_MAJOR, minor }) = file.id else { return false };
-    let driver = sys.join(format!("dev/char/{DRM_MAJOR}:{minor}/device/driver"));
-    fs::read_link(driver)
-        .is_ok_and(|driver| driver.file_name().is_some_and(|name| name == "nvidia"))
+/// Returns a graphics node with its device, if sysfs shows one of the drivers behind it.
+fn graphics_node(
+    file: DeviceFile,
+    sys: &Path,
+    drivers: &[Arc<dyn DriverFiles>],
+) -> Option<DeviceFile> {
+    let Ok(FileId::Device { major: DRM_MAJOR, minor }) = file.id else { return None };
+    let device = sys.join(format!("dev/char/{DRM_MAJOR}:{minor}/device"));
+    let driver = fs::read_link(device.join("driver")).ok()?;
+    let driver = drivers.iter().find(|known| driver.ends_with(known.kernel_driver()))?;
+    let file = file.described_by(&**driver);
+    let bus = fs::read_link(device).ok();
+    let bus = bus.and_then(|link| link.file_name()?.to_str()?.parse().ok());
+    Some(DeviceFile { device: file.device.or(bus.map(DeviceKey::Pci)), ..file })
 }
 
 fn names(dir: &Path) -> io::Result<Vec<PathBuf>> {
@@ -134,6 +121,11 @@ pub(crate) fn unlisted(dir: &Path, error: &io::Error) -> gpu_core::Error {
 mod tests {
     use super::*;
     use gpu_core::ErrorKind;
+    use gpu_nvidia_driver::{NvidiaFiles, node};
+
+    fn nvidia() -> Drivers {
+        Arc::new([Arc::new(NvidiaFiles)])
+    }
 
     #[test]
     fn device_files_are_listed_by_kind_and_index() {
@@ -159,7 +151,7 @@ mod tests {
         ] {
             fs::write(at(name), "").unwrap();
         }
-        let files = device_files(dev.path(), Path::new("/nowhere")).unwrap();
+        let files = device_files(dev.path(), Path::new("/nowhere"), &nvidia()).unwrap();
         let prefix = format!("{}/", dev.path().display());
         let names: Vec<_> = files.iter().map(|f| f.path.strip_prefix(&prefix).unwrap()).collect();
         assert_eq!(
@@ -178,27 +170,31 @@ mod tests {
             ],
             "no directory, no graphics node of another driver, no other file"
         );
-        assert_eq!(files[2].kind, DeviceFileKind::Gpu(10));
+        assert_eq!(files[2].device, Some(DeviceKey::Node(node(10))));
         assert!(matches!(files[0].id, Ok(FileId::Inode { .. })));
     }
 
     #[test]
     fn render_nodes_are_filtered_by_driver() {
         let sys = tempfile::tempdir().unwrap();
-        let node = |minor| DeviceFile {
-            path: format!("/dev/dri/renderD{minor}").into(),
-            kind: DeviceFileKind::Render,
-            id: Ok(FileId::Device { major: DRM_MAJOR, minor }),
-        };
         for (minor, driver) in [(128, "nvidia"), (129, "i915")] {
-            let device = sys.path().join(format!("dev/char/226:{minor}/device"));
-            fs::create_dir_all(&device).unwrap();
-            std::os::unix::fs::symlink(format!("../drivers/{driver}"), device.join("driver"))
-                .unwrap();
+            let dir = sys.path().join(format!("devices/0000:0{minor}/0000:3b:00.0"));
+            fs::create_dir_all(&dir).unwrap();
+            fs::create_dir_all(sys.path().join(format!("dev/char/226:{minor}"))).unwrap();
+            let link = std::os::unix::fs::symlink::<String, PathBuf>;
+            link(format!("../drivers/{driver}"), dir.join("driver")).unwrap();
+            let target = dir.to_string_lossy().into_owned();
+            link(target, sys.path().join(format!("dev/char/226:{minor}/device"))).unwrap();
         }
-        assert!(is_nvidia_device(&node(128), sys.path()));
-        assert!(!is_nvidia_device(&node(129), sys.path()));
-        assert!(!is_nvidia_device(&node(130), sys.path()));
+        let found = |minor| {
+            let id = Ok(FileId::Device { major: DRM_MAJOR, minor });
+            let file = DeviceFile::any(format!("/dev/dri/renderD{minor}").into(), id);
+            graphics_node(file, sys.path(), &nvidia())
+        };
+        let known = found(128).unwrap();
+        assert_eq!(known.role, FileRole::Render);
+        assert_eq!(known.device, Some(DeviceKey::Pci("0000:3b:00.0".parse().unwrap())));
+        assert_eq!((found(129), found(130)), (None, None));
     }
 
     #[test]
@@ -206,23 +202,23 @@ mod tests {
         use rustix::fs::{FileType, Mode, makedev, mknodat};
         use std::io::Write;
         let dir = tempfile::tempdir().unwrap();
-        let node = |name: &str, major, minor| {
+        let make = |name: &str, major, minor| {
             let (path, mode) = (dir.path().join(name), Mode::RUSR);
             mknodat(CWD, path, FileType::CharacterDevice, mode, makedev(major, minor))
         };
-        if let Err(errno) = node("nvidia0", 195, 3) {
+        if let Err(errno) = make("nvidia0", 195, 3) {
             // Bypasses the test harness, which hides the output of a passing test.
             writeln!(io::stderr(), "skipped: a device node cannot be made: {errno}").unwrap();
             return;
         }
-        node("nvidia1", 1, 7).unwrap();
-        node("nvidia2", 195, 255).unwrap();
+        make("nvidia1", 1, 7).unwrap();
+        make("nvidia2", 195, 255).unwrap();
         fs::write(dir.path().join("nvidia4"), "").unwrap();
-        let files = device_files(dir.path(), Path::new("/nowhere")).unwrap();
-        let kinds: Vec<DeviceFileKind> = files.iter().map(|file| file.kind).collect();
+        let files = device_files(dir.path(), Path::new("/nowhere"), &nvidia()).unwrap();
+        let known: Vec<_> = files.iter().map(|file| (file.role, file.device)).collect();
+        let device = |number| (FileRole::Compute, Some(DeviceKey::Node(node(number))));
         // 1:7 is no GPU, whatever its name.
-        let expected = [DeviceFileKind::Gpu(3), DeviceFileKind::Gpu(4), DeviceFileKind::Control];
-        assert_eq!(kinds, expected);
+        assert_eq!(known, [device(3), device(4), (FileRole::Control, None)]);
     }
 
     #[test]
@@ -232,7 +228,7 @@ mod tests {
         let error = resolve("/nowhere/nvidia0").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Io);
         assert_eq!(error.to_string(), "inspect '/nowhere/nvidia0'");
-        let error = device_files(Path::new("/nowhere"), Path::new("/sys")).unwrap_err();
+        let error = device_files(Path::new("/nowhere"), Path::new("/sys"), &nvidia()).unwrap_err();
         assert_eq!(error.to_string(), "list '/nowhere'");
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::boot::{Booted, STAT_LIMIT};
 use crate::file_index::Targets;
+use crate::files::Drivers;
 use crate::handle::LinuxProcess;
 use crate::kept_stats::KeptStats;
 use crate::parallel::Work;
@@ -13,9 +14,9 @@ use crate::{
     runtime_power,
 };
 use gpu_core::{
-    Absent, DeviceFile, DeviceId, DeviceInfo, DriverMessage, Error, ErrorKind, FileActivity,
-    Holder, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessHandle, ProcessInfo,
-    ProcessKey, ProcessList, Reading, Result, Timestamp, UnreadProcess, Unreadable,
+    Absent, DeviceFile, DeviceId, DeviceInfo, DriverFiles, DriverMessage, Error, ErrorKind,
+    FileActivity, Holder, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessHandle,
+    ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp, UnreadProcess, Unreadable,
 };
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -56,6 +57,7 @@ pub struct LinuxHost {
 /// Shared state of queries about processes.
 pub(crate) struct Context {
     roots: Roots,
+    pub(crate) drivers: Drivers,
     pub(crate) users: Users,
     /// Of processes that are read again.
     stats: Mutex<KeptStats>,
@@ -101,7 +103,7 @@ impl Context {
         match process::read_key(&dir) {
             Ok(process) => scan.holders.push(Holder {
                 process,
-                held: seen.findings.into_held(walker.targets()),
+                held: seen.findings.into_held(walker.targets(), &self.drivers),
                 through_thread: seen.through_thread,
             }),
             Err(errno) => self.count(errno, (pid, None), false, scan),
@@ -136,10 +138,18 @@ impl Context {
 }
 
 impl LinuxHost {
-    /// Returns the machine with these roots. Nothing is read yet.
+    /// Returns the machine with these roots, where no driver's device files are known. Nothing is
+    /// read yet.
     pub fn new(roots: Roots) -> Self {
+        LinuxHost::with_drivers(roots, Arc::new([]))
+    }
+
+    /// Returns the machine with these roots and the device files of these drivers. Nothing is read
+    /// yet.
+    pub fn with_drivers(roots: Roots, drivers: Arc<[Arc<dyn DriverFiles>]>) -> Self {
         let context = Arc::new(Context {
             roots,
+            drivers,
             users: Users::default(),
             stats: Mutex::default(),
             booted: Booted::default(),
@@ -233,7 +243,8 @@ impl Host for LinuxHost {
         if let Some(files) = &self.files {
             return Ok(files.to_vec());
         }
-        files::device_files(&self.context.roots.dev, &self.context.roots.sys)
+        let Context { roots, drivers, .. } = &*self.context;
+        files::device_files(&roots.dev, &roots.sys, drivers)
     }
 
     fn file_activity(&self, files: &[DeviceFile]) -> Option<Box<dyn FileActivity>> {

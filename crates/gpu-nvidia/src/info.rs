@@ -40,7 +40,7 @@ impl Opened<'_> {
     fn complete_info(self, index: u32) -> Result<DeviceInfo> {
         let device = self.device(index)?;
         let bus = self.bus(device)?;
-        let minor = self.minor(device)?;
+        let node = self.node(device)?;
         let uuid = self.uuid(device)?;
         let name = self.name(device)?;
         let persistence =
@@ -53,7 +53,7 @@ impl Opened<'_> {
             })?;
         let mig = self.mig_mode(device)?;
         Ok(DeviceInfo {
-            id: DeviceId { uuid, index, minor, bus },
+            id: DeviceId { uuid, index, node, bus },
             name,
             persistence,
             display_active,
@@ -67,9 +67,9 @@ impl Opened<'_> {
             reported.and_then(Result::ok).unwrap_or(Err(reason))
         };
         let bus = still(device.as_ref().ok().map(|device| self.bus(*device)));
-        let minor = device.map_or(Err(reason), |device| self.minor(device).unwrap_or(Err(reason)));
+        let node = device.map_or(Err(reason), |device| self.node(device).unwrap_or(Err(reason)));
         DeviceInfo {
-            id: DeviceId { uuid: Err(reason), index, minor, bus },
+            id: DeviceId { uuid: Err(reason), index, node, bus },
             name: Err(reason),
             persistence: Err(reason),
             display_active: Err(reason),

@@ -6,7 +6,8 @@ use crate::device::{Device, Handle};
 use crate::raw::{EventSet, cuda_version_v1};
 use crate::value::switch;
 use gpu_core::{
-    Absent, DeviceId, DeviceUuid, Driver, Error, ErrorKind, PciBusId, Reach, Reading, Result,
+    Absent, DeviceId, DeviceUuid, Driver, Error, ErrorKind, FileId, PciBusId, Reach, Reading,
+    Result,
 };
 use nvml_wrapper::Nvml;
 use nvml_wrapper_sys::bindings::nvmlPciInfo_t;
@@ -31,7 +32,7 @@ struct Entry {
     handle: OnceLock<Handle>,
     uuid: OnceLock<Reading<String>>,
     name: OnceLock<Reading<String>>,
-    minor: OnceLock<Reading<u32>>,
+    node: OnceLock<Reading<FileId>>,
     pci: OnceLock<Reading<nvmlPciInfo_t>>,
     /// Why the device has no MIG mode.
     no_mig: OnceLock<Absent>,
@@ -202,12 +203,14 @@ impl<'a> Opened<'a> {
         })
     }
 
-    /// Returns a device's minor number.
-    pub(crate) fn minor(self, device: Device<'_>) -> Result<Reading<u32>> {
-        once(&self.entry(device.index)?.minor, || {
-            device.value("nvmlDeviceGetMinorNumber", "for its minor number", |device| {
-                device.minor_number()
-            })
+    /// Returns the file of a device, by its minor number.
+    pub(crate) fn node(self, device: Device<'_>) -> Result<Reading<FileId>> {
+        once(&self.entry(device.index)?.node, || {
+            let minor =
+                device.value("nvmlDeviceGetMinorNumber", "for its minor number", |device| {
+                    device.minor_number()
+                })?;
+            Ok(minor.map(gpu_nvidia_driver::node))
         })
     }
 

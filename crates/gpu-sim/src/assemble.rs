@@ -7,8 +7,8 @@ use crate::import::{IN_USE, UPTIME, machine_from_snapshot};
 use crate::machine::{Device, Machine, Viewer, device_file, driver_files};
 use crate::{details, device_entry, driver_log, process_entry, product, script, topology};
 use gpu_core::{
-    Absent, Bytes, DeviceFile, DeviceFileKind, Driver, Error, Fault, Pid, Result, Snapshot,
-    Timestamp, Unreadable,
+    Absent, Bytes, DeviceFile, Driver, Error, Fault, FileRole, Pid, Result, Snapshot, Timestamp,
+    Unreadable,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use toml::value::Datetime;
@@ -179,11 +179,11 @@ fn tell(
 fn device_files(machine: &Machine, listed: Option<Vec<String>>) -> Vec<DeviceFile> {
     let paths = listed.unwrap_or_else(|| {
         let held = machine.ever_has().flat_map(|process| process.files.iter());
-        let held = held.filter(|file| file.kind != DeviceFileKind::Other);
+        let held = held.filter(|file| file.role != FileRole::Other);
         driver_files(&machine.devices).chain(held.map(|file| file.path.to_string())).collect()
     });
     let mut files: Vec<DeviceFile> = paths.iter().map(|path| device_file(path)).collect();
-    files.sort_by(|a, b| (a.kind, &a.path).cmp(&(b.kind, &b.path)));
+    files.sort_by(|a, b| (a.role, a.device, &a.path).cmp(&(b.role, b.device, &b.path)));
     files.dedup();
     files
 }

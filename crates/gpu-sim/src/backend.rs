@@ -6,9 +6,9 @@ use crate::machine::Device;
 use crate::simulation::Simulation;
 use crate::state::{Living, Serial, State};
 use gpu_core::{
-    Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceFault, DeviceFileKind, DeviceId,
-    DeviceInfo, DeviceProcess, DeviceSample, Driver, Error, ErrorKind, GpuBackend, Groups, Link,
-    MigInstance, Origin, PeerAccess, PeerCapability, Result, Topology,
+    Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceFault, DeviceId, DeviceInfo,
+    DeviceProcess, DeviceSample, Driver, Error, ErrorKind, GpuBackend, Groups, Link, MigInstance,
+    Origin, PeerAccess, PeerCapability, Result, Topology,
 };
 use std::time::Duration;
 
@@ -116,9 +116,8 @@ fn reset(state: &mut State, id: &DeviceId) -> Result<()> {
     if !state.machine.viewer.privileged {
         return refuse(Absent::NotPermitted.into(), "requires root");
     }
-    let gpu = device.info.id.minor.map(DeviceFileKind::Gpu);
     let has_it_open =
-        |living: &Living| living.process.files.iter().any(|file| Ok(file.kind) == gpu);
+        |living: &Living| living.process.files.iter().any(|file| file.opens(&device.info.id));
     let is_open = state.living.iter().any(|(_, living)| has_it_open(living));
     if is_open || state.holdings_on(index).any(|(living, _)| living.process.hidden.is_none()) {
         return refuse(DeviceFault::InUse.into(), &state.machine.reset_refusal);

@@ -26,7 +26,7 @@ impl Device {
     fn answer_as_a_driver(&mut self) {
         let info = &mut self.info;
         settle(&mut info.id.uuid);
-        settle(&mut info.id.minor);
+        settle(&mut info.id.node);
         settle(&mut info.id.bus);
         settle(&mut info.name);
         settle(&mut info.persistence);

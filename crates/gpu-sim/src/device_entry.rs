@@ -7,6 +7,7 @@ use gpu_core::{
     Absent, Bytes, Celsius, DeviceDetails, DeviceFault, DeviceId, DeviceInfo, DeviceUuid, Fault,
     MemoryInfo, MigInstance, Milliwatts, PciBusId, Reading, Result,
 };
+use gpu_nvidia_driver::node;
 use toml::Spanned;
 
 /// The highest index in a range of devices that are described together.
@@ -51,7 +52,7 @@ pub(crate) fn overlay(devices: &mut Vec<Device>, place: Place<'_>, entry: &GpuEn
     let Some(device) = devices.get_mut(position) else { return Ok(()) };
     let info = &mut device.info;
     set(&mut info.id.uuid, entry.uuid.clone().map(DeviceUuid));
-    set(&mut info.id.minor, entry.minor);
+    set(&mut info.id.node, entry.minor.map(node));
     if let Some(bus) = &entry.bus {
         let parsed = bus.get_ref().parse::<PciBusId>();
         let parsed = parsed.map_err(|error| place.error(Some(bus.span()), &error.to_string()));
@@ -170,8 +171,8 @@ pub(crate) fn made(index: u32) -> Device {
 /// and a UUID made from the names of machine and device, so that it is always the same.
 pub(crate) fn complete(device: &mut Device, machine: &str) {
     let id = &mut device.info.id;
-    if id.minor == Err(Absent::NotRecorded) {
-        id.minor = Ok(id.index);
+    if id.node == Err(Absent::NotRecorded) {
+        id.node = Ok(node(id.index));
     }
     let place = format!("{machine}/{}", id.index);
     if id.uuid == Err(Absent::NotRecorded) {

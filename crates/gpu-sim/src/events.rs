@@ -3,7 +3,7 @@
 use crate::machine::{Event, Holding, Machine, Process, Reaction};
 use crate::process_entry::ticks;
 use crate::state::{Due, Living, Returning, Serial, State};
-use gpu_core::{Bytes, DeviceEvent, DeviceFileKind, Pid, ProcessState, Signal, StartTime};
+use gpu_core::{Bytes, DeviceEvent, Pid, ProcessState, Signal, StartTime};
 use rand::RngExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,7 +170,7 @@ impl State {
     }
 
     fn let_go(&mut self, pid: Pid, device: Option<u32>) {
-        let minor = device.and_then(|index| self.device(index)?.info.id.minor.ok());
+        let own = device.and_then(|index| Some(self.device(index)?.info.id.clone()));
         let Some(serial) = self.find_on_host(pid) else { return };
         let gone = self.living.change(serial, |living| {
             let process = &mut living.process;
@@ -178,8 +178,8 @@ impl State {
             let (gone, kept): (Vec<_>, Vec<_>) =
                 all.into_iter().partition(|h| device.is_none_or(|index| h.device == index));
             process.holdings = kept;
-            Arc::make_mut(&mut process.files).retain(|file| match minor {
-                Some(minor) => file.kind != DeviceFileKind::Gpu(minor),
+            Arc::make_mut(&mut process.files).retain(|file| match &own {
+                Some(own) => !file.opens(own),
                 None => device.is_some(),
             });
             (gone, process.memory_returns)

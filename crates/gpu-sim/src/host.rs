@@ -5,10 +5,11 @@ use crate::machine::Process;
 use crate::simulation::Simulation;
 use crate::state::{Living, SentSignal, Serial, State};
 use gpu_core::{
-    Absent, Access, ActToken, DeviceFile, DeviceInfo, DriverMessage, Error, HeldFile, Holder,
-    HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle,
+    Absent, Access, ActToken, DeviceFile, DeviceInfo, DriverFiles, DriverMessage, Error, HeldFile,
+    Holder, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle,
     ProcessInfo, ProcessKey, ProcessList, ProcessState, Reading, Result, Signal, UnreadProcess,
 };
+use gpu_nvidia_driver::NvidiaFiles;
 use std::collections::BTreeMap;
 
 impl Host for Simulation {
@@ -239,9 +240,11 @@ impl<'a> Wanted<'a> {
             if descriptors.is_empty() && own.access.contains(Access::OPEN) {
                 descriptors = vec![u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3)];
             }
-            HeldFile { path: asked.path.clone(), kind: asked.kind, access: own.access, descriptors }
+            HeldFile::of(asked, own.access, descriptors)
         };
-        found.into_iter().map(held).collect()
+        let mut held: Vec<HeldFile> = found.into_iter().map(held).collect();
+        NvidiaFiles.find_memory_use(&mut held);
+        held
     }
 }
 

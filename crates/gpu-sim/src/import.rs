@@ -202,9 +202,8 @@ fn listed_holding(device: u32, listed: &DeviceProcess) -> Holding {
 }
 
 fn unlisted_users(state: &DeviceState, snapshot: &Snapshot, foreign: bool) -> Vec<Pid> {
-    let Some(minor) = snapshot.minor_of(state) else { return Vec::new() };
     let on_list = |pid| state.processes.iter().flatten().any(|process| process.pid == pid);
-    let users = snapshot.holders().iter().filter(|holder| holder.uses_memory_of(minor));
+    let users = snapshot.holders().iter().filter(|holder| holder.may_use_memory_of(state.id()));
     users.map(|holder| holder.process.pid).filter(|pid| foreign || !on_list(*pid)).collect()
 }
 

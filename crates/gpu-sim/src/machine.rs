@@ -4,10 +4,11 @@
 //! form. The engine runs it; nothing here changes by itself.
 
 use gpu_core::{
-    Absent, Bytes, Celsius, DeviceDetails, DeviceEventKind, DeviceFile, DeviceFileKind, DeviceInfo,
-    DeviceProcessKind, Driver, DriverMessage, Fault, FileId, HeldFile, MigInstance, Milliwatts,
-    Pid, ProcessInfo, ProcessState, Reading, Timestamp, Topology, Unreadable,
+    Absent, Bytes, Celsius, DeviceDetails, DeviceEventKind, DeviceFile, DeviceInfo,
+    DeviceProcessKind, Driver, DriverMessage, Fault, FileId, FileRole, HeldFile, MigInstance,
+    Milliwatts, Pid, ProcessInfo, ProcessState, Reading, Timestamp, Topology, Unreadable,
 };
+use gpu_nvidia_driver::MAJOR;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -255,7 +256,7 @@ impl Holding {
 
 /// Returns the paths of the devices' own files and of the two that every driver has.
 pub(crate) fn driver_files(devices: &[Device]) -> impl Iterator<Item = String> {
-    let gpus = devices.iter().filter_map(|device| device.info.id.minor.ok());
+    let gpus = devices.iter().filter_map(|device| device.info.id.minor().ok());
     let gpus = gpus.map(|minor| format!("/dev/nvidia{minor}"));
     gpus.chain(["/dev/nvidiactl", "/dev/nvidia-uvm"].map(str::to_owned))
 }
@@ -263,21 +264,21 @@ pub(crate) fn driver_files(devices: &[Device]) -> impl Iterator<Item = String> {
 /// Returns the device file with this path, with the device numbers of Linux: 195 for `nvidia*`, 226
 /// for `dri`, and one of the dynamic majors for the rest.
 pub fn device_file(path: &str) -> DeviceFile {
-    let kind = DeviceFileKind::of_path(path);
+    let file = gpu_nvidia_driver::device_file(path, Err(Absent::NotRecorded));
     let trailing = || {
         let digits = path.rsplit(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
         digits.parse().unwrap_or_default()
     };
-    let (major, minor) = match kind {
-        DeviceFileKind::Gpu(minor) => (195, minor),
-        DeviceFileKind::Control => (195, 255),
-        DeviceFileKind::Modeset => (195, 254),
-        DeviceFileKind::Uvm => (511, 0),
-        DeviceFileKind::UvmTools => (511, 1),
-        DeviceFileKind::Capability => (236, trailing()),
-        DeviceFileKind::Render => (226, trailing()),
+    let (major, minor) = match file.role {
+        FileRole::Compute => (MAJOR, trailing()),
+        FileRole::Control => (MAJOR, 255),
+        FileRole::Display => (MAJOR, 254),
+        FileRole::Memory => (511, 0),
+        FileRole::Tools => (511, 1),
+        FileRole::Capability => (236, trailing()),
+        FileRole::Render => (226, trailing()),
         // A minor number has 20 bits. The upper bits of this hash hardly depend on the last byte.
-        DeviceFileKind::Other => (240, crate::seed::fnv1a(path.as_bytes()) as u32 & 0xf_ffff),
+        FileRole::Other => (240, crate::seed::fnv1a(path.as_bytes()) as u32 & 0xf_ffff),
     };
-    DeviceFile { path: path.into(), kind, id: Ok(FileId::Device { major, minor }) }
+    DeviceFile { id: Ok(FileId::Device { major, minor }), ..file }
 }

@@ -101,7 +101,7 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
 /// Gives the viewer's process this much more of a device, with the files that this requires.
 fn hold(state: &mut State, index: u32, size: Bytes) {
     state.acted = true;
-    let minor = state.device(index).and_then(|device| device.info.id.minor.ok());
+    let minor = state.device(index).and_then(|device| device.info.id.minor().ok());
     let files = context_files(minor.into_iter(), false);
     state.change(state.machine.viewer.pid, |process| {
         match process.holdings.iter_mut().find(|holding| holding.device == index) {

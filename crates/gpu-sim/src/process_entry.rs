@@ -5,8 +5,8 @@ use crate::device_entry::set;
 use crate::file::{EventEntry, MemoryEntry, Place, ProcessEntry, ReactionEntry};
 use crate::machine::{Device, Holding, Machine, Process, Reaction};
 use gpu_core::{
-    Absent, Access, Bytes, DeviceFileKind, DeviceProcessKind, Error, HeldFile, Pid, ProcessInfo,
-    ProcessState, Result, StartTime, Timestamp, Workload,
+    Absent, Access, Bytes, DeviceProcessKind, Error, HeldFile, Pid, ProcessInfo, ProcessState,
+    Result, StartTime, Timestamp, Workload,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -181,8 +181,7 @@ fn holding(
 /// Returns a file with the access that fuser's letters describe.
 pub(crate) fn held_file(path: &str, letters: &str) -> Option<HeldFile> {
     let access = Access::from_letters(letters).filter(|access| !access.is_empty())?;
-    let kind = DeviceFileKind::of_path(path);
-    Some(HeldFile { path: path.into(), kind, access, descriptors: Vec::new() })
+    Some(gpu_nvidia_driver::held_file(path, access))
 }
 
 /// Returns the users of a machine with their UIDs: as stated, root 0, the others from 1001 on in
@@ -275,7 +274,7 @@ pub(crate) fn ticks(since_boot: Duration) -> StartTime {
 pub(crate) fn default_files(holdings: &[Holding], devices: &[Device]) -> Vec<HeldFile> {
     let minors = holdings.iter().filter_map(|holding| {
         let device = devices.iter().find(|device| device.info.id.index == holding.device)?;
-        device.info.id.minor.ok()
+        device.info.id.minor().ok()
     });
     if holdings.is_empty() {
         return Vec::new();

@@ -168,7 +168,7 @@ fn process(rng: &mut ChaCha8Rng, machine: &Machine, pid: Pid) -> Process {
         process.holdings = holdings(rng, machine, part);
     }
     if matches!(part, Monitor) {
-        let minor = machine.devices.choose(rng).and_then(|device| device.info.id.minor.ok());
+        let minor = machine.devices.choose(rng).and_then(|device| device.info.id.minor().ok());
         let paths = [format!("/dev/nvidia{}", minor.unwrap_or(0)), "/dev/nvidiactl".to_owned()];
         let files = paths.iter().filter_map(|path| held_file(path, "F...."));
         process.files = Arc::new(files.collect());

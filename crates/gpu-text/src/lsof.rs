@@ -5,7 +5,8 @@
 
 use crate::document::{Document, Holder, Kind};
 use crate::text::Text;
-use gpu_core::DeviceFileKind;
+use gpu_core::{Absent, FileRole};
+use gpu_nvidia_driver::device_file;
 
 /// Parses the output.
 ///
@@ -132,7 +133,7 @@ fn is_gpu(holder: &Holder) -> bool {
     // A containerised driver has its nodes in a separate directory.
     path.starts_with('/')
         && path.contains("/dev/")
-        && DeviceFileKind::of_path(path) != DeviceFileKind::Other
+        && device_file(path, Err(Absent::NotRecorded)).role != FileRole::Other
 }
 
 #[cfg(test)]

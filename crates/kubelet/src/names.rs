@@ -1,9 +1,7 @@
 //! The names of the pods of processes.
 
 use crate::pods::{Assignment, DeviceName, Pods};
-use gpu_core::{
-    DeviceFileKind, DeviceState, Pid, PodEvidence, PodName, ProcessInfo, Snapshot, WorkloadKind,
-};
+use gpu_core::{DeviceState, Pid, PodEvidence, PodName, ProcessInfo, Snapshot, WorkloadKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -125,15 +123,12 @@ fn places(snapshot: &Snapshot) -> Vec<Place> {
         let mig: Vec<DeviceState> = device.mig_devices().collect();
         if mig.is_empty() {
             let mut pids = listed(device);
-            pids.extend(snapshot.minor_of(device).into_iter().flat_map(|minor| {
-                let kind = DeviceFileKind::Gpu(minor);
-                let holders = snapshot.holders().iter().filter(move |holder| holder.has(kind));
-                holders.map(|holder| holder.process.pid)
-            }));
+            let holders = snapshot.holders().iter().filter(|h| h.has_device(device.id()));
+            pids.extend(holders.map(|holder| holder.process.pid));
             let names = [
                 device.id().uuid.as_ref().ok().map(|uuid| DeviceName::Uuid(uuid.to_string())),
                 Some(DeviceName::Index(device.id().index)),
-                snapshot.minor_of(device).map(DeviceName::Minor),
+                device.id().minor().ok().map(DeviceName::Minor),
             ];
             places.push(Place { names, pids });
         }

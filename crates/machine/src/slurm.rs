@@ -1,8 +1,9 @@
 //! The programs of a Slurm installation, as the port of gpu-slurm.
 
 use crate::{MachineError, Source};
-use gpu_core::{Clock, Error, ErrorKind, Result};
+use gpu_core::{Absent, Clock, DeviceKey, DriverFiles, Error, ErrorKind, Result};
 use gpu_host::{Tool, resolve};
+use gpu_nvidia_driver::NvidiaFiles;
 use gpu_slurm::{Job, NodeDevice, Program, Question, Slurm, device_files, devices};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -70,13 +71,13 @@ pub fn slurm_devices(
     slurm: &SlurmTools,
     job: Option<&Job>,
 ) -> Result<(Source, Vec<NodeDevice>), MachineError> {
-    let all = devices(&slurm.ask(Question::Devices)?);
+    let all = devices(&slurm.ask(Question::Devices)?, &NvidiaFiles);
     if let Some(job) = job.filter(|job| job.devices(&all).len() != job.positions.len()) {
         let what = format!("find the GPUs of job {} in the list of slurmd -G", job.id);
         return Err(MachineError::new(Error::new(ErrorKind::Invalid, what))
             .with_hint("gres.conf must name a /dev/nvidiaN with File= for each GPU"));
     }
-    let files = device_files(&all, &|path| resolve(path).ok());
+    let files = device_files(&all, &NvidiaFiles, &|path| resolve(path).ok());
     Ok((source.with_device_files(files), all))
 }
 
@@ -105,13 +106,14 @@ impl Slurm for SlurmTools {
     }
 }
 
-/// Returns the minor number of the device at each position in the list of `slurmd -G`; nothing if
-/// that gives no answer.
-pub(crate) fn minors(clock: &Arc<dyn Clock>) -> BTreeMap<u32, u32> {
+/// Returns the file of the device at each position in the list of `slurmd -G`; nothing if that gives
+/// no answer.
+pub(crate) fn positions(clock: &Arc<dyn Clock>) -> BTreeMap<u32, DeviceKey> {
     let tools = SlurmTools::find(None, Arc::clone(clock), Duration::MAX);
     let answer = tools.ok().and_then(|tools| tools.ask(Question::Devices).ok());
-    let all = devices(&answer.unwrap_or_default());
-    all.into_iter().map(|device| (device.position, device.minor)).collect()
+    let all = devices(&answer.unwrap_or_default(), &NvidiaFiles);
+    let key = |path| NvidiaFiles.describe(path, Err(Absent::NotRecorded))?.1;
+    all.iter().filter_map(|device| Some((device.position, key(&device.path)?))).collect()
 }
 
 /// Returns the name of this node: the one given, that of slurmd, or the short hostname.

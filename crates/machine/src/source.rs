@@ -14,11 +14,12 @@ use crate::{Cause, MachineError};
 #[cfg(feature = "kubernetes")]
 use gpu_core::ProcessDetail;
 use gpu_core::{
-    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, Launch,
-    NoJournal, Observation, Observer, Origin, ProcessKey, Snapshot,
+    Absent, Clock, DeviceFile, DeviceKey, Error, ErrorKind, GpuBackend, Groups, Host, Journal,
+    Launch, NoJournal, Observation, Observer, Origin, ProcessKey, Snapshot,
 };
 use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
+use gpu_nvidia_driver::NvidiaFiles;
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
 use gpu_sim::live::{self, SessionHost};
@@ -69,7 +70,7 @@ pub fn roots() -> Roots {
 
 /// Returns this machine's processes, with the file systems of devices and drivers at these roots.
 fn linux_host(roots: Roots) -> LinuxHost {
-    let host = LinuxHost::new(roots);
+    let host = LinuxHost::with_drivers(roots, Arc::new([Arc::new(NvidiaFiles)]));
     let no_bpf = std::env::var_os(NO_BPF).is_some_and(|value| !value.is_empty());
     if no_bpf { host.without_bpf() } else { host }
 }
@@ -232,11 +233,11 @@ impl Source {
         }
     }
 
-    /// Returns the minor number of the device at each position in Slurm's list of this node; nothing
-    /// if there is no Slurm, or the devices are simulated.
-    pub fn slurm_minors(&self) -> BTreeMap<u32, u32> {
+    /// Returns the file of the device at each position in Slurm's list of this node; nothing if there
+    /// is no Slurm, or the devices are simulated.
+    pub fn slurm_positions(&self) -> BTreeMap<u32, DeviceKey> {
         match (&self.simulation, &self.session) {
-            (None, None) => crate::slurm::minors(&self.clock),
+            (None, None) => crate::slurm::positions(&self.clock),
             _ => BTreeMap::new(),
         }
     }
@@ -422,7 +423,7 @@ impl Source {
     /// When there is no such file on this machine.
     pub fn file(&self, path: &Path) -> Result<DeviceFile, MachineError> {
         if self.simulation.is_none() && self.session.is_none() {
-            return Ok(gpu_host::resolve(path)?);
+            return Ok(gpu_host::resolve(path)?.described_by(&NvidiaFiles));
         }
         let files = self.host.device_files()?;
         let names: Vec<_> = files.iter().map(|file| file.path.clone()).collect();

@@ -3,7 +3,7 @@
 
 use gpu_core::visible::VISIBLE;
 use gpu_core::{
-    Absent, Claim, DeviceFileKind, DeviceUuid, Driver, EntryKind, ErrorKind, Groups, Host,
+    Absent, Claim, DeviceKey, DeviceUuid, Driver, EntryKind, ErrorKind, FileId, Groups, Host,
     LeaseEntry, LeaseStore, Origin, Pid, ProcessKey, Timestamp,
 };
 use gpu_host::{FileLeaseStore, LinuxHost};
@@ -332,8 +332,9 @@ fn live_session_has_real_processes() {
     assert!(source.can_end_processes && !source.is_simulated());
     assert!(source.host.process(Pid(std::process::id())).is_ok());
     let files = source.host.device_files().unwrap();
-    let kinds: Vec<_> = files.iter().map(|file| file.kind).collect();
-    assert_eq!(kinds, [DeviceFileKind::Gpu(7)], "that of the session");
+    let devices: Vec<_> = files.iter().map(|file| file.device).collect();
+    let node = FileId::Device { major: 195, minor: 7 };
+    assert_eq!(devices, [Some(DeviceKey::Node(node))], "that of the session");
 }
 
 fn real_library_is_refused_in_a_session() {

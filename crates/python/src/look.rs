@@ -5,11 +5,11 @@ use crate::failure::Result;
 use crate::interruptible;
 use crate::machine::Machine;
 use gpu_core::{
-    DeviceFileKind, DeviceState, Groups, HolderSearch, Host, Observation, Pid, ProcessDetail,
-    Snapshot,
+    DeviceState, FileRole, Groups, HolderSearch, Host, Observation, Pid, ProcessDetail, Snapshot,
 };
 use gpu_host::{LinuxHost, Roots, user_name};
 use gpu_machine::roots;
+use gpu_nvidia_driver::NvidiaFiles;
 use gpu_reaper::Past;
 use gpu_report::json;
 use gpu_report::rows::View;
@@ -17,6 +17,7 @@ use gpu_sim::Session;
 use gpu_steward::{Ports, listing};
 use pyo3::prelude::*;
 use serde::Serialize;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns the name of a user, or the number.
@@ -101,10 +102,10 @@ pub(crate) fn own_gpu_files(py: Python<'_>) -> PyResult<Vec<String>> {
             Some(dev) => Roots { dev, ..roots() },
             None => roots(),
         };
-        let host = LinuxHost::new(roots);
+        let host = LinuxHost::with_drivers(roots, Arc::new([Arc::new(NvidiaFiles)]));
         let files = host.device_files()?;
         let held = host.open(Pid(std::process::id()))?.held(&files)?;
-        let of_context = held.into_iter().filter(|file| file.kind == DeviceFileKind::Uvm);
+        let of_context = held.into_iter().filter(|file| file.role == FileRole::Memory);
         Ok(of_context.map(|file| file.path.to_string()).collect())
     };
     Ok(py.detach(look)?)

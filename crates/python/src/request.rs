@@ -78,7 +78,7 @@ impl Wanted {
             None => std::env::var_os(name),
         };
         let (claim, given) =
-            narrowed(claim, &named, &machine, &variable, &|| source.slurm_minors()).map_err(
+            narrowed(claim, &named, &machine, &variable, &|| source.slurm_positions()).map_err(
                 |error| match error {
                     NarrowError::NoDriver(fault) => Failure::from(&fault),
                     NarrowError::NothingLeft(_) => {

@@ -8,8 +8,10 @@ use crate::report::Outcome;
 use crate::role::Role;
 use crate::tree::descends;
 use gpu_core::{
-    Absent, DeviceFile, DeviceFileKind, Error, Holder, ProcessFault, ProcessHandle, ProcessInfo,
+    Absent, DeviceFile, DeviceInfo, DeviceKey, Error, FileRole, HeldFile, Holder, ProcessFault,
+    ProcessHandle, ProcessInfo,
 };
+use std::sync::Arc;
 
 /// The most times in a row that a process may be re-parented while its parent is looked up.
 const ADOPTIONS: usize = 8;
@@ -80,12 +82,12 @@ impl Check<'_> {
                 same_program(&now, &target.process)?;
                 self.is_no_protected_member(&now, handle, target)
             }
-            Membership::Holds(minors) => {
+            Membership::Holds(files) => {
                 same_program(&now, &target.process)?;
                 if self.spares_logins {
                     self.is_no_login(&now, handle, target)?;
                 }
-                self.uses_memory(&now, handle, minors)
+                self.uses_memory(&now, handle, files)
             }
         }
     }
@@ -158,29 +160,28 @@ impl Check<'_> {
         &self,
         now: &ProcessInfo,
         handle: &dyn ProcessHandle,
-        minors: &[u32],
+        files: &[Arc<str>],
     ) -> Result<(), Objection> {
         let held = handle.held(self.files)?;
         let holder = Holder { process: now.key, held, through_thread: None };
-        let is_planned =
-            |kind: DeviceFileKind| gpu(kind).is_some_and(|minor| minors.contains(&minor));
-        if !holder.held.iter().any(|held| is_planned(held.kind)) {
+        let is_planned = |held: &HeldFile| files.contains(&held.path);
+        if !holder.held.iter().any(is_planned) {
             return Err(Outcome::LetGo.into());
         }
-        let held: Vec<u32> = holder.held.iter().filter_map(|held| gpu(held.kind)).collect();
-        let roles =
-            || held.iter().map(|minor| Role::of(Some(now), Some(&holder), None, Some(*minor)));
-        if let Some(role) = roles().find(|role| matches!(role, Role::Display | Role::Daemon)) {
+        let role = Role::of(Some(now), Some(&holder), None, holder.any_memory_use());
+        if matches!(role, Role::Display | Role::Daemon) {
             return Err(Outcome::RoleForbids { role }.into());
         }
-        if roles().any(Role::may_be_signalled) {
+        if role.may_be_signalled() {
             return Ok(());
         }
+        let computes = holder.held.iter().filter(|held| held.role == FileRole::Compute);
+        let held: Vec<DeviceKey> = computes.filter_map(|held| held.device).collect();
         if !self.is_listed(now, &held)? {
             return Err(Outcome::RoleForbids { role: Role::Monitor }.into());
         }
         // The driver takes milliseconds to answer.
-        match handle.held(self.files)?.iter().any(|held| is_planned(held.kind)) {
+        match handle.held(self.files)?.iter().any(is_planned) {
             true => Ok(()),
             false => Err(Outcome::LetGo.into()),
         }
@@ -188,26 +189,20 @@ impl Check<'_> {
 
     /// Returns whether the driver lists a process on one of these devices now: it then uses their
     /// memory, whatever it has mapped.
-    fn is_listed(&self, process: &ProcessInfo, minors: &[u32]) -> Result<bool, Error> {
+    fn is_listed(&self, process: &ProcessInfo, held: &[DeviceKey]) -> Result<bool, Error> {
         // In a separate PID namespace, the driver's PIDs name other processes.
         if self.ports.host.sees_host_pids() == Ok(false) {
             return Ok(false);
         }
         let devices = self.ports.backend.devices()?;
-        for device in devices.iter().filter(|d| d.id.minor.is_ok_and(|m| minors.contains(&m))) {
+        let is_held = |device: &&DeviceInfo| held.iter().any(|key| device.id.owns(*key));
+        for device in devices.iter().filter(is_held) {
             let listed = self.ports.backend.processes(&device.id)?;
             if listed.iter().any(|listed| listed.pid == process.key.pid) {
                 return Ok(true);
             }
         }
         Ok(false)
-    }
-}
-
-fn gpu(kind: DeviceFileKind) -> Option<u32> {
-    match kind {
-        DeviceFileKind::Gpu(minor) => Some(minor),
-        _ => None,
     }
 }
 

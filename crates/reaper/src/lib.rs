@@ -14,14 +14,15 @@
 //!
 //! ```
 //! use gpu_core::{
-//!     Absent, Access, Bytes, DeviceDetails, DeviceFileKind, DeviceId, DeviceInfo, DeviceSample,
-//!     DeviceState, HeldFile, Holder, Origin, Pid, Process, ProcessInfo, ProcessKey, Snapshot,
+//!     Absent, Access, Bytes, DeviceDetails, DeviceId, DeviceInfo, DeviceSample, DeviceState, Holder,
+//!     Origin, Pid, Process, ProcessInfo, ProcessKey, Snapshot,
 //!     StartTime, Timestamp,
 //! };
+//! use gpu_nvidia_driver::held_files;
 //! use gpu_reaper::{FindingKind, diagnose};
 //!
 //! // GPU 0 has 9,000 MiB in use, and the driver lists no process on it.
-//! let id = DeviceId { minor: Ok(0), ..DeviceId::from_index(0) };
+//! let id = DeviceId { node: Ok(gpu_nvidia_driver::node(0)), ..DeviceId::from_index(0) };
 //! let mut sample = DeviceSample::absent(Absent::NotSupported);
 //! sample.memory.used = Ok(Bytes::from_mib(9_000));
 //! sample.memory.total = Ok(Bytes::from_mib(16_280));
@@ -34,13 +35,9 @@
 //! };
 //! // Process 4711 has the device open and mapped.
 //! let key = ProcessKey { pid: Pid(4711), start: Some(StartTime(100)) };
-//! let held = ["/dev/nvidia0", "/dev/nvidia-uvm"].map(|path| HeldFile {
-//!     path: path.into(),
-//!     kind: DeviceFileKind::of_path(path),
-//!     access: Access::OPEN_FOR_WRITING | Access::MAPPED,
-//!     descriptors: Vec::new(),
-//! });
-//! let holder = Holder { process: key, held: held.into(), through_thread: None };
+//! let mapped = Access::OPEN_FOR_WRITING | Access::MAPPED;
+//! let held = held_files([("/dev/nvidia0", mapped), ("/dev/nvidia-uvm", mapped)]);
+//! let holder = Holder { process: key, held, through_thread: None };
 //! let process = ProcessInfo { key, uid: Ok(1000), ..ProcessInfo::from_name(key.pid, "python") };
 //!
 //! let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(0));

@@ -146,8 +146,7 @@ pub(crate) fn doubt(
     let is_target = |key: &ProcessKey| plan.targets.iter().any(|target| target.key == *key);
     let users = |scan: &HolderScan| -> BTreeSet<ProcessKey> {
         let uses = |holder: &&Holder| {
-            let minor = expected.device.minor;
-            minor.is_ok_and(|minor| holder.uses_memory_of(minor)) && !is_target(&holder.process)
+            holder.may_use_memory_of(&expected.device) && !is_target(&holder.process)
         };
         scan.holders.iter().filter(uses).map(|holder| holder.process).collect()
     };

@@ -1,7 +1,7 @@
 //! The role of a holder.
 
 use gpu_core::{
-    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceProcessKind, FIRST_USER, Holder,
+    Absent, Bytes, DeviceProcess, DeviceProcessKind, FIRST_USER, FileRole, Holder, MemoryUse,
     ProcessInfo, Reading, SystemService, kernel_name,
 };
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub enum Role {
 pub(crate) const DAEMON_MEMORY: Bytes = Bytes(2 << 30);
 
 impl Role {
-    /// Returns the role of `process` on the device with this minor number.
+    /// Returns the role of `process` on a device whose memory it uses as `memory` says.
     ///
     /// A process chooses its name, so a name alone gives no protection. The name of a display
     /// server or daemon counts only if the executable matches too. A process of an ordinary user
@@ -40,12 +40,12 @@ impl Role {
         process: Option<&ProcessInfo>,
         holder: Option<&Holder>,
         listed: Option<&DeviceProcess>,
-        minor: Option<u32>,
+        memory: MemoryUse,
     ) -> Role {
         let draws = || {
-            holder.is_some_and(|holder| {
-                holder.has(DeviceFileKind::Modeset) || holder.has(DeviceFileKind::Render)
-            }) || listed.is_some_and(|listed| listed.kind == DeviceProcessKind::Graphics)
+            holder
+                .is_some_and(|holder| holder.has(FileRole::Display) || holder.has(FileRole::Render))
+                || listed.is_some_and(|listed| listed.kind == DeviceProcessKind::Graphics)
         };
         match process.and_then(servant) {
             Some(SystemService::Daemon) => return Role::Daemon,
@@ -54,13 +54,7 @@ impl Role {
             }
             Some(SystemService::Display) | None => {}
         }
-        if listed.is_some()
-            || holder.zip(minor).is_some_and(|(holder, minor)| holder.uses_memory_of(minor))
-        {
-            Role::MemoryUser
-        } else {
-            Role::Monitor
-        }
+        if listed.is_some() || memory != MemoryUse::None { Role::MemoryUser } else { Role::Monitor }
     }
 
     /// Returns the role that a process claims by its name, unless it belongs to an ordinary user
@@ -144,17 +138,17 @@ fn is_mps(process: &ProcessInfo) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Access, Executable, FileId, HeldFile, Pid, ProcessKey};
+    use gpu_core::{Access, Executable, FileId, Pid, ProcessKey};
+    use gpu_nvidia_driver::held_files;
 
     fn holder(paths: &[&str]) -> Holder {
-        let held = paths.iter().map(|path| HeldFile {
-            path: (*path).into(),
-            kind: DeviceFileKind::of_path(path),
-            access: Access::OPEN_FOR_WRITING,
-            descriptors: vec![3],
-        });
-        let process = ProcessKey { pid: Pid(9), start: None };
-        Holder { process, held: held.collect(), through_thread: None }
+        let held = held_files(paths.iter().map(|path| (*path, Access::OPEN_FOR_WRITING)));
+        Holder { process: ProcessKey { pid: Pid(9), start: None }, held, through_thread: None }
+    }
+
+    /// The role of a process on the devices that it has open.
+    fn role_of(process: &ProcessInfo, holder: &Holder) -> Role {
+        Role::of(Some(process), Some(holder), None, holder.any_memory_use())
     }
 
     fn process(name: &str, uid: u32) -> ProcessInfo {
@@ -164,42 +158,29 @@ mod tests {
     #[test]
     fn monitor_opens_only_the_device() {
         let monitor = holder(&["/dev/nvidia0", "/dev/nvidiactl"]);
-        assert_eq!(
-            Role::of(Some(&process("argusagent", 0)), Some(&monitor), None, Some(0)),
-            Role::Monitor
-        );
+        assert_eq!(role_of(&process("argusagent", 0), &monitor), Role::Monitor);
         let user = holder(&["/dev/nvidia0", "/dev/nvidia-uvm"]);
-        assert_eq!(
-            Role::of(Some(&process("decoder", 1000)), Some(&user), None, Some(0)),
-            Role::MemoryUser
-        );
+        assert_eq!(role_of(&process("decoder", 1000), &user), Role::MemoryUser);
     }
 
     #[test]
     fn truncated_daemon_names_are_recognised() {
         let held = holder(&["/dev/nvidia0", "/dev/nvidia-uvm"]);
         for name in ["nvidia-persistenced", "nvidia-persiste", "nvidia-cuda-mps-server"] {
-            assert_eq!(
-                Role::of(Some(&process(name, 0)), Some(&held), None, Some(0)),
-                Role::Daemon,
-                "{name}"
-            );
+            assert_eq!(role_of(&process(name, 0), &held), Role::Daemon, "{name}");
         }
     }
 
     #[test]
     fn process_named_xorg_without_display_files_is_not_a_display() {
         let computing = holder(&["/dev/nvidia0", "/dev/nvidia-uvm"]);
-        let disguised = Role::of(Some(&process("Xorg", 1000)), Some(&computing), None, Some(0));
+        let disguised = role_of(&process("Xorg", 1000), &computing);
         assert_eq!(disguised, Role::MemoryUser);
         let drawing = holder(&["/dev/nvidia0", "/dev/nvidia-modeset"]);
-        assert_eq!(
-            Role::of(Some(&process("Xorg", 1000)), Some(&drawing), None, Some(0)),
-            Role::Display
-        );
+        assert_eq!(role_of(&process("Xorg", 1000), &drawing), Role::Display);
         let mut unknown = process("Xorg", 0);
         unknown.uid = Err(gpu_core::Absent::NotPermitted);
-        assert_eq!(Role::of(Some(&unknown), Some(&computing), None, Some(0)), Role::Display);
+        assert_eq!(role_of(&unknown, &computing), Role::Display);
     }
 
     /// A process of `uid` with the name `name` and the executable `path`, installed by root.
@@ -222,7 +203,7 @@ mod tests {
     #[test]
     fn name_without_matching_executable_gives_no_protection() {
         let drawing = holder(&["/dev/nvidia0", "/dev/nvidia-uvm", "/dev/nvidia-modeset"]);
-        let role = |process: &ProcessInfo| Role::of(Some(process), Some(&drawing), None, Some(0));
+        let role = |process: &ProcessInfo| role_of(process, &drawing);
         for (name, program) in [
             ("Xorg", "/usr/bin/python3.11"),
             ("nvidia-persiste", "/usr/bin/python3.11"),
@@ -242,8 +223,7 @@ mod tests {
         let computing = holder(&["/dev/nvidia0", "/dev/nvidia-uvm"]);
         let shell = running("gnome-shell", 1000, "/usr/bin/gnome-shell");
         let mps = running("nvidia-cuda-mps", 1000, "/usr/bin/nvidia-cuda-mps-server");
-        let role =
-            |process: &ProcessInfo, holder| Role::of(Some(process), Some(holder), None, Some(0));
+        let role = |process: &ProcessInfo, holder| role_of(process, holder);
         assert_eq!(role(&shell, &drawing), Role::Display);
         assert_eq!(role(&shell, &computing), Role::MemoryUser, "it draws nothing");
         assert_eq!(role(&mps, &computing), Role::Daemon);
@@ -271,7 +251,7 @@ mod tests {
         let server = change(running("nv-hostengine", 0, "/opt/dcgm/nv-hostengine"), |program| {
             program.seen_by_caller = Ok(false);
         });
-        assert_eq!(Role::of(Some(&server), Some(&held), None, Some(0)), Role::Daemon);
+        assert_eq!(role_of(&server, &held), Role::Daemon);
     }
 
     #[test]

@@ -143,7 +143,7 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
     let unreported = list.err().unwrap_or(Absent::NotRecorded);
     for holder in case.holders_of(device) {
         let pid = holder.process.pid;
-        let strong = case.now.minor_of(device).is_some_and(|minor| holder.has_mapped(minor));
+        let strong = holder.surely_uses_memory_of(device.id());
         if !strong || case.listed(device, pid).is_some() {
             continue;
         }

@@ -6,7 +6,8 @@ use crate::non_targets::{Holders, MemoryAtMoment, doubt};
 use crate::plan::{Expected, Membership, Plan};
 use crate::report::{Action, Freed, Newcomer, Outcome, Why};
 use gpu_core::{
-    Absent, Bytes, DeviceFile, Holder, HolderScan, Pid, ProcessState, Reading, driver_reserve,
+    Absent, Bytes, DeviceFile, Holder, HolderScan, MemoryUse, Pid, ProcessState, Reading,
+    driver_reserve,
 };
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -125,12 +126,13 @@ impl Before {
         let before = self.holders.as_ref().map_err(|absent| *absent)?;
         let known =
             |holder: &Holder| before.holders.iter().any(|other| other.process == holder.process);
-        let minors: Vec<u32> = match &plan.expected[..] {
+        let takes = |holder: &Holder| match &plan.expected[..] {
             // Without a list of devices: everything that the targets held.
-            [] => plan.targets.iter().flat_map(|t| t.membership.minors()).copied().collect(),
-            expected => expected.iter().filter_map(|e| e.device.minor.ok()).collect(),
+            [] => holder.held.iter().filter(|held| held.memory != MemoryUse::None).any(|held| {
+                plan.targets.iter().any(|target| target.membership.files().contains(&held.path))
+            }),
+            expected => expected.iter().any(|e| holder.may_use_memory_of(&e.device)),
         };
-        let takes = |holder: &Holder| minors.iter().any(|minor| holder.uses_memory_of(*minor));
         let now = scan(ports, &self.files)?;
         let taken = now.holders.iter().filter(|holder| !known(holder) && takes(holder));
         let find_newcomers: Vec<Newcomer> = taken

@@ -13,6 +13,7 @@ use gpu_reaper::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often what appears meanwhile is ended.
@@ -62,8 +63,8 @@ pub struct Cleaned {
 #[derive(Default)]
 struct Look {
     leftovers: Vec<Leftover>,
-    /// Processes that keep their devices from the next job, by minor number.
-    holders: BTreeMap<u32, BTreeSet<ProcessKey>>,
+    /// Processes that keep their devices from the next job, by device file.
+    holders: BTreeMap<Arc<str>, BTreeSet<ProcessKey>>,
     /// Processes that are left over if no other job has their devices.
     unclaimed: Vec<Suspect>,
     unknown: Option<Fault>,
@@ -89,18 +90,18 @@ impl Cleaner<'_> {
         tell: &mut dyn FnMut(Option<String>),
         watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<Cleaned> {
-        let minors: BTreeSet<u32> =
-            job.devices(self.devices).iter().map(|device| device.minor).collect();
+        let files: BTreeSet<Arc<str>> =
+            job.devices(self.devices).iter().map(|device| device.path.clone()).collect();
         let mut cleaned = Cleaned::default();
         // A job without GPUs is not our business.
-        if minors.is_empty() {
+        if files.is_empty() {
             return Ok(cleaned);
         }
         let driver = Driver::ask(self.ports);
-        let unchecked = unchecked(minors.iter().map(|minor| driver.index(*minor)));
+        let unchecked = unchecked(files.iter().map(|path| driver.index(path)));
         let or_unchecked = |held: &Option<String>| held.clone().or_else(|| Some(unchecked.clone()));
         tell(or_unchecked(&None));
-        let mut look = self.look(job, phase, &driver, &minors).inspect_err(|_| tell(None))?;
+        let mut look = self.look(job, phase, &driver, &files).inspect_err(|_| tell(None))?;
         // SIGKILL did not end these, or they may not be signalled; so it is in another round.
         let mut stuck: BTreeSet<Pid> = BTreeSet::new();
         // The first of each have their time, and not what appears meanwhile.
@@ -112,7 +113,7 @@ impl Cleaner<'_> {
             let mut grace = &mut for_certain;
             if look.leftovers.is_empty() && !look.unclaimed.is_empty() {
                 let mut before = || tell(or_unchecked(&held));
-                self.ask_controller(job, &driver, &minors, &mut look, &mut before)?;
+                self.ask_controller(job, &driver, &files, &mut look, &mut before)?;
                 look.leftovers.retain(|leftover| !stuck.contains(&leftover.process.key.pid));
                 held = reason(&self.held(&driver, &look.holders));
                 tell(held.clone());
@@ -123,7 +124,7 @@ impl Cleaner<'_> {
             }
             let leftovers = std::mem::take(&mut look.leftovers);
             let grace = std::mem::take(grace);
-            let expected = self.expected(&driver, &leftovers, &minors);
+            let expected = self.expected(&driver, &leftovers, &files);
             let origin = self.ports.host.origin();
             let plan = plan_leftovers(leftovers, expected, origin, self.guard, grace);
             stuck.extend(plan.refused.iter().map(|refused| refused.pid));
@@ -136,7 +137,7 @@ impl Cleaner<'_> {
             let survived = |action: &&Action| matches!(action.outcome, Outcome::Survived { .. });
             stuck.extend(report.actions.iter().filter(survived).map(|action| action.pid));
             cleaned.reports.push(report);
-            look = self.look(job, phase, &driver, &minors).inspect_err(|_| tell(held))?;
+            look = self.look(job, phase, &driver, &files).inspect_err(|_| tell(held))?;
             if stopped {
                 break;
             }
@@ -144,7 +145,7 @@ impl Cleaner<'_> {
         let held = reason(&self.held(&driver, &look.holders));
         tell(held.clone());
         let mut before = || tell(or_unchecked(&held));
-        self.ask_controller(job, &driver, &minors, &mut look, &mut before)?;
+        self.ask_controller(job, &driver, &files, &mut look, &mut before)?;
         cleaned.unknown = look.unknown;
         cleaned.held = self.held(&driver, &look.holders);
         tell(reason(&cleaned.held));
@@ -158,13 +159,13 @@ impl Cleaner<'_> {
         job: &Job,
         phase: Phase,
         driver: &Driver,
-        minors: &BTreeSet<u32>,
+        files: &BTreeSet<Arc<str>>,
     ) -> Result<Look> {
         let mut look = Look::default();
-        for suspect in suspects(self.ports, self.slurm, driver, minors, Some(job))? {
+        for suspect in suspects(self.ports, self.slurm, driver, files, Some(job))? {
             match verdict(&suspect, job, phase) {
                 Verdict::Leftover(leftover) => {
-                    look.hold(&suspect, &suspect.minors);
+                    look.hold(&suspect, &suspect.files);
                     look.leftovers.push(*leftover);
                 }
                 Verdict::Unclaimed => look.unclaimed.push(suspect),
@@ -180,7 +181,7 @@ impl Cleaner<'_> {
         &self,
         job: &Job,
         driver: &Driver,
-        minors: &BTreeSet<u32>,
+        files: &BTreeSet<Arc<str>>,
         look: &mut Look,
         before: &mut dyn FnMut(),
     ) -> Result<()> {
@@ -199,17 +200,17 @@ impl Cleaner<'_> {
             let what = "read which devices the other jobs on this node have";
             look.unknown = Some(Error::new(ErrorKind::Invalid, what).fault());
         }
-        let free = free(self.devices, minors, &allocated);
+        let free = free(self.devices, files, &allocated);
         before();
         // Only now: a process that is still there after Slurm's answer belongs to no job that has
         // started since.
-        let still: BTreeSet<ProcessKey> = suspects(self.ports, self.slurm, driver, minors, None)?
+        let still: BTreeSet<ProcessKey> = suspects(self.ports, self.slurm, driver, files, None)?
             .into_iter()
             .filter(|suspect| suspect.tracked_by.is_none())
             .map(|suspect| suspect.process.key)
             .collect();
         for suspect in others.iter().filter(|other| still.contains(&other.process.key)) {
-            let held: BTreeSet<u32> = suspect.minors.intersection(&free).copied().collect();
+            let held: BTreeSet<_> = suspect.files.intersection(&free).cloned().collect();
             if !held.is_empty() {
                 look.hold(suspect, &held);
                 look.leftovers.extend(unclaimed(suspect, held.into_iter().collect()));
@@ -222,11 +223,11 @@ impl Cleaner<'_> {
     fn held(
         &self,
         driver: &Driver,
-        holders: &BTreeMap<u32, BTreeSet<ProcessKey>>,
+        holders: &BTreeMap<Arc<str>, BTreeSet<ProcessKey>>,
     ) -> Vec<HeldDevice> {
-        let held = holders.iter().map(|(minor, keys)| {
+        let held = holders.iter().map(|(path, keys)| {
             let pids: Vec<Pid> = keys.iter().map(|key| key.pid).collect();
-            held_device(self.ports, driver, *minor, pids)
+            held_device(self.ports, driver, path, pids)
         });
         held.collect()
     }
@@ -236,11 +237,11 @@ impl Cleaner<'_> {
         &self,
         driver: &Driver,
         leftovers: &[Leftover],
-        minors: &BTreeSet<u32>,
+        files: &BTreeSet<Arc<str>>,
     ) -> Vec<Expected> {
-        let on = |minor: &u32| {
-            let device = driver.device(*minor)?.id.clone();
-            let listed = driver.listed(self.ports, *minor);
+        let on = |path: &Arc<str>| {
+            let device = driver.device(path)?.id.clone();
+            let listed = driver.listed(self.ports, path);
             let pids = leftovers.iter().map(|leftover| leftover.process.key.pid);
             let targets: Vec<Pid> = pids.filter(|pid| listed.contains_key(pid)).collect();
             let memory: Option<Bytes> = targets.iter().map(|pid| listed[pid]).sum();
@@ -251,18 +252,18 @@ impl Cleaner<'_> {
                 targets,
             })
         };
-        minors.iter().filter_map(on).collect()
+        files.iter().filter_map(on).collect()
     }
 
     /// Adds devices whose memory did not come back although nobody is seen to hold them.
     fn add_lost_memory(&self, driver: &Driver, job: &Job, cleaned: &mut Cleaned) {
         let freed = cleaned.reports.iter().flat_map(|report| &report.memory);
-        let lost: BTreeSet<u32> = freed
+        let lost: BTreeSet<Arc<str>> = freed
             .filter(|freed| !freed.came_back)
             .filter(|freed| !cleaned.held.iter().any(|held| held.index == freed.device.index))
-            .filter_map(|freed| freed.device.minor.ok())
-            .filter(|minor| {
-                let (used, total) = driver.memory(self.ports, *minor).unwrap_or_default();
+            .filter_map(|freed| driver.file(freed.device.index).cloned())
+            .filter(|path| {
+                let (used, total) = driver.memory(self.ports, path).unwrap_or_default();
                 used > driver_reserve(total, false)
             })
             .collect();
@@ -271,17 +272,17 @@ impl Cleaner<'_> {
         }
         // The memory of a device that another job has may be that job's.
         if let Ok(allocated) = allocated(self.slurm, self.node, Some(&job.id)) {
-            for minor in free(self.devices, &lost, &allocated) {
-                cleaned.held.push(held_device(self.ports, driver, minor, Vec::new()));
+            for path in free(self.devices, &lost, &allocated) {
+                cleaned.held.push(held_device(self.ports, driver, &path, Vec::new()));
             }
         }
     }
 }
 
 impl Look {
-    fn hold(&mut self, suspect: &Suspect, minors: &BTreeSet<u32>) {
-        for minor in minors.iter().filter(|_| suspect.uses_memory) {
-            self.holders.entry(*minor).or_default().insert(suspect.process.key);
+    fn hold(&mut self, suspect: &Suspect, files: &BTreeSet<Arc<str>>) {
+        for path in files.iter().filter(|_| suspect.uses_memory) {
+            self.holders.entry(path.clone()).or_default().insert(suspect.process.key);
         }
     }
 }
@@ -289,12 +290,12 @@ impl Look {
 pub(crate) fn held_device(
     ports: Ports<'_>,
     driver: &Driver,
-    minor: u32,
+    path: &str,
     pids: Vec<Pid>,
 ) -> HeldDevice {
     HeldDevice {
-        index: driver.index(minor),
-        used: driver.memory(ports, minor).map(|(used, _)| used),
+        index: driver.index(path),
+        used: driver.memory(ports, path).map(|(used, _)| used),
         pids,
     }
 }
@@ -320,12 +321,12 @@ pub(crate) fn allocated(slurm: &dyn Slurm, node: &str, except: Option<&str>) -> 
 /// Returns those of the devices that no job has. Several positions can be one device (MIG).
 pub(crate) fn free(
     devices: &[NodeDevice],
-    minors: &BTreeSet<u32>,
+    files: &BTreeSet<Arc<str>>,
     allocated: &Allocation,
-) -> BTreeSet<u32> {
-    let is_free = |minor: &u32| {
-        let mut same = devices.iter().filter(|device| device.minor == *minor);
+) -> BTreeSet<Arc<str>> {
+    let is_free = |path: &&Arc<str>| {
+        let mut same = devices.iter().filter(|device| device.path == **path);
         !same.any(|device| allocated.may_have(device.position))
     };
-    minors.iter().copied().filter(is_free).collect()
+    files.iter().filter(is_free).cloned().collect()
 }

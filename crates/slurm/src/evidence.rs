@@ -5,6 +5,7 @@ use crate::job::Job;
 use gpu_core::{Executable, FIRST_USER, ProcessInfo, Uids, in_system_dir};
 use gpu_reaper::{JobMark, Leftover, Membership};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// What is known of a process.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,8 +14,8 @@ pub struct Suspect {
     pub process: ProcessInfo,
     /// Its UIDs, if it has a device of the job or the effective user of the job.
     pub uids: Option<Uids>,
-    /// The devices of the job that it has open, by minor number.
-    pub minors: BTreeSet<u32>,
+    /// The device files of the job that it has open.
+    pub files: BTreeSet<Arc<str>>,
     /// It uses device memory: it is no monitor and no daemon.
     pub uses_memory: bool,
     /// `SLURM_JOB_ID` in its environment. Its owner can forge it.
@@ -40,7 +41,7 @@ pub enum Verdict {
 /// What the kernel and Slurm say comes first: a process in the cgroup of another job, or tracked for
 /// another job, is spared whatever its environment says.
 pub fn verdict(suspect: &Suspect, job: &Job, phase: Phase) -> Verdict {
-    let Suspect { process, uids, minors, uses_memory, mark, tracked_by } = suspect;
+    let Suspect { process, uids, files, uses_memory, mark, tracked_by } = suspect;
     if is_slurms_own(suspect) || tracked_by.as_ref().is_some_and(|id| *id != job.id) {
         return Verdict::Spared;
     }
@@ -60,11 +61,11 @@ pub fn verdict(suspect: &Suspect, job: &Job, phase: Phase) -> Verdict {
         (Some(_), Phase::Before) => Verdict::Spared,
         (None, Phase::Before) if is_marked || is_tracked => Verdict::Spared,
         // A monitor of root may look into the cgroup of a job from within.
-        (Some(cgroup), Phase::After) if is_users || !minors.is_empty() => {
+        (Some(cgroup), Phase::After) if is_users || !files.is_empty() => {
             leftover(Membership::Cgroup(cgroup.cgroup.clone()), "in the cgroup of the ended job")
         }
-        (None, Phase::After) if is_tracked && !is_users && !minors.is_empty() => leftover(
-            Membership::Holds(minors.iter().copied().collect()),
+        (None, Phase::After) if is_tracked && !is_users && !files.is_empty() => leftover(
+            Membership::Holds(files.iter().cloned().collect()),
             "holds a device and belongs to the ended job",
         ),
         (None, Phase::After)
@@ -73,17 +74,17 @@ pub fn verdict(suspect: &Suspect, job: &Job, phase: Phase) -> Verdict {
             let mark = JobMark { id: job.id.clone(), uid: job.uid };
             leftover(Membership::Job(mark), "left over from the ended job")
         }
-        _ if *uses_memory && !minors.is_empty() => Verdict::Unclaimed,
+        _ if *uses_memory && !files.is_empty() => Verdict::Unclaimed,
         _ => Verdict::Spared,
     }
 }
 
 /// Returns a process that uses devices which Slurm has given to no other job, as left over; `None` if
 /// it may be a daemon.
-pub(crate) fn unclaimed(suspect: &Suspect, minors: Vec<u32>) -> Option<Leftover> {
+pub(crate) fn unclaimed(suspect: &Suspect, files: Vec<Arc<str>>) -> Option<Leftover> {
     let process = suspect.process.clone();
     let why = "holds a device that no other job has".to_owned();
-    let membership = Membership::Holds(minors);
+    let membership = Membership::Holds(files);
     (!may_be_daemon(&process)).then_some(Leftover { process, membership, why })
 }
 
@@ -100,7 +101,7 @@ fn may_be_daemon(process: &ProcessInfo) -> bool {
 /// have restarted a service, and somebody sits at a terminal (`salloc` on this node).
 fn may_end_unseen(suspect: &Suspect) -> bool {
     let unattended = suspect.process.uid != Ok(0) && suspect.process.has_terminal == Ok(false);
-    unattended || !suspect.minors.is_empty()
+    unattended || !suspect.files.is_empty()
 }
 
 /// Returns whether a process is the daemon or a step of Slurm, by its executable: a user can start a
@@ -128,14 +129,18 @@ mod tests {
         Job { id: "7".to_owned(), uid: 1000, sluid, positions: vec![0] }
     }
 
+    fn device() -> BTreeSet<Arc<str>> {
+        ["/dev/nvidia0".into()].into()
+    }
+
     /// A process of user 1000 that holds and uses the job's device.
     fn suspect() -> Suspect {
         let mut process = ProcessInfo::from_name(Pid(4711), "python");
         process.key.start = Some(StartTime(1));
         process.has_terminal = Ok(false);
         let (uids, mark, tracked_by) = (None, None, None);
-        let minors = [0].into();
-        of_user(Suspect { process, uids, minors, uses_memory: true, mark, tracked_by }, 1000)
+        let files = device();
+        of_user(Suspect { process, uids, files, uses_memory: true, mark, tracked_by }, 1000)
     }
 
     fn of_user(suspect: Suspect, user: u32) -> Suspect {
@@ -183,7 +188,7 @@ mod tests {
         assert_eq!(after(&in_cgroup(suspect(), "s5K1KKYAYG5D00")), "in cgroup");
         assert_eq!(after(&suspect()), "unclaimed");
         let mut worker = marked(suspect(), "7");
-        (worker.minors, worker.uses_memory) = (BTreeSet::new(), false);
+        (worker.files, worker.uses_memory) = (BTreeSet::new(), false);
         assert_eq!(after(&worker), "marked", "a worker without the device");
     }
 
@@ -201,7 +206,7 @@ mod tests {
         assert_eq!(after(&unmarked), "marked", "Slurm tracks it for the ended job");
         let mut other = of_user(unmarked, 1001);
         assert_eq!(after(&other), "other", "a program of another user in the job");
-        other.minors = BTreeSet::new();
+        other.files = BTreeSet::new();
         assert_eq!(after(&other), "spared");
     }
 
@@ -230,7 +235,7 @@ mod tests {
             let program = with_uids(suspect(), uids);
             assert_eq!(after(&marked(program.clone(), "7")), expected, "{uids:?}");
             assert_eq!(after(&marked(program.clone(), "8")), "unclaimed", "{uids:?}");
-            assert_eq!(unclaimed(&program, vec![0]).is_none(), is_daemon, "{uids:?}");
+            assert_eq!(unclaimed(&program, Vec::new()).is_none(), is_daemon, "{uids:?}");
         }
     }
 
@@ -259,18 +264,18 @@ mod tests {
             assert_eq!(after(&lowered), expected, "{path} of {owner}");
         }
         let mut monitor = of_user(in_cgroup(suspect(), "7"), 0);
-        monitor.minors = BTreeSet::new();
+        monitor.files = BTreeSet::new();
         assert_eq!(after(&monitor), "spared");
         let mut shell = marked(suspect(), "7");
         shell.process.has_terminal = Ok(true);
         assert_eq!(after(&shell), "marked", "it holds the device");
-        (shell.minors, shell.uses_memory) = (BTreeSet::new(), false);
+        (shell.files, shell.uses_memory) = (BTreeSet::new(), false);
         assert_eq!(after(&shell), "spared");
         let mut service = of_user(marked(suspect(), "7"), 0);
-        service.minors = BTreeSet::new();
+        service.files = BTreeSet::new();
         let roots = Job { uid: 0, ..job() };
         assert_eq!(told(verdict(&service, &roots, Phase::After)), "spared");
-        service.minors = [0].into();
+        service.files = device();
         assert_eq!(told(verdict(&service, &roots, Phase::After)), "marked");
     }
 

@@ -1,6 +1,7 @@
 //! The devices of a node, as `slurmd -G` lists them.
 
-use gpu_core::{DeviceFile, DeviceFileKind};
+use gpu_core::{Absent, DeviceFile, DriverFiles};
+use std::sync::Arc;
 
 /// More than any node has.
 const DEVICES: usize = 1024;
@@ -11,17 +12,18 @@ pub struct NodeDevice {
     /// Its position in the list, from 0: what `SLURM_JOB_GPUS` and `IDX` mean since Slurm 21.08
     /// (`src/plugins/gres/common/gres_common.c`).
     pub position: u32,
-    /// Its device file, such as `/dev/nvidia2`. Of a MIG device, the file of the whole GPU.
-    pub path: String,
-    /// N of `/dev/nvidiaN`.
-    pub minor: u32,
+    /// Its device file, such as `/dev/nvidia2`. Of a partition, the file of the whole GPU.
+    pub path: Arc<str>,
 }
 
-/// Returns the NVIDIA GPUs in the output of `slurmd -G`, in Slurm's order.
+/// Returns the GPUs of this driver in the output of `slurmd -G`, in Slurm's order.
 ///
 /// `Index` in that output is the number in the name of the file, and not the position. A GPU
-/// without such a file, of another vendor or only counted, takes its position and is left out.
-pub fn devices(text: &str) -> Vec<NodeDevice> {
+/// without such a file, of another driver or only counted, takes its position and is left out.
+pub fn devices(text: &str, driver: &dyn DriverFiles) -> Vec<NodeDevice> {
+    let is_device = |path: &str| {
+        driver.describe(path, Err(Absent::NotRecorded)).is_some_and(|(_, device)| device.is_some())
+    };
     let mut found = Vec::new();
     let mut position: u32 = 0;
     for line in text.lines() {
@@ -33,39 +35,42 @@ pub fn devices(text: &str) -> Vec<NodeDevice> {
         let count = value("Count").and_then(|count| count.parse().ok()).unwrap_or(1);
         let file = value("File").and_then(|files| files.split(',').next());
         if let Some(path) = file
-            && let DeviceFileKind::Gpu(minor) = DeviceFileKind::of_path(path)
+            && is_device(path)
             && found.len() < DEVICES
         {
-            found.push(NodeDevice { position, path: path.to_owned(), minor });
+            found.push(NodeDevice { position, path: path.into() });
         }
         position = position.saturating_add(count);
     }
     found
 }
 
-/// Returns the device files to look for: those of the GPUs, and those beside them that a program
-/// with device memory opens. `resolve` returns a file, if it exists.
+/// Returns the device files to search for: those of the GPUs, and those that programs open in
+/// addition. `resolve` returns a file, if it exists.
 pub fn device_files(
     devices: &[NodeDevice],
+    driver: &dyn DriverFiles,
     resolve: &dyn Fn(&str) -> Option<DeviceFile>,
 ) -> Vec<DeviceFile> {
-    const BESIDE: [&str; 4] = ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"];
-    let mut paths: Vec<String> = devices.iter().map(|device| device.path.clone()).collect();
+    let mut paths: Vec<String> = devices.iter().map(|device| device.path.to_string()).collect();
     for device in devices {
         let Some((dir, _)) = device.path.rsplit_once('/') else { continue };
-        paths.extend(BESIDE.map(|name| format!("{dir}/{name}")));
+        paths.extend(driver.shared().iter().map(|name| format!("{dir}/{name}")));
     }
     paths.sort_unstable();
     paths.dedup();
-    paths.iter().filter_map(|path| resolve(path)).collect()
+    let files = paths.iter().filter_map(|path| resolve(path));
+    files.map(|file| file.described_by(driver)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpu_nvidia_driver::{NvidiaFiles, number_of};
 
     fn list(text: &str) -> Vec<(u32, u32)> {
-        devices(text).iter().map(|device| (device.position, device.minor)).collect()
+        let devices = devices(text, &NvidiaFiles);
+        devices.iter().map(|device| (device.position, number_of(&device.path).unwrap())).collect()
     }
 
     #[test]
@@ -78,7 +83,7 @@ slurmd: Gres Name=shard Type=p100 Count=2 Index=2 ID=1918986455 File=/dev/nvidia
 slurmd: Gres Name=gpu Type=(null) Count=1 Index=0 ID=7696487 File=/dev/nvidia0 Links=-1,2 (null)
 slurmd: Gres Name=gpu Type=a Count=1 Index=1 ID=7696487 File=/dev/nvidia1 Cores=0-3 CoreCnt=8";
         assert_eq!(list(text), [(0, 2), (1, 3), (2, 0), (3, 1)]);
-        assert_eq!(devices(text)[2].path, "/dev/nvidia0");
+        assert_eq!(&*devices(text, &NvidiaFiles)[2].path, "/dev/nvidia0");
     }
 
     #[test]
@@ -105,20 +110,18 @@ slurmd: Gres Name=gpu Type=a Count=1 Index=1 ID=7696487 File=/dev/nvidia1 Cores=
             assert_eq!(list(text), [], "{text:?}");
         }
         let many = "Gres Name=gpu Count=4294967295 File=/dev/nvidia0\n".repeat(5000);
-        assert_eq!(devices(&many).len(), DEVICES);
+        assert_eq!(devices(&many, &NvidiaFiles).len(), DEVICES);
     }
 
     #[test]
     fn files_beside_the_devices_are_looked_for() {
-        let node = devices("Gres Name=gpu Count=1 File=/x/nvidia0\nGres Name=gpu File=/x/nvidia1");
+        let text = "Gres Name=gpu Count=1 File=/x/nvidia0\nGres Name=gpu File=/x/nvidia1";
+        let node = devices(text, &NvidiaFiles);
         let resolve = |path: &str| {
-            (path != "/x/nvidia-modeset").then(|| DeviceFile {
-                path: path.into(),
-                kind: DeviceFileKind::of_path(path),
-                id: Err(gpu_core::Absent::NotRecorded),
-            })
+            (path != "/x/nvidia-modeset")
+                .then(|| DeviceFile::any(path.into(), Err(Absent::NotRecorded)))
         };
-        let files = device_files(&node, &resolve);
+        let files = device_files(&node, &NvidiaFiles, &resolve);
         let paths: Vec<&str> = files.iter().map(|file| &*file.path).collect();
         let expected =
             ["/x/nvidia-uvm", "/x/nvidia-uvm-tools", "/x/nvidia0", "/x/nvidia1", "/x/nvidiactl"];

@@ -10,6 +10,7 @@ use gpu_core::{Pid, ProcessKey, Result, driver_reserve};
 use gpu_reaper::Ports;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 /// What a health check has found, and the state of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,16 +89,16 @@ pub fn health(
     tell: &mut dyn FnMut(Option<String>),
 ) -> Result<Health> {
     let driver = Driver::ask(ports);
-    let minors: BTreeSet<u32> = devices.iter().map(|device| device.minor).collect();
-    let unchecked = unchecked(minors.iter().map(|minor| driver.index(*minor)));
-    let mut users = || -> Result<BTreeSet<(u32, ProcessKey)>> {
+    let files: BTreeSet<Arc<str>> = devices.iter().map(|device| device.path.clone()).collect();
+    let unchecked = unchecked(files.iter().map(|path| driver.index(path)));
+    let mut users = || -> Result<BTreeSet<(Arc<str>, ProcessKey)>> {
         tell(Some(unchecked.clone()));
-        let all = suspects(ports, slurm, &driver, &minors, None);
+        let all = suspects(ports, slurm, &driver, &files, None);
         tell(None);
         let users = all?.into_iter().filter(|user| user.uses_memory && user.tracked_by.is_none());
         let pairs = users.flat_map(|user| {
             let key = user.process.key;
-            user.minors.into_iter().map(move |minor| (minor, key))
+            user.files.into_iter().map(move |path| (path, key))
         });
         Ok(pairs.collect())
     };
@@ -105,13 +106,16 @@ pub fn health(
     let held = match before.is_empty() {
         true => Vec::new(),
         false => {
-            let free = free(devices, &minors, &allocated(slurm, node, None)?);
-            let still: Vec<(u32, ProcessKey)> =
-                users()?.intersection(&before).copied().filter(|(m, _)| free.contains(m)).collect();
-            let held = minors.iter().filter_map(|minor| {
-                let on = still.iter().filter(|(other, _)| other == minor);
+            let free = free(devices, &files, &allocated(slurm, node, None)?);
+            let still: Vec<(Arc<str>, ProcessKey)> = users()?
+                .intersection(&before)
+                .filter(|(path, _)| free.contains(path))
+                .cloned()
+                .collect();
+            let held = files.iter().filter_map(|path| {
+                let on = still.iter().filter(|(other, _)| other == path);
                 let pids: Vec<Pid> = on.map(|(_, key)| key.pid).collect();
-                (!pids.is_empty()).then(|| held_device(ports, &driver, *minor, pids))
+                (!pids.is_empty()).then(|| held_device(ports, &driver, path, pids))
             });
             held.collect()
         }
@@ -128,8 +132,7 @@ pub fn health(
 /// back: no process holds it, so no look at processes tells.
 fn still_lost(ports: Ports<'_>, driver: &Driver, reason: &str) -> Vec<HeldDevice> {
     let still = lost(reason).into_iter().filter_map(|index| {
-        let minor = driver.minor(index);
-        let memory = minor.and_then(|minor| driver.memory(ports, minor));
+        let memory = driver.file(index).and_then(|path| driver.memory(ports, path));
         let is_back = memory.is_some_and(|(used, total)| used <= driver_reserve(total, false));
         let used = memory.map(|(used, _)| used);
         (!is_back).then_some(HeldDevice { index, used, pids: Vec::new() })

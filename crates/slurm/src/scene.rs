@@ -8,9 +8,13 @@ use crate::evidence::Suspect;
 use crate::job::Job;
 use crate::question::{Question, Slurm};
 use crate::tracked::tracked;
-use gpu_core::{Bytes, DeviceInfo, Environment, Holder, Pid, ProcessHandle, ProcessKey, Result};
+use gpu_core::{
+    Bytes, DeviceFile, DeviceInfo, Environment, HeldFile, Holder, Pid, ProcessHandle, ProcessKey,
+    Result,
+};
 use gpu_reaper::{Ports, Role};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
@@ -21,40 +25,49 @@ const SLOW: usize = 8;
 /// The variable that names the job of a process.
 const JOB_ID: &str = "SLURM_JOB_ID";
 
-/// What the driver says of the devices; nothing if it does not answer.
+/// The devices that the driver reports, none if it does not answer, and the device files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Driver {
     devices: Vec<DeviceInfo>,
+    files: Vec<DeviceFile>,
 }
 
 impl Driver {
     pub(crate) fn ask(ports: Ports<'_>) -> Self {
-        Driver { devices: ports.backend.devices().unwrap_or_default() }
+        Driver {
+            devices: ports.backend.devices().unwrap_or_default(),
+            files: ports.host.device_files().unwrap_or_default(),
+        }
     }
 
-    pub(crate) fn device(&self, minor: u32) -> Option<&DeviceInfo> {
-        self.devices.iter().find(|device| device.id.minor == Ok(minor))
+    /// Returns the device of a file.
+    pub(crate) fn device(&self, path: &str) -> Option<&DeviceInfo> {
+        let file = self.files.iter().find(|file| &*file.path == path)?;
+        self.devices.iter().find(|device| file.opens(&device.id))
     }
 
-    /// Returns the index of the device with this minor number; without a driver the number itself.
-    pub(crate) fn index(&self, minor: u32) -> u32 {
-        self.device(minor).map_or(minor, |device| device.id.index)
+    /// Returns the index of the device of a file; without a driver the number in the file's name.
+    pub(crate) fn index(&self, path: &str) -> u32 {
+        let digits = path.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let number = || path[digits..].parse().unwrap_or_default();
+        self.device(path).map_or_else(number, |device| device.id.index)
     }
 
-    /// Returns the minor number of the device with this index.
-    pub(crate) fn minor(&self, index: u32) -> Option<u32> {
-        self.devices.iter().find(|device| device.id.index == index)?.id.minor.ok()
+    /// Returns the file of the device with this index.
+    pub(crate) fn file(&self, index: u32) -> Option<&Arc<str>> {
+        let device = self.devices.iter().find(|device| device.id.index == index)?;
+        Some(&self.files.iter().find(|file| file.opens(&device.id))?.path)
     }
 
     /// Returns the memory of a device in use, and all of it.
-    pub(crate) fn memory(&self, ports: Ports<'_>, minor: u32) -> Option<(Bytes, Bytes)> {
-        let memory = ports.backend.sample(&self.device(minor)?.id).ok()?.memory;
+    pub(crate) fn memory(&self, ports: Ports<'_>, path: &str) -> Option<(Bytes, Bytes)> {
+        let memory = ports.backend.sample(&self.device(path)?.id).ok()?.memory;
         Some((memory.used.ok()?, memory.total.unwrap_or_default()))
     }
 
     /// Returns the memory of each process that the driver lists on a device.
-    pub(crate) fn listed(&self, ports: Ports<'_>, minor: u32) -> BTreeMap<Pid, Option<Bytes>> {
-        let device = self.device(minor).filter(|_| ports.host.sees_host_pids() != Ok(false));
+    pub(crate) fn listed(&self, ports: Ports<'_>, path: &str) -> BTreeMap<Pid, Option<Bytes>> {
+        let device = self.device(path).filter(|_| ports.host.sees_host_pids() != Ok(false));
         let listed = device.and_then(|device| ports.backend.processes(&device.id).ok());
         listed.into_iter().flatten().map(|process| (process.pid, process.memory.ok())).collect()
     }
@@ -68,15 +81,15 @@ pub(crate) fn suspects(
     ports: Ports<'_>,
     slurm: &dyn Slurm,
     driver: &Driver,
-    minors: &BTreeSet<u32>,
+    paths: &BTreeSet<Arc<str>>,
     job: Option<&Job>,
 ) -> Result<Vec<Suspect>> {
     let files = ports.host.device_files()?;
     let scan = ports.host.holders(&files)?;
     let holders: BTreeMap<ProcessKey, &Holder> =
         scan.holders.iter().map(|holder| (holder.process, holder)).collect();
-    let listed: BTreeMap<u32, _> =
-        minors.iter().map(|minor| (*minor, driver.listed(ports, *minor))).collect();
+    let listed: BTreeMap<&str, _> =
+        paths.iter().map(|path| (&**path, driver.listed(ports, path))).collect();
     // Without a job, only the holders matter.
     let pids = match job {
         Some(_) => ports.host.pids()?,
@@ -89,13 +102,15 @@ pub(crate) fn suspects(
         let Ok(handle) = ports.host.open(pid) else { continue };
         let Ok(process) = handle.look() else { continue };
         let holder = holders.get(&process.key).copied();
-        let held: BTreeSet<u32> = holder.map(|holder| held(holder, minors)).unwrap_or_default();
-        let is_listed = |minor: &u32| listed[minor].contains_key(&pid);
-        let uses = |minor: &u32| {
-            let role = Role::of(Some(&process), holder, None, Some(*minor));
-            role == Role::MemoryUser || (role == Role::Monitor && is_listed(minor))
+        let held = holder.into_iter().flat_map(|holder| &holder.held);
+        let held: Vec<&HeldFile> = held.filter(|file| paths.contains(&file.path)).collect();
+        let uses = |file: &&HeldFile| {
+            let role = Role::of(Some(&process), holder, None, file.memory);
+            let is_listed = || listed[&*file.path].contains_key(&pid);
+            role == Role::MemoryUser || (role == Role::Monitor && is_listed())
         };
         let uses_memory = held.iter().any(uses);
+        let files: BTreeSet<Arc<str>> = held.iter().map(|file| file.path.clone()).collect();
         let has_user = job.is_some_and(|job| process.uid == Ok(job.uid));
         // Of few processes only: this reads one more file.
         let uids = (has_user || !held.is_empty()).then(|| handle.uids().ok()).flatten();
@@ -107,7 +122,7 @@ pub(crate) fn suspects(
             true => environments.job_of(handle),
             false => None,
         };
-        found.push(Suspect { process, uids, minors: held, uses_memory, mark, tracked_by: None });
+        found.push(Suspect { process, uids, files, uses_memory, mark, tracked_by: None });
     }
     if !found.is_empty() {
         // If no step answers, the cgroups and the environments still tell the jobs apart.
@@ -118,11 +133,6 @@ pub(crate) fn suspects(
         }
     }
     Ok(found)
-}
-
-fn held(holder: &Holder, minors: &BTreeSet<u32>) -> BTreeSet<u32> {
-    let has = |minor: &&u32| holder.has(gpu_core::DeviceFileKind::Gpu(**minor));
-    minors.iter().filter(has).copied().collect()
 }
 
 /// Reads environments, as long as that does not take long.

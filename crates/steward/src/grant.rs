@@ -7,7 +7,7 @@ use crate::ports::{Ports, Request};
 use crate::preference;
 use gpu_claim::{Chosen, ClaimRequest, Ledger, Standing, TakeError, Taken, Turn, Waiting};
 use gpu_core::{
-    Claim, DeviceFileKind, DeviceId, DeviceUuid, EntryKind, Error, Fault, Groups, LeaseEntry,
+    Claim, DeviceId, DeviceKey, DeviceUuid, EntryKind, Error, Fault, FileId, Groups, LeaseEntry,
     LeaseGuard, LeaseId, MigInstance, Result, SafeGpuGuard, ask, look_at_devices,
 };
 use gpu_placement::{Bar, Choice, Offer, Passed, Refusal};
@@ -231,8 +231,8 @@ pub fn take(
 /// the driver, because most claims of a queue never do.
 fn visible(request: &Request, ports: &Ports<'_>) -> Claim {
     let files = ports.host.device_files().unwrap_or_default();
-    let minors = files.iter().filter_map(|file| match file.kind {
-        DeviceFileKind::Gpu(minor) => Some(minor),
+    let minors = files.iter().filter_map(|file| match file.device {
+        Some(DeviceKey::Node(FileId::Device { minor, .. })) => Some(minor),
         _ => None,
     });
     let minors: BTreeSet<u32> = minors.collect();

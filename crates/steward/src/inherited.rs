@@ -6,7 +6,7 @@
 
 use gpu_core::visible::{Numbering, VisibleList};
 use gpu_core::visible::{ORDER, VISIBLE, narrow};
-use gpu_core::{Claim, DeviceState, DeviceUuid, Error, ErrorKind, Result};
+use gpu_core::{Claim, DeviceKey, DeviceState, DeviceUuid, Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
@@ -107,7 +107,7 @@ const LISTS: [(Convention, &str); 3] = [
 ];
 
 /// Returns the restrictions from environment variables; calls `machine` for the devices only if it
-/// has to parse a list, and `gres` only if that is a list of Slurm: it returns the minor number of
+/// has to parse a list, and `gres` only if that is a list of Slurm: it returns the file of
 /// the device at each position in the list of `slurmd -G`, or nothing if that is unknown.
 ///
 /// # Errors
@@ -116,7 +116,7 @@ const LISTS: [(Convention, &str); 3] = [
 pub fn inherited(
     variable: &dyn Fn(&str) -> Option<OsString>,
     machine: &dyn Fn() -> Vec<DeviceState>,
-    gres: &dyn Fn() -> BTreeMap<u32, u32>,
+    gres: &dyn Fn() -> BTreeMap<u32, DeviceKey>,
 ) -> Result<Inherited> {
     // A value that is not valid text names nothing.
     let text = |name: &str| variable(name).map(|value| value.to_string_lossy().into_owned());
@@ -181,7 +181,7 @@ impl Inherited {
         variable: &'static str,
         value: &str,
         machine: &[DeviceState],
-        gres: &dyn Fn() -> BTreeMap<u32, u32>,
+        gres: &dyn Fn() -> BTreeMap<u32, DeviceKey>,
     ) -> Result<()> {
         let mut numbers = BTreeSet::new();
         let mut order = Vec::new();
@@ -225,16 +225,16 @@ impl Inherited {
 fn slurms<'a>(
     positions: &[u32],
     machine: &'a [DeviceState],
-    gres: &dyn Fn() -> BTreeMap<u32, u32>,
+    gres: &dyn Fn() -> BTreeMap<u32, DeviceKey>,
 ) -> Option<Vec<&'a DeviceState>> {
     if positions.len() == machine.len() {
         return Some(machine.iter().collect());
     }
     let gres = gres();
-    let minors: Vec<u32> =
+    let keys: Vec<DeviceKey> =
         positions.iter().map(|position| gres.get(position).copied()).collect::<Option<_>>()?;
-    let of = |minor: &u32| machine.iter().find(|device| device.id().minor == Ok(*minor));
-    Some(minors.iter().filter_map(of).collect())
+    let of = |key: &DeviceKey| machine.iter().find(|device| device.id().owns(*key));
+    Some(keys.iter().filter_map(of).collect())
 }
 
 fn brief(value: &str) -> String {
@@ -260,7 +260,9 @@ fn range(entry: &str) -> Option<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Absent, DeviceId, DeviceInfo, DeviceSample, Fault, Groups, MigInstance};
+    use gpu_core::{
+        Absent, DeviceId, DeviceInfo, DeviceSample, Fault, FileId, Groups, MigInstance,
+    };
     use std::cell::Cell;
 
     fn mig(uuid: &str, gpu_instance: u32) -> MigInstance {
@@ -280,7 +282,7 @@ mod tests {
         let device = |index: u32| {
             let mut id = DeviceId::from_index(index);
             id.uuid = Ok(DeviceUuid(format!("GPU-{index}")));
-            id.minor = Ok(3 - index);
+            id.node = Ok(node(3 - index));
             let name = if alike || index < 2 { "A100" } else { "V100" };
             let info = DeviceInfo { name: Ok(name.into()), ..DeviceInfo::unknown(id) };
             let mut state = DeviceState::unanswered(info, Groups::NONE, &fault);
@@ -301,8 +303,12 @@ mod tests {
     }
 
     /// Slurm's list: the files of devices 1, 3, 0 and 2, in this order.
-    fn gres() -> BTreeMap<u32, u32> {
-        [(0, 1), (1, 3), (2, 0), (3, 2)].into()
+    fn gres() -> BTreeMap<u32, DeviceKey> {
+        [(0, 1), (1, 3), (2, 0), (3, 2)].map(|(at, file)| (at, DeviceKey::Node(node(file)))).into()
+    }
+
+    fn node(minor: u32) -> FileId {
+        FileId::Device { major: 195, minor }
     }
 
     fn given(variables: &[(&str, &str)]) -> Option<Vec<String>> {
@@ -364,7 +370,7 @@ mod tests {
                 _ => None,
             }
         };
-        let read = |gpus, shown: usize, gres: &dyn Fn() -> BTreeMap<u32, u32>| {
+        let read = |gpus, shown: usize, gres: &dyn Fn() -> BTreeMap<u32, DeviceKey>| {
             inherited(&value(gpus), &|| machine(true)[..shown].to_vec(), gres)
         };
         let given = |gpus, shown| {

@@ -2,8 +2,8 @@
 
 use crate::leftovers::Tree;
 use gpu_core::{
-    DeviceFile, DeviceFileKind, Error, Fault, Groups, Job, Pid, ProcessFault, ProcessInfo,
-    ProcessKey, Result, Snapshot, kernel_name, observe_users,
+    DeviceFile, Error, Fault, Groups, Job, Pid, ProcessFault, ProcessInfo, ProcessKey, Result,
+    Snapshot, kernel_name, observe_users,
 };
 use gpu_reaper::is_stuck;
 use std::collections::HashSet;
@@ -98,13 +98,12 @@ impl Tree<'_> {
     /// # Errors
     /// `Field` if it is unknown which files they are.
     fn leased(&self, mut files: Vec<DeviceFile>) -> Result<Vec<DeviceFile>> {
-        let unknown = self.devices.iter().find_map(|id| Some((id.index, id.minor.err()?)));
+        let unknown = self.devices.iter().find_map(|id| Some((id.index, id.node.err()?)));
         if let Some((index, absent)) = unknown.filter(|_| !files.is_empty()) {
             let what = format!("find the device file of GPU {index}");
             return Err(Error::new(absent, what));
         }
-        let is_leased = |minor| self.devices.iter().any(|id| id.minor == Ok(minor));
-        files.retain(|file| matches!(file.kind, DeviceFileKind::Gpu(minor) if is_leased(minor)));
+        files.retain(|file| self.devices.iter().any(|id| file.opens(id)));
         Ok(files)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::inherited::{Inherited, inherited};
 use gpu_core::selector::{self, SelectError, Selector};
-use gpu_core::{Absent, Claim, DeviceState, DeviceUuid, Error, Fault, Inventory};
+use gpu_core::{Absent, Claim, DeviceKey, DeviceState, DeviceUuid, Error, Fault, Inventory};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fmt;
@@ -67,7 +67,7 @@ impl From<SelectError> for NarrowError {
 
 /// Returns a claim for the named devices, within the restrictions of the environment, and those
 /// restrictions. Calls `machine` only if a name or a list has to be resolved, and `gres` for the
-/// minor numbers of Slurm's list as [`inherited`] does.
+/// device files of Slurm's list as [`inherited`] does.
 ///
 /// # Errors
 /// If a name matches nothing here, or nothing is left.
@@ -76,7 +76,7 @@ pub fn narrowed<'a>(
     named: &NamedDevices<'_>,
     machine: &dyn Fn() -> &'a Inventory,
     variable: &dyn Fn(&str) -> Option<OsString>,
-    gres: &dyn Fn() -> BTreeMap<u32, u32>,
+    gres: &dyn Fn() -> BTreeMap<u32, DeviceKey>,
 ) -> Result<(Claim, Inherited), NarrowError> {
     let lists = [named.among, named.except, named.required];
     if named.mig || lists.iter().any(|list| !list.is_empty()) {

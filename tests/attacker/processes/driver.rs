@@ -97,7 +97,7 @@ impl GpuBackend for Device {
     }
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let mut id = DeviceId::from_index(0);
-        id.minor = Ok(0);
+        id.node = Ok(gpu_nvidia_driver::node(0));
         Ok(vec![DeviceInfo::unknown(id)])
     }
     fn sample(&self, _: &DeviceId) -> Result<DeviceSample> {

@@ -9,6 +9,7 @@ use gpu_core::{
     ActToken, Bytes, Clock, Host, Pid, ProcessInfo, Snapshot, Timestamp, look_up_processes, observe,
 };
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
+use gpu_nvidia_driver::NvidiaFiles;
 use gpu_reaper::{
     Guard, Outcome, Plan, Ports, Refusal, Report, Request, Role, Scope, diagnose, execute, plan,
 };
@@ -51,11 +52,12 @@ struct Reaper {
 /// Runs rounds until the stop file exists.
 pub(crate) fn reap(scene: &Scene, user: u32, seed: u64, rule: &str) {
     let roots = Roots { proc: "/proc".into(), dev: scene.dev(), sys: "/sys".into() };
+    let host = LinuxHost::with_drivers(roots, Arc::new([Arc::new(NvidiaFiles)]));
     let journal = FileJournal::open(scene.audit(user)).expect("the audit log can be opened");
     let chance = Chance::new(seed);
     let clock = Arc::new(SystemClock::new());
     let world = (scene.clone(), Chance::new(!seed), Broken::named(rule));
-    let recorder = Recorder::new(LinuxHost::new(roots), journal, clock, world);
+    let recorder = Recorder::new(host, journal, clock, world);
     let clock = Fast(SystemClock::new());
     let device = Device::new();
     let mut reaper = Reaper { is_root: user == 0, recorder, device, clock, chance };

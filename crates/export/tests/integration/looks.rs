@@ -3,9 +3,10 @@
 use gpu_claim::Ledger;
 use gpu_core::{
     Absent, Bytes, Celsius, Claim, DeviceDetails, DeviceId, DeviceInfo, DeviceProcess,
-    DeviceProcessKind, DeviceSample, DeviceState, DeviceUuid, Driver, ErrorKind, Fault, LeaseEntry,
-    LeaseId, MemoryInfo, MergedLeases, MigInstance, Origin, OuterLease, Percent, Pid, Process,
-    ProcessInfo, ProcessKey, Share, Snapshot, StartTime, Timestamp, Workload, WorkloadKind,
+    DeviceProcessKind, DeviceSample, DeviceState, DeviceUuid, Driver, ErrorKind, Fault, FileId,
+    LeaseEntry, LeaseId, MemoryInfo, MergedLeases, MigInstance, Origin, OuterLease, Percent, Pid,
+    Process, ProcessInfo, ProcessKey, Share, Snapshot, StartTime, Timestamp, Workload,
+    WorkloadKind,
 };
 use gpu_export::{Look, Metric, Metrics, Shown, Waits};
 use gpu_reaper::Diagnosis;
@@ -25,7 +26,7 @@ fn device(index: u32, processes: &[(u32, u64)]) -> DeviceState {
     sample.memory.used = Ok(processes.iter().map(|(_, gib)| Bytes(gib * GIB)).sum());
     let id = DeviceId {
         uuid: Ok(uuid(&format!("GPU-{index}"))),
-        minor: Ok(index),
+        node: Ok(FileId::Device { major: 195, minor: index }),
         ..DeviceId::from_index(index)
     };
     let process = |(pid, gib): &(u32, u64)| DeviceProcess {

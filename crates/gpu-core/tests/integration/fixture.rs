@@ -6,11 +6,24 @@ pub(crate) fn uuid(name: &str) -> DeviceUuid {
     DeviceUuid(name.to_owned())
 }
 
+pub(crate) fn node(minor: u32) -> FileId {
+    FileId::Device { major: 195, minor }
+}
+
+/// The file through which programs compute on a device.
+pub(crate) fn device_file(number: u32) -> DeviceFile {
+    DeviceFile {
+        role: FileRole::Compute,
+        device: Some(DeviceKey::Node(node(number))),
+        ..DeviceFile::any(format!("/dev/nvidia{number}").into(), Ok(node(number)))
+    }
+}
+
 pub(crate) fn device_id(index: u32) -> DeviceId {
     DeviceId {
         uuid: Ok(uuid(&format!("GPU-{index}"))),
         index,
-        minor: Ok(index),
+        node: Ok(node(index)),
         bus: Ok(PciBusId { domain: 0, bus: index as u8 + 4, device: 0, function: 0 }),
     }
 }
@@ -84,11 +97,14 @@ pub(crate) fn process(pid: u32, parent: u32) -> ProcessInfo {
 }
 
 pub(crate) fn holder(key: ProcessKey, files: &[(&str, Access)]) -> Holder {
-    let held = files.iter().map(|(path, access)| HeldFile {
-        path: (*path).into(),
-        kind: DeviceFileKind::of_path(path),
-        access: *access,
-        descriptors: vec![3],
+    let held = files.iter().map(|(path, access)| {
+        let device = path.strip_prefix("/dev/nvidia").and_then(|number| number.parse().ok());
+        let any = DeviceFile::any((*path).into(), Err(Absent::NotRecorded));
+        let file = match device {
+            Some(number) => device_file(number),
+            None => any,
+        };
+        HeldFile::of(&file, *access, vec![3])
     });
     Holder { process: key, held: held.collect(), through_thread: None }
 }

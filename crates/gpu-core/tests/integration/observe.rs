@@ -25,10 +25,7 @@ fn backend(devices: Vec<DeviceState>) -> MockGpuBackend {
 fn host(processes: Vec<ProcessInfo>, holders: Vec<Holder>, sees_host_pids: bool) -> MockHost {
     let mut host = host_of(processes, sees_host_pids);
     host.expect_driver_devices().returning(|| Ok(vec![info(5)]));
-    host.expect_device_files().returning(|| {
-        let id = Ok(FileId::Device { major: 195, minor: 0 });
-        Ok(vec![DeviceFile { path: "/dev/nvidia0".into(), kind: DeviceFileKind::Gpu(0), id }])
-    });
+    host.expect_device_files().returning(|| Ok(vec![device_file(0)]));
     host.expect_holders().returning(move |files| {
         assert_eq!(files.len(), 1);
         let mut unreadable = Unreadable::default();
@@ -208,20 +205,20 @@ fn identifiers_of_two_devices_are_dropped() {
         let host = host(vec![], vec![], true);
         let seen = look_at_devices(&backend(vec![state(0), twin]), &host, Groups::NONE).devices;
         let id = seen[0].id();
-        (id.uuid.is_ok(), id.bus.is_ok(), id.minor.is_ok())
+        (id.uuid.is_ok(), id.bus.is_ok(), id.node.is_ok())
     };
     let (own, other) = (device_id(0), device_id(1));
     assert_eq!(look(other.clone()), (true, true, true));
     assert_eq!(look(DeviceId { uuid: own.uuid.clone(), ..other.clone() }), (false, true, true));
     assert_eq!(look(DeviceId { bus: own.bus, ..other.clone() }), (true, false, true));
-    assert_eq!(look(DeviceId { minor: own.minor, ..other }), (true, true, false));
+    assert_eq!(look(DeviceId { node: own.node, ..other }), (true, true, false));
 }
 
 #[test]
 fn absent_identifiers_of_two_devices_stay_absent_for_their_reason() {
     let absent = DeviceId {
         uuid: Err(Absent::TooOld),
-        minor: Err(Absent::TooOld),
+        node: Err(Absent::TooOld),
         bus: Err(Absent::TooOld),
         ..device_id(0)
     };

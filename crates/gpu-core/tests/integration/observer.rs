@@ -109,12 +109,7 @@ impl World {
             .returning(move || world.change(|facts| facts.asleep.then(|| vec![bus_only()])));
         let world = self.clone();
         host.expect_device_files().returning(move || {
-            let file = |minor: &u32| DeviceFile {
-                path: format!("/dev/nvidia{minor}").into(),
-                kind: DeviceFileKind::Gpu(*minor),
-                id: Ok(FileId::Device { major: 195, minor: *minor }),
-            };
-            Ok(world.change(|facts| facts.files.iter().map(file).collect()))
+            Ok(world.change(|facts| facts.files.iter().copied().map(device_file).collect()))
         });
         let world = self.clone();
         host.expect_file_activity().returning(move |_| {

@@ -39,43 +39,32 @@ fn access_is_a_set() {
 }
 
 #[test]
-fn device_files_are_known_by_number_and_name() {
-    use DeviceFileKind::*;
-    for (major, minor, kind) in [
-        (195, 255, Some(Control)),
-        (195, 254, Some(Modeset)),
-        (195, 253, Some(Gpu(253))),
-        (195, 0, Some(Gpu(0))),
-        (1, 3, None),
+fn only_graphics_nodes_have_a_role_without_a_driver() {
+    for (path, role) in [
+        ("/dev/dri/card0", FileRole::Render),
+        ("/dev/dri/renderD128", FileRole::Render),
+        ("/dev/dri/by-path", FileRole::Other),
+        ("/dev/dri/by-path/card0", FileRole::Other),
+        ("/run/renderD128", FileRole::Other),
+        ("/dev/nvidia0", FileRole::Other),
     ] {
-        assert_eq!(DeviceFileKind::of_device(major, minor), kind, "{major}:{minor}");
-    }
-    for (path, kind) in [
-        ("/dev/nvidia-modeset", Modeset),
-        ("/dev/dri/card0", Render),
-        ("/dev/dri/by-path", Other),
-        ("/run/renderD128", Other),
-        ("/dev/nvidia1x", Other),
-    ] {
-        assert_eq!(DeviceFileKind::of_path(path), kind, "{path}");
+        let file = DeviceFile::any(path.into(), Err(Absent::NotRecorded));
+        assert_eq!((file.role, file.device), (role, None), "{path}");
     }
 }
 
 #[test]
-fn memory_of_a_device_is_used_through_uvm_or_a_mapping() {
-    let key = process(7, 1).key;
-    let (open, mapped) = (Access::OPEN_FOR_WRITING, Access::OPEN | Access::MAPPED);
-    for (files, has_mapped, uses) in [
-        (&[("/dev/nvidia0", open)][..], false, false),
-        (&[("/dev/nvidia0", mapped)], true, true),
-        (&[("/dev/nvidia0", open), ("/dev/nvidia-uvm", open)], false, true),
-        (&[("/dev/nvidia1", mapped), ("/dev/nvidia-uvm", open)], false, false),
-        (&[("/dev/nvidia0", open), ("/dev/nvidia1", mapped)], false, false),
-    ] {
-        let holder = holder(key, files);
-        assert_eq!(holder.has_mapped(0), has_mapped, "{files:?}");
-        assert_eq!(holder.uses_memory_of(0), uses, "{files:?}");
-    }
+fn device_owns_files_by_address_node_and_index() {
+    let id = device_id(1);
+    let keys: Vec<DeviceKey> = id.keys().collect();
+    let bus = id.bus.unwrap();
+    assert_eq!(keys, [DeviceKey::Pci(bus), DeviceKey::Node(node(1)), DeviceKey::Index(1)]);
+    assert!(keys.into_iter().all(|key| id.owns(key)));
+    let others: Vec<DeviceKey> = device_id(2).keys().collect();
+    assert!(!others.into_iter().any(|key| id.owns(key)));
+    let unknown = DeviceId::from_index(1);
+    assert!(!unknown.owns(DeviceKey::Pci(bus)) && !unknown.owns(DeviceKey::Node(node(1))));
+    assert_eq!((id.minor(), unknown.minor()), (Ok(1), Err(Absent::NotRecorded)));
 }
 
 #[test]
@@ -165,10 +154,10 @@ fn snapshot_finds_devices_files_and_processes() {
     assert_eq!(found(&unnamed), None, "no name is no name");
 
     let mut unnumbered = state(3);
-    unnumbered.info.id.minor = Err(Absent::NotSupported);
-    assert_eq!((now.minor_of(&state(1)), now.minor_of(&unnumbered)), (Some(1), None));
+    unnumbered.info.id.node = Err(Absent::NotSupported);
+    assert!(now.knows_files_of(&state(1)) && !now.knows_files_of(&unnumbered));
     now.origin = Origin::Pasted;
-    assert_eq!(now.minor_of(&unnumbered), Some(3), "pasted text has no minor numbers");
+    assert!(now.knows_files_of(&unnumbered), "pasted text goes by the index");
 }
 
 #[test]

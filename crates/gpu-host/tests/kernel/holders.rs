@@ -2,8 +2,9 @@
 
 use crate::child::{Sleeper, compile};
 use crate::{host, skip};
-use gpu_core::{Absent, DeviceFile, DeviceFileKind, FileId, HeldFile, Holder, Host, Pid};
+use gpu_core::{Absent, DeviceFile, FileId, FileRole, HeldFile, Holder, Host, Pid};
 use gpu_host::resolve;
+use gpu_nvidia_driver::NvidiaFiles;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,7 +42,6 @@ fn holder_access_shows_open_mode() {
     let neither = Sleeper::shell(":", &[]);
 
     let file = resolve(&path).unwrap();
-    assert_eq!(file.kind, DeviceFileKind::Gpu(0));
     let scan = host().holders(std::slice::from_ref(&file)).unwrap();
     let mut found: Vec<_> = scan.holders.iter().map(|holder| holder.process.pid).collect();
     assert!(found.is_sorted());
@@ -55,7 +55,7 @@ fn holder_access_shows_open_mode() {
         [(&reader, "f....", vec![3, 7]), (&writer, "F....", vec![4, 5]), (&both, "F....", vec![6])]
     {
         let held = held(sleeper, &path).unwrap();
-        assert_eq!((&*held.path, held.kind), (text, DeviceFileKind::Gpu(0)));
+        assert_eq!(&*held.path, text);
         assert_eq!(held.access.to_string(), access);
         assert_eq!(held.descriptors, descriptors);
     }
@@ -238,16 +238,13 @@ fn several_files_are_reported_in_requested_order() {
     let control = dir.path().join("nvidiactl");
     fs::write(&control, "").unwrap();
     let sleeper = Sleeper::shell("exec 3< \"$1\" 4< \"$2\"", &[&control, &path]);
-    let mut files: Vec<_> = [&path, &control].map(|path| resolve(path).unwrap()).into();
-    files.push(DeviceFile {
-        path: "/named/by/text/only".into(),
-        kind: DeviceFileKind::Other,
-        id: Err(Absent::NotRecorded),
-    });
+    let described = |path| resolve(path).unwrap().described_by(&NvidiaFiles);
+    let mut files: Vec<_> = [&path, &control].map(described).into();
+    files.push(DeviceFile::any("/named/by/text/only".into(), Err(Absent::NotRecorded)));
     let scan = host().holders(&files).unwrap();
     let found = scan.holders.iter().find(|holder| holder.process.pid == sleeper.pid()).unwrap();
-    let rows: Vec<_> = found.held.iter().map(|held| (held.kind, &held.descriptors[..])).collect();
-    assert_eq!(rows, [(DeviceFileKind::Gpu(0), &[4][..]), (DeviceFileKind::Control, &[3])]);
+    let rows: Vec<_> = found.held.iter().map(|held| (held.role, &held.descriptors[..])).collect();
+    assert_eq!(rows, [(FileRole::Compute, &[4][..]), (FileRole::Control, &[3])]);
     assert!(found.through_thread.is_none());
 }
 

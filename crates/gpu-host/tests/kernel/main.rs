@@ -13,11 +13,14 @@ mod threads;
 mod unprivileged;
 
 use gpu_host::{LinuxHost, Roots};
+use gpu_nvidia_driver::NvidiaFiles;
 use std::io::Write;
+use std::sync::Arc;
 
 /// Returns the machine that runs the tests.
 fn host() -> LinuxHost {
-    LinuxHost::new(Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() })
+    let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
+    LinuxHost::with_drivers(roots, Arc::new([Arc::new(NvidiaFiles)]))
 }
 
 /// Prints that a test was skipped, past the capture of the test harness.

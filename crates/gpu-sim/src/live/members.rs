@@ -74,7 +74,7 @@ fn found(process: Result<ProcessInfo>) -> Result<Option<ProcessInfo>> {
 mod tests {
     use super::*;
     use crate::{Placeholder, Use};
-    use gpu_core::{Access, DeviceFileKind, Error, HeldFile, MockHost, MockProcessHandle, Pid};
+    use gpu_core::{Access, Error, MockHost, MockProcessHandle, Pid};
 
     const OWN: ProcessKey = ProcessKey { pid: Pid(50), start: Some(StartTime(500)) };
 
@@ -100,12 +100,7 @@ mod tests {
         let mut info = ProcessInfo::from_name(Pid(pid), "a");
         info.key.start = Some(StartTime(start));
         handle.expect_look().returning(move || Ok(info.clone()));
-        let held = HeldFile {
-            path: "/dev/nvidia0".into(),
-            kind: DeviceFileKind::Gpu(0),
-            access: Access::MAPPED,
-            descriptors: Vec::new(),
-        };
+        let held = gpu_nvidia_driver::held_file("/dev/nvidia0", Access::MAPPED);
         handle.expect_held().returning(move |_| Ok(vec![held.clone(); files]));
         handle
     }

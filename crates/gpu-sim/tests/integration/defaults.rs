@@ -1,8 +1,8 @@
 //! What a `machine.toml` leaves out, and the limits of what it may say.
 
 use gpu_core::{
-    Absent, Access, Bytes, Celsius, DeviceFileKind, DeviceId, FileId, GpuBackend, Groups, Host,
-    Link, Milliwatts, PeerAccess, Pid, ProcessState, StartTime,
+    Absent, Access, Bytes, Celsius, DeviceId, FileId, FileRole, GpuBackend, Groups, Host, Link,
+    Milliwatts, PeerAccess, Pid, ProcessState, StartTime,
 };
 use gpu_sim::{Event, Machine, Scheduled, Simulation, When, device_file};
 use std::time::Duration;
@@ -119,17 +119,17 @@ fn process_files_follow_its_memory() {
 
 #[test]
 fn device_files_have_the_numbers_of_linux() {
-    for (path, kind, major, minor) in [
-        ("/dev/nvidia3", DeviceFileKind::Gpu(3), 195, 3),
-        ("/dev/nvidiactl", DeviceFileKind::Control, 195, 255),
-        ("/dev/nvidia-modeset", DeviceFileKind::Modeset, 195, 254),
-        ("/dev/nvidia-uvm", DeviceFileKind::Uvm, 511, 0),
-        ("/dev/nvidia-uvm-tools", DeviceFileKind::UvmTools, 511, 1),
-        ("/dev/nvidia-caps/nvidia-cap12", DeviceFileKind::Capability, 236, 12),
-        ("/dev/dri/renderD128", DeviceFileKind::Render, 226, 128),
+    for (path, role, major, minor) in [
+        ("/dev/nvidia3", FileRole::Compute, 195, 3),
+        ("/dev/nvidiactl", FileRole::Control, 195, 255),
+        ("/dev/nvidia-modeset", FileRole::Display, 195, 254),
+        ("/dev/nvidia-uvm", FileRole::Memory, 511, 0),
+        ("/dev/nvidia-uvm-tools", FileRole::Tools, 511, 1),
+        ("/dev/nvidia-caps/nvidia-cap12", FileRole::Capability, 236, 12),
+        ("/dev/dri/renderD128", FileRole::Render, 226, 128),
     ] {
         let file = device_file(path);
-        assert_eq!((&*file.path, file.kind), (path, kind));
+        assert_eq!((&*file.path, file.role), (path, role));
         assert_eq!(file.id, Ok(FileId::Device { major, minor }), "{path}");
     }
     let other = |path| match device_file(path).id {
@@ -200,7 +200,7 @@ fn device_identifiers_are_generated_once_unless_stated() {
     assert!(uuids.iter().all(|uuid| uuid.starts_with("GPU-")), "{uuids:?}");
     assert!(uuids.iter().all(|uuid| form(uuid) == [3, 8, 4, 4, 4, 12]), "{uuids:?}");
     assert!(uuids[0] != uuids[1] && uuids[1] != uuids[2] && uuids[0] != uuids[2]);
-    let minors: Vec<_> = (0..5).map(|at| id(&machine, at).minor.unwrap()).collect();
+    let minors: Vec<_> = (0..5).map(|at| id(&machine, at).minor().unwrap()).collect();
     assert_eq!(minors, [0, 1, 2, 7, 4]);
     assert_eq!(id(&machine, 3).uuid.unwrap().0.to_string(), "GPU-3");
     assert_eq!(id(&machine, 3).bus.unwrap().bus, 0x81);

@@ -1,9 +1,9 @@
 //! Sessions that other programs see: their directory, their placeholders, and their host.
 
 use gpu_core::{
-    Absent, Access, ActToken, Clock, DeviceFileKind, Error, ErrorKind, Executable, FileId,
-    HeldFile, Host, LeaseId, MockClock, MockHost, MockProcessHandle, Origin, Pid, ProcessFault,
-    ProcessInfo, ProcessKey, ProcessList, Signal, StartTime, Timestamp,
+    Absent, Access, ActToken, Clock, Error, ErrorKind, Executable, FileId, HeldFile, Host, LeaseId,
+    MockClock, MockHost, MockProcessHandle, Origin, Pid, ProcessFault, ProcessInfo, ProcessKey,
+    ProcessList, Signal, StartTime, Timestamp,
 };
 use gpu_sim::live::{ACTOR, Dir, LIBRARY, LiveError, PlaceholderProcesses, SessionHost};
 use gpu_sim::{ExternalProcess, Machine, Placeholder, Session};
@@ -316,12 +316,8 @@ fn real() -> MockHost {
         let mut handle = MockProcessHandle::new();
         handle.expect_look().returning(move || Ok(info(pid)));
         handle.expect_has_exited().returning(|| Err(Error::new(ErrorKind::Io, "poll")));
-        let held = HeldFile {
-            path: "/dev/nvidia0".into(),
-            kind: DeviceFileKind::Gpu(0),
-            access: Access::OPEN,
-            descriptors: vec![3],
-        };
+        let file = gpu_sim::device_file("/dev/nvidia0");
+        let held = HeldFile::of(&file, Access::OPEN, vec![3]);
         handle.expect_held().returning(move |_| Ok(vec![held.clone()]));
         let denied = || Error::new(ProcessFault::NotPermitted, "signal");
         handle.expect_signal().returning(move |_, _| Err(denied()));

@@ -1,9 +1,6 @@
 //! The embedded machines show their cases.
 
-use gpu_core::{
-    Absent, ActToken, Bytes, Clock, DeviceFileKind, GpuBackend, Host, Pid, Signal, Snapshot,
-    observe,
-};
+use gpu_core::{Absent, ActToken, Bytes, Clock, GpuBackend, Host, Pid, Signal, Snapshot, observe};
 use gpu_sim::{Machine, Simulation};
 use std::path::Path;
 use std::time::Duration;
@@ -33,7 +30,9 @@ fn p100_ghost_memory_is_freed_after_sigkill() {
     let holders: Vec<_> = before
         .holders()
         .iter()
-        .map(|h| (before.process(h.process.pid).unwrap().name.as_str(), h.uses_memory_of(0)))
+        .map(|h| {
+            (before.process(h.process.pid).unwrap().name.as_str(), h.may_use_memory_of(device.id()))
+        })
         .collect();
     assert_eq!(holders, [("argusagent", false), ("t2t-decoder", true)]);
 
@@ -92,7 +91,7 @@ fn hoarder_computes_only_on_first_of_eight_gpus() {
     assert_eq!(loads, [97, 0, 0, 0, 0, 0, 0, 0]);
     let holder = &before.holders()[0];
     assert_eq!(holder.process.pid, Pid(45_479));
-    assert!((0..8).all(|minor| holder.has(DeviceFileKind::Gpu(minor))));
+    assert!(before.devices.iter().all(|device| holder.has_device(device.id())));
     let process = &before.devices[3].processes.as_ref().unwrap()[0];
     assert_eq!(process.utilization, Err(Absent::NotSupported), "one look does not tell");
     simulation

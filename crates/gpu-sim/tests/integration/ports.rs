@@ -26,7 +26,7 @@ fn snapshot_of_every_embedded_machine_is_complete() {
         assert_eq!(snapshot, again, "{}: time stands still between two looks", machine.name);
         assert!(snapshot.holders.is_ok(), "{}", machine.name);
         for device in &snapshot.devices {
-            assert!(device.info.id.minor.is_ok() && device.info.id.bus.is_ok(), "{}", machine.name);
+            assert!(device.info.id.node.is_ok() && device.info.id.bus.is_ok(), "{}", machine.name);
             let listed = device.memory_listed().unwrap_or_default();
             if let (Ok(used), Ok(total)) = (device.memory_used(), device.memory_total()) {
                 assert!(listed <= used && used <= total, "{}", machine.name);

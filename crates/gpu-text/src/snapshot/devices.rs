@@ -265,7 +265,7 @@ impl Device {
         let id = DeviceId {
             uuid: gpu.uuid.map(DeviceUuid).ok_or(absent),
             index: gpu.index.unwrap_or_default(),
-            minor: gpu.minor.ok_or(absent),
+            node: gpu.minor.map(gpu_nvidia_driver::node).ok_or(absent),
             bus: gpu.bus_id.map_or(Err(absent), |_| self.bus.ok_or(Absent::Implausible)),
         };
         let sample = DeviceSample {

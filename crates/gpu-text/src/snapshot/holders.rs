@@ -3,39 +3,39 @@
 use crate::document::{Document, Holder as Row, Kind};
 use crate::lsof::device_numbers;
 use gpu_core::{
-    Absent, Access, DeviceFile, DeviceFileKind, Fault, FileId, HeldFile, Holder, Pid, ProcessKey,
+    Absent, Access, DeviceFile, DeviceKey, DeviceState, DriverFiles, Fault, FileId, FileRole,
+    HeldFile, Holder, Pid, ProcessKey,
 };
+use gpu_nvidia_driver::{MAJOR, NvidiaFiles, device_file};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The most descriptors of one file that are kept.
 const MAX_DESCRIPTORS: usize = 64;
 
-/// The major number of the NVIDIA driver's character devices, and the minor numbers of its two
-/// special ones.
-const MAJOR: u32 = 195;
+/// The minor numbers of the two files of NVIDIA's driver that belong to no device.
 const CONTROL: u32 = 255;
 const MODESET: u32 = 254;
 
-/// Returns the files that the texts name and their holders.
-pub(super) fn read(documents: &[Document]) -> (Vec<DeviceFile>, Result<Vec<Holder>, Fault>) {
+/// Returns the files that the texts name and their holders. Text without minor numbers goes by the
+/// index of a device.
+pub(super) fn read(
+    documents: &[Document],
+    devices: &[DeviceState],
+) -> (Vec<DeviceFile>, Result<Vec<Holder>, Fault>) {
     let mut asked = false;
     let mut files: BTreeMap<Arc<str>, DeviceFile> = BTreeMap::new();
     let mut held: BTreeMap<Pid, BTreeMap<Arc<str>, HeldFile>> = BTreeMap::new();
     for document in documents.iter().filter(|document| tells_holders(document)) {
         asked = true;
         for row in &document.holders {
-            let Some(file) = file(document.kind, row) else { continue };
-            let (path, kind) = (file.path.clone(), file.kind);
+            let Some(mut file) = file(document.kind, row) else { continue };
+            by_index(&mut file, devices);
+            let path = file.path.clone();
             let known = files.entry(path.clone()).or_insert_with(|| file.clone());
             known.id = known.id.or(file.id);
             let Some(pid) = row.pid else { continue };
-            let new = || HeldFile {
-                path: path.clone(),
-                kind,
-                access: Access::default(),
-                descriptors: Vec::new(),
-            };
+            let new = || HeldFile::of(&file, Access::default(), Vec::new());
             let held = held.entry(Pid(pid)).or_default().entry(path.clone()).or_insert_with(new);
             let (access, descriptor) = access(document.kind, row);
             held.access |= access;
@@ -47,12 +47,22 @@ pub(super) fn read(documents: &[Document]) -> (Vec<DeviceFile>, Result<Vec<Holde
         let text = "find output of fuser or lsof in the text".to_owned();
         return (files, Err(Fault { kind: Absent::NotRecorded.into(), text }));
     }
-    let holder = |(pid, held): (Pid, BTreeMap<Arc<str>, HeldFile>)| Holder {
-        process: ProcessKey { pid, start: None },
-        held: held.into_values().map(sorted).collect(),
-        through_thread: None,
+    let holder = |(pid, held): (Pid, BTreeMap<Arc<str>, HeldFile>)| {
+        let mut held: Vec<HeldFile> = held.into_values().map(sorted).collect();
+        NvidiaFiles.find_memory_use(&mut held);
+        Holder { process: ProcessKey { pid, start: None }, held, through_thread: None }
     };
     (files, Ok(held.into_iter().map(holder).collect()))
+}
+
+/// Attributes the file of a device to the index that its number is, unless a device has the number.
+fn by_index(file: &mut DeviceFile, devices: &[DeviceState]) {
+    if let Some(key @ DeviceKey::Node(FileId::Device { minor, .. })) = file.device
+        && !devices.iter().any(|device| device.id().owns(key))
+        && devices.iter().any(|device| device.id().index == minor && device.id().node.is_err())
+    {
+        file.device = Some(DeviceKey::Index(minor));
+    }
 }
 
 fn sorted(mut held: HeldFile) -> HeldFile {
@@ -85,8 +95,7 @@ pub(super) fn tells_holders(document: &Document) -> bool {
 fn file(tool: Kind, row: &Row) -> Option<DeviceFile> {
     if tool == Kind::Fuser {
         let path: Arc<str> = row.device.as_deref()?.into();
-        let kind = DeviceFileKind::of_path(&path);
-        return Some(DeviceFile { path, kind, id: Err(Absent::NotRecorded) });
+        return Some(device_file(&path, Err(Absent::NotRecorded)));
     }
     let numbers = row.device.as_deref().and_then(device_numbers);
     // A name may have a remark, such as `(deleted)`; a container's may be anything.
@@ -99,13 +108,13 @@ fn file(tool: Kind, row: &Row) -> Option<DeviceFile> {
         _ if name.starts_with('/') => name.into(),
         _ => return None,
     };
-    let kind = DeviceFileKind::of_path(&path);
+    let file = device_file(&path, Err(Absent::NotRecorded));
     // For a file that is no device, the numbers are those of its file system.
-    let id = match numbers.filter(|_| kind != DeviceFileKind::Other) {
+    let id = match numbers.filter(|_| file.role != FileRole::Other) {
         Some((major, minor)) => Ok(FileId::Device { major, minor }),
         None => Err(Absent::NotRecorded),
     };
-    Some(DeviceFile { path, kind, id })
+    Some(DeviceFile { id, ..file })
 }
 
 /// Returns the access of a row to its file, and the descriptor.

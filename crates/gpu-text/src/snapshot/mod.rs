@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Joins documents about one machine, in the order of the paste.
 pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
     let devices = Devices::read(documents).into_states();
-    let (files, holders) = holders::read(documents);
+    let (files, holders) = holders::read(documents, &devices);
     let driver = driver(documents, devices.is_empty());
     let processes = processes(documents, &devices, holders.as_deref().unwrap_or_default());
     Snapshot {

@@ -2,9 +2,7 @@
 
 use super::*;
 use crate::sections;
-use gpu_core::{
-    Bytes, DeviceFault, DeviceFileKind, DeviceProcessKind, FileId, Link, NvLink, Percent,
-};
+use gpu_core::{Bytes, DeviceFault, DeviceProcessKind, FileId, FileRole, Link, NvLink, Percent};
 use proptest::prelude::*;
 
 fn of(paste: &str) -> Snapshot {
@@ -129,13 +127,13 @@ fn holders_from_fuser_and_lsof_are_merged() {
     let held: Vec<_> = holder
         .held
         .iter()
-        .map(|held| (held.kind, held.access.to_string(), held.descriptors.clone()))
+        .map(|held| (held.role, held.access.to_string(), held.descriptors.clone()))
         .collect();
     assert_eq!(
         held,
         [
-            (DeviceFileKind::Gpu(0), "F...m".to_owned(), vec![3]),
-            (DeviceFileKind::Control, "F....".to_owned(), vec![4]),
+            (FileRole::Compute, "F...m".to_owned(), vec![3]),
+            (FileRole::Control, "F....".to_owned(), vec![4]),
         ]
     );
     let nvidia0 = snapshot.files.iter().find(|file| &*file.path == "/dev/nvidia0").unwrap();

@@ -1,11 +1,12 @@
 //! A made machine that changes from look to look.
 
 use gpu_core::{
-    Absent, Access, Bytes, Celsius, Claim, DeviceFault, DeviceFileKind, DeviceId, DeviceInfo,
+    Absent, Access, Bytes, Celsius, Claim, DeviceFault, DeviceId, DeviceInfo, DeviceKey,
     DeviceProcess, DeviceProcessKind, DeviceSample, DeviceState, DeviceUuid, Driver, Error,
-    ErrorKind, Executable, FileId, HeldFile, Holder, LeaseEntry, LeaseId, MemoryInfo, MigInstance,
-    Milliwatts, Origin, OuterLease, Percent, Pid, Process, ProcessInfo, ProcessKey, ProcessState,
-    Reading, Snapshot, StartTime, Timestamp, UnreadProcess, Workload, WorkloadKind,
+    ErrorKind, Executable, FileId, FileRole, HeldFile, Holder, LeaseEntry, LeaseId, MemoryInfo,
+    MemoryUse, MigInstance, Milliwatts, Origin, OuterLease, Percent, Pid, Process, ProcessInfo,
+    ProcessKey, ProcessState, Reading, Snapshot, StartTime, Timestamp, UnreadProcess, Workload,
+    WorkloadKind,
 };
 use gpu_history::Frame;
 use std::time::Duration;
@@ -106,7 +107,9 @@ impl World {
         let snapshot = &mut self.frame.snapshot;
         let held = HeldFile {
             path: format!("/dev/nvidia{device}").into(),
-            kind: DeviceFileKind::Gpu(device as u32),
+            role: FileRole::Compute,
+            device: Some(DeviceKey::Node(node(device as u32))),
+            memory: MemoryUse::Certain,
             access: Access::OPEN_FOR_WRITING | Access::MAPPED,
             descriptors: (0..self.random.below(4) as u32).collect(),
         };
@@ -202,6 +205,10 @@ fn random_reading<T>(random: &mut Random, value: impl Fn(&mut Random) -> T) -> R
     }
 }
 
+fn node(minor: u32) -> FileId {
+    FileId::Device { major: 195, minor }
+}
+
 fn percent(random: &mut Random) -> Percent {
     Percent::new(random.below(101)).unwrap()
 }
@@ -210,7 +217,7 @@ fn device(random: &mut Random, index: u32) -> DeviceState {
     let id = DeviceId {
         uuid: Ok(DeviceUuid(format!("GPU-{:036x}", random.next()))),
         index,
-        minor: Ok(index),
+        node: Ok(node(index)),
         bus: "0000:04:00.0".parse().map_err(|_| Absent::Failed),
     };
     let memory = MemoryInfo {

@@ -88,7 +88,7 @@ exports! {
         if subject.mig.is_some() {
             return Err(Code::NOT_SUPPORTED);
         }
-        minor.put(subject.state.info.id.minor?)
+        minor.put(subject.state.info.id.minor()?)
     }
 
     named [nvmlDeviceGetPciInfo_v3](pci: Out<PciInfo3>) |subject| {

@@ -5,7 +5,7 @@ use crate::finding::{Advice, Finding, FindingKind, Suspect};
 use crate::past::{DevicePast, HOURS, Lasting, Past, Streak, UsePast, span};
 use crate::role::Role;
 use gpu_core::{
-    Absent, Bytes, DeviceFileKind, DeviceProcess, DeviceState, DeviceUuid, Holder, Pid,
+    Absent, Bytes, DeviceKey, DeviceProcess, DeviceState, DeviceUuid, FileRole, Holder, Pid,
     ProcessInfo, ProcessKey, Snapshot,
 };
 use std::collections::BTreeMap;
@@ -26,6 +26,12 @@ pub(super) fn is_much(memory: Bytes, total: Bytes) -> bool {
     memory >= Bytes::from_mib(1024) && memory.0 >= total.0 / 20
 }
 
+/// Returns the best way to identify the files of a device.
+fn first_key(device: &DeviceState) -> DeviceKey {
+    let id = device.id();
+    id.keys().next().unwrap_or(DeviceKey::Index(id.index))
+}
+
 /// The last snapshot, indexed, because there can be many holders and many devices, and what those
 /// before it have shown.
 pub(crate) struct DetectContext<'a> {
@@ -33,7 +39,8 @@ pub(crate) struct DetectContext<'a> {
     /// The last snapshot.
     pub(crate) now: &'a Snapshot,
     holders: BTreeMap<Pid, &'a Holder>,
-    by_minor: BTreeMap<u32, Vec<&'a Holder>>,
+    /// By the first key of the device whose file they have.
+    by_device: BTreeMap<DeviceKey, Vec<&'a Holder>>,
     /// By index, and then by UUID: the MIG devices of a device have its index.
     lists: BTreeMap<u32, Vec<(Option<&'a DeviceUuid>, List<'a>)>>,
 }
@@ -49,14 +56,17 @@ impl<'a> DetectContext<'a> {
     }
 
     pub(crate) fn new(past: &'a Past, now: &'a Snapshot) -> Self {
-        let mut by_minor: BTreeMap<u32, Vec<&Holder>> = BTreeMap::new();
+        let mut first: BTreeMap<DeviceKey, DeviceKey> = BTreeMap::new();
+        for device in &now.devices {
+            for key in device.id().keys() {
+                first.entry(key).or_insert_with(|| first_key(device));
+            }
+        }
+        let mut by_device: BTreeMap<DeviceKey, Vec<&Holder>> = BTreeMap::new();
         for holder in now.holders() {
-            let minors = holder.held.iter().filter_map(|held| match held.kind {
-                DeviceFileKind::Gpu(minor) => Some(minor),
-                _ => None,
-            });
-            for minor in minors {
-                let holders = by_minor.entry(minor).or_default();
+            let files = holder.held.iter().filter(|held| held.role == FileRole::Compute);
+            for key in files.filter_map(|held| held.device) {
+                let holders = by_device.entry(*first.get(&key).unwrap_or(&key)).or_default();
                 // It may have a device through two of its nodes.
                 if !holders.last().is_some_and(|last| std::ptr::eq(*last, holder)) {
                     holders.push(holder);
@@ -77,15 +87,14 @@ impl<'a> DetectContext<'a> {
             past,
             now,
             holders: now.holders().iter().map(|holder| (holder.process.pid, holder)).collect(),
-            by_minor,
+            by_device,
             lists,
         }
     }
 
     /// The processes that have the file of this very device.
     pub(crate) fn holders_of(&self, device: &DeviceState) -> impl Iterator<Item = &'a Holder> {
-        let holders = self.now.minor_of(device).and_then(|minor| self.by_minor.get(&minor));
-        holders.into_iter().flatten().copied()
+        self.by_device.get(&first_key(device)).into_iter().flatten().copied()
     }
 
     fn list(&self, device: &DeviceState) -> Option<&List<'a>> {
@@ -131,17 +140,17 @@ impl<'a> DetectContext<'a> {
     }
 
     pub(crate) fn role(&self, pid: Pid, device: &DeviceState) -> Role {
-        let minor = self.now.minor_of(device);
-        Role::of(self.info(pid), self.holder(pid), self.listed(device, pid), minor)
+        let holder = self.holder(pid);
+        let memory = holder.map(|holder| holder.memory_use(device.id())).unwrap_or_default();
+        Role::of(self.info(pid), holder, self.listed(device, pid), memory)
     }
 
     /// Returns whether a process surely has memory of a device: NVML lists it there, or it has the
     /// device mapped. An open file alone proves nothing, because any process can receive it
     /// (SCM_RIGHTS).
     pub(crate) fn surely_uses(&self, pid: Pid, device: &DeviceState) -> bool {
-        let mapped = self.now.minor_of(device).zip(self.holder(pid));
         self.listed(device, pid).is_some()
-            || mapped.is_some_and(|(minor, holder)| holder.has_mapped(minor))
+            || self.holder(pid).is_some_and(|holder| holder.surely_uses_memory_of(device.id()))
     }
 
     /// The known processes of the last snapshot.

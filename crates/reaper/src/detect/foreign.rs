@@ -35,10 +35,9 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         let text = format!("{} of {total} used", used.trim_end_matches(" MiB"));
         Evidence::new(Sign::MemoryUsed, text)
     }));
-    let minor = case.now.minor_of(device);
     let suspects = case
         .holders_of(device)
-        .filter(|holder| minor.is_some_and(|minor| holder.uses_memory_of(minor)))
+        .filter(|holder| holder.may_use_memory_of(device.id()))
         .map(|holder| Suspect {
             process: holder.process,
             confidence: Confidence::Possible,

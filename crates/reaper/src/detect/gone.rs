@@ -41,10 +41,10 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
 /// The processes that may have inherited the memory: they surely have some, and no list accounts
 /// for it.
 fn heirs(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
-    let Some(minor) = case.now.minor_of(device) else { return Vec::new() };
     let mut heirs = suspects(case, device);
     heirs.retain(|heir| {
-        case.holder(heir.process.pid).is_some_and(|holder| holder.has_mapped(minor))
+        case.holder(heir.process.pid)
+            .is_some_and(|holder| holder.surely_uses_memory_of(device.id()))
     });
     heirs
 }

@@ -121,9 +121,8 @@ fn leaks(case: &DetectContext<'_>, device: &DeviceState) -> bool {
         && case.now.sees_host_pids != Ok(false)
         && case.now.holders.is_ok()
         && case.unread().is_none()
-        && case.now.minor_of(device).is_some_and(|minor| {
-            !case.holders_of(device).any(|holder| holder.uses_memory_of(minor))
-        })
+        && case.now.knows_files_of(device)
+        && !case.holders_of(device).any(|holder| holder.may_use_memory_of(device.id()))
 }
 
 /// A reset requires that no process has the device open, monitors included.

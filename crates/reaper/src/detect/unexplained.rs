@@ -134,10 +134,8 @@ fn suspected(
 
 /// No visible process is suspect.
 fn unsuspected(case: &DetectContext<'_>, device: &DeviceState) -> Cause {
-    let mapped = || {
-        let minor = case.now.minor_of(device)?;
-        case.holders_of(device).find(|holder| holder.has_mapped(minor))
-    };
+    let mapped =
+        || case.holders_of(device).find(|holder| holder.surely_uses_memory_of(device.id()));
     let (kind, confidence, evidence, advice) = if let Some(unread) = case.unread() {
         let evidence = Evidence::new(Sign::UninspectedProcesses, unread);
         (FindingKind::NotPermitted, Confidence::Likely, evidence, case.look_as_root())
@@ -165,7 +163,6 @@ fn unsuspected(case: &DetectContext<'_>, device: &DeviceState) -> Cause {
 
 /// Holders that use memory of the device without being listed on it, the strongest evidence first.
 pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
-    let Some(minor) = case.now.minor_of(device) else { return Vec::new() };
     let unlisted =
         case.holders_of(device).filter(|holder| case.listed(device, holder.process.pid).is_none());
     let mut suspects: Vec<Suspect> = unlisted
@@ -178,7 +175,7 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
             let certain = device.info.mig_enabled != Ok(true) && !stuck;
             // A program that starts maps the device before the driver lists it.
             let starts = case.is_younger(holder.process.pid, STARTING);
-            let confidence = match (holder.has_mapped(minor), listed_elsewhere) {
+            let confidence = match (holder.surely_uses_memory_of(device.id()), listed_elsewhere) {
                 (_, false) if starts => Confidence::Possible,
                 (true, false) if certain => Confidence::High,
                 (true, false) => Confidence::Likely,
@@ -189,7 +186,7 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
             Some(Suspect {
                 process: holder.process,
                 confidence,
-                evidence: evidence_of(case, holder, minor, starts),
+                evidence: evidence_of(case, holder, device, starts),
             })
         })
         .collect();
@@ -200,10 +197,10 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
 fn evidence_of(
     case: &DetectContext<'_>,
     holder: &Holder,
-    minor: u32,
+    device: &DeviceState,
     starts: bool,
 ) -> Vec<Evidence> {
-    let is_mapped = holder.has_mapped(minor);
+    let is_mapped = holder.surely_uses_memory_of(device.id());
     let how = match (
         is_mapped,
         holder.held.iter().any(|h| h.access.contains(Access::OPEN_FOR_WRITING)),

@@ -39,9 +39,11 @@ fn expected_on(
     diagnosis: &Diagnosis,
     targets: &[Target],
 ) -> Option<Expected> {
-    let minor = case.now.minor_of(device);
     let is_concerned = |target: &&Target| match &target.membership {
-        Membership::Holds(minors) => minor.is_some_and(|minor| minors.contains(&minor)),
+        Membership::Holds(files) => case.holder(target.key.pid).is_some_and(|holder| {
+            let own = holder.held.iter().filter(|held| held.opens(device.id()));
+            own.map(|held| &held.path).any(|path| files.contains(path))
+        }),
         Membership::Group(_)
         | Membership::Cgroup(_)
         | Membership::Descends(_)

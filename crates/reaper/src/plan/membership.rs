@@ -2,6 +2,7 @@
 
 use gpu_core::{Pid, ProcessInfo, ProcessKey};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// How far the end of one process reaches.
 ///
@@ -32,8 +33,8 @@ impl<'a> Scope<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Membership {
-    /// It has one of these device files (`/dev/nvidiaN`, by N).
-    Holds(Vec<u32>),
+    /// It has one of these device files open, by path.
+    Holds(Vec<Arc<str>>),
     /// It is in this process group.
     Group(Pid),
     /// It is in this cgroup or below.
@@ -77,10 +78,10 @@ impl Membership {
         }
     }
 
-    /// The device files that make it a target, by minor number; none in a wider scope.
-    pub(crate) fn minors(&self) -> &[u32] {
+    /// The device files that make it a target, by path; none in a wider scope.
+    pub(crate) fn files(&self) -> &[Arc<str>] {
         match self {
-            Membership::Holds(minors) => minors,
+            Membership::Holds(files) => files,
             Membership::Group(_)
             | Membership::Cgroup(_)
             | Membership::Descends(_)

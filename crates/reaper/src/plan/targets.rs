@@ -5,7 +5,10 @@ use crate::detect::DetectContext;
 use crate::guard::{Guard, Refusal};
 use crate::login::{is_login, is_no_login_parent};
 use crate::role::Role;
-use gpu_core::{Absent, DeviceFileKind, DeviceState, Pid, ProcessInfo, ProcessKey, ProcessState};
+use gpu_core::{
+    Absent, DeviceState, FileRole, HeldFile, Holder, Pid, ProcessInfo, ProcessKey, ProcessState,
+};
+use std::sync::Arc;
 
 /// The criteria for each candidate.
 pub(super) struct Choice<'a> {
@@ -39,8 +42,8 @@ impl Choice<'_> {
             });
         }
         let held = self.held(pid);
-        let minors = self.minors(pid, &held);
-        if minors.is_empty() {
+        let files = self.files(pid, &held);
+        if files.is_empty() {
             return Err(match held.is_empty() {
                 true => Refusal::HoldsNothing,
                 false => Refusal::HoldsOthers,
@@ -49,7 +52,7 @@ impl Choice<'_> {
         if !self.is_asked_for(info) {
             return Err(Refusal::OtherUser);
         }
-        if let Some(role) = self.forbidding_role(info, &held, &minors) {
+        if let Some(role) = self.forbidding_role(info, &held) {
             return Err(Refusal::Role(role));
         }
         let target = |process: &ProcessInfo, membership| Target {
@@ -60,7 +63,7 @@ impl Choice<'_> {
             warnings: warnings(self.case, process),
             process: process.clone(),
         };
-        let targets = vec![target(info, Membership::Holds(minors))];
+        let targets = vec![target(info, Membership::Holds(files))];
         let mut chosen = Chosen { targets, left_out: Vec::new() };
         let membership = match self.request.scope {
             Scope::Process => return Ok(chosen),
@@ -111,33 +114,33 @@ impl Choice<'_> {
         self.case.now.devices.iter().filter(holds).collect()
     }
 
-    /// The device files that a process has of the requested devices, by minor number.
-    fn minors(&self, pid: Pid, held: &[&DeviceState]) -> Vec<u32> {
+    /// The files that a process has of the requested devices, by path.
+    fn files(&self, pid: Pid, held: &[&DeviceState]) -> Vec<Arc<str>> {
         let asked = &self.request.devices;
         // Without a driver there is no list of devices, but the device files still exist.
-        if self.case.now.devices.is_empty() && asked.is_empty() {
-            return held_minors(self.case, pid);
-        }
-        let is_asked = |device: &&&DeviceState| {
-            asked.is_empty() || asked.iter().any(|id| id.same_device(device.id()))
+        let any_device = self.case.now.devices.is_empty() && asked.is_empty();
+        let is_asked = |file: &&HeldFile| {
+            let device = held.iter().find(|device| file.opens(device.id()));
+            device.map_or(any_device, |device| {
+                asked.is_empty() || asked.iter().any(|id| id.same_device(device.id()))
+            })
         };
-        held.iter().filter(is_asked).filter_map(|device| self.case.now.minor_of(device)).collect()
+        let files = self.case.holder(pid).into_iter().flat_map(|holder| &holder.held);
+        let of_devices =
+            files.filter(|file| file.role == FileRole::Compute && file.device.is_some());
+        of_devices.filter(is_asked).map(|file| file.path.clone()).collect()
     }
 
     /// Returns the role that protects a process. It takes every device into account that the
     /// process holds, not only the requested ones.
-    fn forbidding_role(
-        &self,
-        info: &ProcessInfo,
-        held: &[&DeviceState],
-        minors: &[u32],
-    ) -> Option<Role> {
+    fn forbidding_role(&self, info: &ProcessInfo, held: &[&DeviceState]) -> Option<Role> {
         let pid = info.key.pid;
         let roles: Vec<Role> = match held {
-            [] => minors
-                .iter()
-                .map(|minor| Role::of(Some(info), self.case.holder(pid), None, Some(*minor)))
-                .collect(),
+            [] => {
+                let holder = self.case.holder(pid);
+                let memory = holder.map(Holder::any_memory_use).unwrap_or_default();
+                vec![Role::of(Some(info), holder, None, memory)]
+            }
             held => held.iter().map(|device| self.case.role(pid, device)).collect(),
         };
         let servant = roles.iter().find(|role| matches!(role, Role::Display | Role::Daemon));
@@ -168,15 +171,6 @@ fn scope_forbids(
     // The leader of a session, other than the target: a login shell or its equivalent.
     let leads_session = member.session == Ok(member.key.pid);
     (leads_session && target.workload.is_none()).then_some(Refusal::LeadsSession)
-}
-
-fn held_minors(case: &DetectContext<'_>, pid: Pid) -> Vec<u32> {
-    let held = case.holder(pid).into_iter().flat_map(|holder| &holder.held);
-    held.filter_map(|held| match held.kind {
-        DeviceFileKind::Gpu(minor) => Some(minor),
-        _ => None,
-    })
-    .collect()
 }
 
 fn warnings(case: &DetectContext<'_>, process: &ProcessInfo) -> Vec<String> {

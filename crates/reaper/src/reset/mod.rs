@@ -17,8 +17,7 @@ pub use way::Way;
 
 use crate::role::Role;
 use gpu_core::{
-    Absent, DeviceFileKind, DeviceState, HeldFile, Holder, Percent, Pid, Reading, Snapshot,
-    SystemService,
+    Absent, DeviceState, FileRole, HeldFile, Holder, Percent, Pid, Reading, Snapshot, SystemService,
 };
 use std::collections::BTreeSet;
 use way::way;
@@ -43,9 +42,8 @@ impl Check<'_> {
     /// process has this device's file open: it then certainly refuses, with the recorded error. The
     /// simulated NVML has no such error.
     pub fn may_ask(&self, is_simulated: bool) -> bool {
-        let gpu = self.now.minor_of(self.device).map(DeviceFileKind::Gpu);
         let mut files = self.blockers.users.iter().flat_map(|blocker| &blocker.files);
-        self.blockers.is_clear() || (is_simulated && files.any(|file| Some(file.kind) == gpu))
+        self.blockers.is_clear() || (is_simulated && files.any(|file| file.opens(self.device.id())))
     }
 }
 
@@ -127,13 +125,11 @@ fn listed(device: &DeviceState) -> impl Iterator<Item = Pid> {
 /// Returns whether a holder uses the device, through its file or, for a display server, through a
 /// file that names no device.
 fn reaches(snapshot: &Snapshot, device: &DeviceState, holder: &Holder) -> bool {
-    let own_file =
-        snapshot.minor_of(device).is_some_and(|minor| holder.has(DeviceFileKind::Gpu(minor)));
-    let draws = holder.has(DeviceFileKind::Modeset) || holder.has(DeviceFileKind::Render);
+    let draws = holder.has(FileRole::Display) || holder.has(FileRole::Render);
     let process = snapshot.process(holder.process.pid).ok();
     let is_display =
         process.and_then(|info| SystemService::named(&info.name)) == Some(SystemService::Display);
-    own_file || (draws && is_display)
+    holder.has_device(device.id()) || (draws && is_display)
 }
 
 impl Blocker {
@@ -150,7 +146,10 @@ impl Blocker {
             .collect();
         let role = |device: &DeviceState| {
             let listed = device.processes.iter().flatten().find(|process| process.pid == pid);
-            Role::of(process, holder, listed, snapshot.minor_of(device))
+            {
+                let memory = holder.map(|holder| holder.memory_use(device.id()));
+                Role::of(process, holder, listed, memory.unwrap_or_default())
+            }
         };
         // A process that uses the memory of one device is not only a monitor of the others.
         let role = used.iter().map(|device| role(device)).find(|role| *role != Role::Monitor);

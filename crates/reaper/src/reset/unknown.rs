@@ -1,12 +1,12 @@
 //! Reasons why the users of a device are unknown.
 
 use super::Linked;
-use gpu_core::{DeviceFileKind, DeviceState, Snapshot};
+use gpu_core::{DeviceState, Snapshot};
 
 /// Why the users of a device are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
-    /// The minor number is unknown, and with it the device file.
+    /// It is unknown which file is that of the device.
     DeviceFile,
     /// The device file does not exist, so its holders were not searched.
     NoFile,
@@ -30,11 +30,12 @@ impl Unknown {
         if snapshot.holders.is_err() {
             return Some(Unknown::Holders);
         }
-        if devices.iter().any(|device| snapshot.minor_of(device).is_none()) {
+        if !devices.iter().all(|device| snapshot.knows_files_of(device)) {
             return Some(Unknown::DeviceFile);
         }
-        let is_there = |minor| snapshot.files.iter().any(|f| f.kind == DeviceFileKind::Gpu(minor));
-        if !devices.iter().filter_map(|device| snapshot.minor_of(device)).all(is_there) {
+        let has_file =
+            |device: &&DeviceState| snapshot.files.iter().any(|file| file.opens(device.id()));
+        if !devices.iter().all(has_file) {
             return Some(Unknown::NoFile);
         }
         if !linked.whole {

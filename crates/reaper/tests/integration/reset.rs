@@ -176,7 +176,7 @@ fn unseen_users_may_be_in_the_way() {
             Some(Unknown::Holders),
         ),
         (
-            |now, _| now.devices[0].info.id.minor = Err(Absent::NotSupported),
+            |now, _| now.devices[0].info.id.node = Err(Absent::NotSupported),
             Some(Unknown::DeviceFile),
         ),
         (|now, _| drop(now.files.remove(0)), Some(Unknown::NoFile)),

@@ -45,7 +45,7 @@ pub(super) fn entries(device: &DeviceState) -> Vec<Entry> {
         value("Serial Number", product.serial),
         known("Index", info.id.index),
         value("GPU UUID", info.id.uuid.clone()),
-        value("Minor Number", info.id.minor),
+        value("Minor Number", info.id.minor()),
         value("VBIOS Version", product.vbios),
         value("Board Part Number", product.part_number),
         group(

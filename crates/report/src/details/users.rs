@@ -4,8 +4,8 @@
 use super::{Entry, group, known, mib, value};
 use crate::wording;
 use gpu_core::{
-    Absent, AccountedProcess, DeviceFileKind, DeviceProcess, DeviceProcessKind, DeviceState,
-    Holder, Pid, Reading, Snapshot,
+    Absent, AccountedProcess, DeviceProcess, DeviceProcessKind, DeviceState, Holder, Pid, Reading,
+    Snapshot,
 };
 
 /// Returns the groups from the MIG instances to the holders.
@@ -114,14 +114,14 @@ fn accounted(device: &DeviceState) -> Entry {
 
 fn holders(snapshot: &Snapshot, device: &DeviceState) -> Entry {
     const NAME: &str = "Holders of the Device File";
-    let Some(minor) = snapshot.minor_of(device) else {
-        let absent = device.info.id.minor.err().unwrap_or(Absent::NotRecorded);
+    if !snapshot.knows_files_of(device) {
+        let absent = device.id().node.err().unwrap_or(Absent::NotRecorded);
         return value(NAME, Err::<String, _>(absent));
-    };
+    }
     match &snapshot.holders {
         Err(fault) => value(NAME, Err::<String, _>(fault.kind.absent())),
         Ok(holders) => {
-            let has = |holder: &&Holder| holder.has(DeviceFileKind::Gpu(minor));
+            let has = |holder: &&Holder| holder.has_device(device.id());
             let entries = holders.iter().filter(has).map(|holder| held(snapshot, holder));
             group(NAME, entries.collect::<Vec<_>>())
         }

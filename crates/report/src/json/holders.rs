@@ -127,7 +127,7 @@ impl<'a> Holders<'a> {
     ) -> Self {
         let file = |file: &'a DeviceFile| File {
             path: &file.path,
-            kind: file.kind.into(),
+            kind: FileKind::of(file),
             sought: file.id.is_ok(),
         };
         Holders {

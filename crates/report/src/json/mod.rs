@@ -132,7 +132,7 @@ impl Device {
             index: id.index,
             uuid: id.uuid.as_ref().ok().map(ToString::to_string),
             bus_id: id.bus.ok().map(|bus| bus.to_string()),
-            minor: id.minor.ok(),
+            minor: id.minor().ok(),
         }
     }
 }

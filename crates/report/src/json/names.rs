@@ -511,18 +511,27 @@ pub enum FileKind {
     Other,
 }
 
-impl From<gpu_core::DeviceFileKind> for FileKind {
-    fn from(known: gpu_core::DeviceFileKind) -> Self {
-        use gpu_core::DeviceFileKind as Known;
-        match known {
-            Known::Gpu(minor) => FileKind::Gpu(minor),
-            Known::Control => FileKind::Control,
-            Known::Uvm => FileKind::Uvm,
-            Known::UvmTools => FileKind::UvmTools,
-            Known::Modeset => FileKind::Modeset,
-            Known::Capability => FileKind::Capability,
-            Known::Render => FileKind::Render,
-            Known::Other => FileKind::Other,
+impl FileKind {
+    pub(super) fn of(file: &gpu_core::DeviceFile) -> Self {
+        use gpu_core::{DeviceKey, FileId, FileRole};
+        match (file.role, file.device) {
+            (FileRole::Compute, Some(DeviceKey::Node(FileId::Device { minor, .. }))) => {
+                FileKind::Gpu(minor)
+            }
+            (FileRole::Compute, Some(_)) => FileKind::Gpu(file_number(&file.path)),
+            (FileRole::Control, _) => FileKind::Control,
+            (FileRole::Memory, _) => FileKind::Uvm,
+            (FileRole::Tools, _) => FileKind::UvmTools,
+            (FileRole::Display, _) => FileKind::Modeset,
+            (FileRole::Capability, _) => FileKind::Capability,
+            (FileRole::Render, _) => FileKind::Render,
+            (FileRole::Compute | FileRole::Other, _) => FileKind::Other,
         }
     }
+}
+
+/// Returns the number at the end of the name of a device file; 0 without one.
+pub(super) fn file_number(path: &str) -> u32 {
+    let name = path.trim_end_matches(|c: char| c.is_ascii_digit());
+    path[name.len()..].parse().unwrap_or_default()
 }

@@ -260,7 +260,7 @@ impl Gpu {
             index: info.id.index,
             uuid: known(&mut absent, "uuid", info.id.uuid.clone()).map(|uuid| uuid.0),
             bus_id: known(&mut absent, "bus_id", info.id.bus).map(|bus| bus.to_string()),
-            minor: known(&mut absent, "minor", info.id.minor),
+            minor: known(&mut absent, "minor", info.id.minor()),
             name: known(&mut absent, "name", info.name.clone()),
             temperature_c: known(&mut absent, "temperature_c", sample.temperature).map(|t| t.0),
             power_draw_mw: known(&mut absent, "power_draw_mw", sample.power_draw).map(|p| p.0),

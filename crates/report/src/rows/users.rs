@@ -5,8 +5,7 @@ use crate::text::{Line, Tone, packed, wrapped};
 use crate::wording;
 use crate::wording::claims::User as UserName;
 use gpu_core::{
-    Access, Bytes, DeviceFileKind, DeviceProcess, DeviceState, HeldFile, LeaseEntry, Snapshot,
-    Timestamp,
+    Access, Bytes, DeviceProcess, DeviceState, FileRole, HeldFile, LeaseEntry, Snapshot, Timestamp,
 };
 use gpu_reaper::{FindingKind, User};
 
@@ -135,10 +134,8 @@ fn found_by(snapshot: &Snapshot, device: &DeviceState, user: &User) -> Option<St
         Err(_) => "",
     };
     let holder = snapshot.holders().iter().find(|holder| holder.process.pid == user.pid)?;
-    let gpu = snapshot.minor_of(device).map(DeviceFileKind::Gpu);
     let used = |held: &&HeldFile| {
-        [DeviceFileKind::Control, DeviceFileKind::Uvm].contains(&held.kind)
-            || Some(held.kind) == gpu
+        matches!(held.role, FileRole::Control | FileRole::Memory) || held.opens(device.id())
     };
     let (mapped, open): (Vec<&HeldFile>, Vec<_>) =
         holder.held.iter().filter(used).partition(|held| held.access.contains(Access::MAPPED));

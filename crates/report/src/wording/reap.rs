@@ -7,6 +7,7 @@ use gpu_reaper::{
     Advice, Diagnosis, Event, Finding, FindingKind, Freed, Membership, Outcome, Plan, Report, Role,
     Target, Why,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A head, and a text that is wrapped behind it.
@@ -204,8 +205,9 @@ fn about(now: &Snapshot, target: &Target) -> String {
         parts.push(format!("started {}", started(at, now.taken_at)));
     }
     parts.push(match &target.membership {
-        Membership::Holds(minors) => {
-            let names: Vec<String> = minors.iter().map(|minor| format!("nvidia{minor}")).collect();
+        Membership::Holds(files) => {
+            let name = |path: &Arc<str>| path.rsplit('/').next().unwrap_or_default().to_owned();
+            let names: Vec<String> = files.iter().map(name).collect();
             format!("holds {}", names.join(" "))
         }
         Membership::Group(group) => format!("in process group {group}"),

@@ -1,6 +1,7 @@
 //! A machine with every value, and with none.
 
 use gpu_core::*;
+use gpu_nvidia_driver::held_files;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -94,7 +95,7 @@ fn id(index: u32) -> DeviceId {
     DeviceId {
         uuid: Ok(DeviceUuid(format!("GPU-{index}"))),
         index,
-        minor: Ok(index),
+        node: Ok(FileId::Device { major: 195, minor: index }),
         bus: Ok(PciBusId { domain: 0, bus: 4 + index as u8, device: 0, function: 0 }),
     }
 }
@@ -180,16 +181,13 @@ pub(crate) fn process(pid: u32, name: &str) -> ProcessInfo {
 pub(crate) fn snapshot() -> Snapshot {
     let ghost = process(200, "ghost");
     let display = ProcessInfo { uid: Ok(0), user: Ok("root".into()), ..process(700, "Xorg") };
-    let file = |path: &str, access| HeldFile {
-        path: path.into(),
-        kind: DeviceFileKind::of_path(path),
-        access,
-        descriptors: vec![3, 4],
-    };
     let mapped = Access::OPEN_FOR_WRITING | Access::MAPPED;
     let holder = |info: &ProcessInfo, path| Holder {
         process: info.key,
-        held: vec![file(path, mapped), file("/dev/nvidiactl", Access::OPEN_FOR_WRITING)],
+        held: held_files([(path, mapped), ("/dev/nvidiactl", Access::OPEN_FOR_WRITING)])
+            .into_iter()
+            .map(|held| HeldFile { descriptors: vec![3, 4], ..held })
+            .collect(),
         through_thread: None,
     };
     let holders = vec![holder(&ghost, "/dev/nvidia0"), holder(&display, "/dev/nvidia-modeset")];

@@ -3,6 +3,7 @@
 
 use crate::fixture::*;
 use gpu_core::*;
+use gpu_nvidia_driver::device_file;
 use gpu_reaper::{Guard, Request, diagnose, plan};
 use gpu_report::csv::{Query, Seen, Style, Subject};
 use gpu_report::details::{Entry, Value, entries, head};
@@ -265,16 +266,8 @@ fn holders_are_told_with_files_and_owners() {
     assert_eq!(hidden.command(), "(not permitted)");
     assert_eq!((hidden.user(), hidden.pid()), ("(not permitted)".into(), Pid(200)));
     let files = vec![
-        DeviceFile {
-            path: "/dev/nvidia0".into(),
-            kind: DeviceFileKind::Gpu(0),
-            id: Err(Absent::NotFound),
-        },
-        DeviceFile {
-            path: "/dev/nvidiactl".into(),
-            kind: DeviceFileKind::Control,
-            id: Ok(FileId::Device { major: 195, minor: 255 }),
-        },
+        device_file("/dev/nvidia0", Err(Absent::NotFound)),
+        device_file("/dev/nvidiactl", Ok(FileId::Device { major: 195, minor: 255 })),
     ];
     let holders = json::Holders::of(&snapshot.origin, &files, &found, &snapshot.unreadable);
     assert_golden("holders.json", &pretty(&holders));

@@ -1,6 +1,7 @@
 //! Processes, a driver and a Slurm, as the ports show them.
 
 use gpu_core::*;
+use gpu_nvidia_driver::{device_file, held_files, node};
 use gpu_slurm::{Question, Slurm};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,13 +88,8 @@ impl FakeProcess {
 
     fn held(&self) -> Vec<HeldFile> {
         let paths = [("/dev/nvidia0", self.has_device), ("/dev/nvidia-uvm", self.uses_uvm)];
-        let held = paths.into_iter().filter(|(_, has)| *has).map(|(path, _)| HeldFile {
-            path: path.into(),
-            kind: DeviceFileKind::of_path(path),
-            access: Access::OPEN_FOR_WRITING,
-            descriptors: vec![3],
-        });
-        held.collect()
+        let held = paths.into_iter().filter(|(_, has)| *has);
+        held_files(held.map(|(path, _)| (path, Access::OPEN_FOR_WRITING)))
     }
 }
 
@@ -165,7 +161,7 @@ impl World {
             return backend;
         };
         // Its file is nvidia0, and its index another.
-        let id = DeviceId { minor: Ok(0), ..DeviceId::from_index(3) };
+        let id = DeviceId { node: Ok(node(0)), ..DeviceId::from_index(3) };
         backend.expect_devices().returning(move || Ok(vec![DeviceInfo::unknown(id.clone())]));
         let processes = self.processes.clone();
         backend.expect_sample().returning(move |_| {
@@ -200,12 +196,8 @@ impl World {
         host.expect_is_root().returning(|| Ok(true));
         host.expect_hostname().returning(|| Ok("n1".to_owned()));
         host.expect_device_files().returning(|| {
-            let file = |path: &str| DeviceFile {
-                path: path.into(),
-                kind: DeviceFileKind::of_path(path),
-                id: Ok(FileId::Device { major: 195, minor: path.len() as u32 }),
-            };
-            Ok(vec![file("/dev/nvidia0"), file("/dev/nvidia-uvm")])
+            let uvm = Ok(FileId::Device { major: 511, minor: 0 });
+            Ok(vec![device_file("/dev/nvidia0", Ok(node(0))), device_file("/dev/nvidia-uvm", uvm)])
         });
         let (processes, is_unreadable) = (self.processes.clone(), self.is_unreadable);
         host.expect_holders().returning(move |_| {

@@ -8,8 +8,7 @@ use gpu_steward::{LeaseKeepers, ReleaseError, is_supervisor, release};
 const KEEPER: u32 = 100;
 
 fn file(path: &str) -> DeviceFile {
-    let kind = DeviceFileKind::of_path(path);
-    DeviceFile { path: path.into(), kind, id: Ok(FileId::Inode { dev: 1, ino: 1 }) }
+    DeviceFile::any(path.into(), Ok(FileId::Inode { dev: 1, ino: 1 }))
 }
 
 fn program() -> DeviceFile {
@@ -18,8 +17,7 @@ fn program() -> DeviceFile {
 
 /// Gives a process a file.
 fn has(world: &World, pid: u32, path: &str, access: Access) {
-    let file = file(path);
-    let held = HeldFile { path: file.path, kind: file.kind, access, descriptors: vec![3] };
+    let held = HeldFile::of(&file(path), access, vec![3]);
     world.state().other_files.push((pid, held));
 }
 

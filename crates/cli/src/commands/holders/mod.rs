@@ -107,27 +107,23 @@ fn print_legend(
 mod tests {
     use super::*;
     use gpu_core::{
-        Access, DeviceFileKind, Error, FileId, HeldFile, Holder, MockHost, Origin, Pid,
-        ProcessFault, ProcessInfo, ProcessKey, StartTime,
+        Access, Error, FileId, HeldFile, Holder, MockHost, Origin, Pid, ProcessFault, ProcessInfo,
+        ProcessKey, StartTime,
     };
 
     fn file(minor: u32) -> DeviceFile {
-        DeviceFile {
-            path: format!("/dev/nvidia{minor}").into(),
-            kind: DeviceFileKind::Gpu(minor),
-            id: Ok(FileId::Device { major: 195, minor }),
-        }
+        let id = Ok(FileId::Device { major: 195, minor });
+        DeviceFile::any(format!("/dev/nvidia{minor}").into(), id)
     }
 
     fn holder(pid: u32, letters: &str, descriptors: std::ops::Range<u32>) -> Holder {
         Holder {
             process: ProcessKey { pid: Pid(pid), start: Some(StartTime(7)) },
-            held: vec![HeldFile {
-                path: "/dev/nvidia0".into(),
-                kind: DeviceFileKind::Gpu(0),
-                access: Access::from_letters(letters).unwrap(),
-                descriptors: descriptors.collect(),
-            }],
+            held: vec![HeldFile::of(
+                &file(0),
+                Access::from_letters(letters).unwrap(),
+                descriptors.collect(),
+            )],
             through_thread: (pid == 3).then_some(Pid(33)),
         }
     }

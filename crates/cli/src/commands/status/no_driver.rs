@@ -44,7 +44,7 @@ fn unasked(device: &DeviceInfo) -> Vec<Line> {
     let name = device.name.as_deref().map_or("?", wording::product);
     let mut pieces = vec![Line::new().plain(format!("GPU {} {name}", device.id.index))];
     pieces.extend(device.id.bus.map(|bus| Line::new().plain(bus)));
-    pieces.extend(device.id.minor.map(|minor| Line::new().plain(format!("/dev/nvidia{minor}"))));
+    pieces.extend(device.id.minor().map(|minor| Line::new().plain(format!("/dev/nvidia{minor}"))));
     pieces
 }
 

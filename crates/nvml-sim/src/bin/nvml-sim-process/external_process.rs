@@ -111,7 +111,7 @@ fn hold(uses: &[Use], devices: &[DeviceState], dir: &Path) -> Reported<Vec<File>
     let used = devices.iter().filter(|device| uses.iter().any(|one| one.gpu == device.id().index));
     let mut names = vec!["nvidiactl".to_owned(), "nvidia-uvm".to_owned()];
     for device in used {
-        let minor = device.id().minor.unwrap_or(device.id().index);
+        let minor = device.id().minor().unwrap_or(device.id().index);
         names.push(format!("nvidia{minor}"));
     }
     let held = names.iter().map(|name| {

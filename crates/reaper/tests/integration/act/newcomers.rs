@@ -57,7 +57,10 @@ fn newcomer_is_found_by_device_file_without_driver() {
         plan(&looks, &diagnose(&looks), &guard, &request)
     };
     let plan = ask(vec![]);
-    assert_eq!(plan.targets[0].membership, Membership::Holds(vec![2, 3]));
+    assert_eq!(
+        plan.targets[0].membership,
+        Membership::Holds(vec!["/dev/nvidia2".into(), "/dev/nvidia3".into()])
+    );
     assert_eq!((ask(vec![DeviceId::from_index(2)]).targets.len(), plan.expected.len()), (0, 0));
 
     // The new processes by the device that they use, and how many are unreadable.

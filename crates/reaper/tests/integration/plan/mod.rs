@@ -213,7 +213,10 @@ fn merely_opened_device_is_not_expected_to_free_memory() {
     let look = look(devices, vec![held], vec![worker]);
     let request = Request { pids: vec![Pid(101)], ..Request::default() };
     let plan = planned(&[look], &guard(&[], vec![]), &request);
-    assert_eq!(plan.targets[0].membership, Membership::Holds(vec![0, 1]));
+    assert_eq!(
+        plan.targets[0].membership,
+        Membership::Holds(vec!["/dev/nvidia0".into(), "/dev/nvidia1".into()])
+    );
     let expected: Vec<u32> = plan.expected.iter().map(|expected| expected.device.index).collect();
     assert_eq!(expected, [0]);
 }

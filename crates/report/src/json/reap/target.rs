@@ -1,7 +1,7 @@
 //! The processes that are to be ended, and those that must not be.
 
 use crate::json::Process;
-use crate::json::names::Role;
+use crate::json::names::{Role, file_number};
 use gpu_core::Snapshot;
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub struct Target<'a> {
 #[serde(rename_all = "kebab-case")]
 pub enum Membership<'a> {
     /// The process has one of these device files (/dev/nvidiaN), by minor number.
-    Holds(&'a [u32]),
+    Holds(Vec<u32>),
     /// The process is in this process group.
     Group(u32),
     /// The process is in this cgroup or below it.
@@ -126,7 +126,9 @@ impl<'a> Target<'a> {
 impl<'a> Membership<'a> {
     fn of(known: &'a gpu_reaper::Membership) -> Self {
         match known {
-            gpu_reaper::Membership::Holds(minors) => Membership::Holds(minors),
+            gpu_reaper::Membership::Holds(files) => {
+                Membership::Holds(files.iter().map(|path| file_number(path)).collect())
+            }
             gpu_reaper::Membership::Group(group) => Membership::Group(group.0),
             gpu_reaper::Membership::Cgroup(cgroup) => Membership::Cgroup(cgroup),
             gpu_reaper::Membership::Descends(key) => Membership::Descends(ProcessKey {

@@ -2,6 +2,7 @@
 
 use super::{State, World};
 use gpu_core::*;
+use gpu_nvidia_driver::{device_file, node};
 use std::time::Duration;
 
 #[derive(Clone, Debug)]
@@ -46,11 +47,8 @@ impl State {
     }
 
     pub(super) fn files(&self) -> Vec<DeviceFile> {
-        let file = |minor: usize| DeviceFile {
-            path: format!("/dev/nvidia{minor}").into(),
-            kind: DeviceFileKind::Gpu(minor as u32),
-            id: Ok(FileId::Device { major: 195, minor: minor as u32 }),
-        };
+        let file =
+            |number: usize| device_file(&format!("/dev/nvidia{number}"), Ok(node(number as u32)));
         (0..self.devices.len()).map(file).collect()
     }
 
@@ -80,7 +78,7 @@ impl GpuBackend for World {
         let info = |(index, device): (usize, &Device)| {
             let mut id = DeviceId::from_index(index as u32);
             id.uuid = device.uuid.clone().ok_or(Absent::NotSupported);
-            id.minor = if hides_minors { Err(Absent::Failed) } else { Ok(index as u32) };
+            id.node = if hides_minors { Err(Absent::Failed) } else { Ok(node(index as u32)) };
             id.bus = Ok(bus(index));
             let (name, mig_enabled) = (Ok("A100".into()), device.mig_enabled);
             let display_active = device.display;

@@ -2,6 +2,7 @@
 
 use super::{Device, JOB, SELF, State, World};
 use gpu_core::*;
+use gpu_nvidia_driver::NvidiaFiles;
 
 pub(crate) fn process(pid: u32, parent: u32, name: &str) -> ProcessInfo {
     ProcessInfo {
@@ -126,15 +127,13 @@ impl State {
             device.open.contains(&pid) || device.listed.iter().any(|(user, _)| *user == pid)
         };
         let held = self.files().into_iter().zip(&self.devices).filter(|(_, device)| has(device));
-        let devices = held.map(|(file, _)| HeldFile {
-            path: file.path,
-            kind: file.kind,
-            access: Access::OPEN_FOR_WRITING | Access::MAPPED,
-            descriptors: vec![3],
-        });
+        let mapped = Access::OPEN_FOR_WRITING | Access::MAPPED;
+        let mut devices: Vec<HeldFile> =
+            held.map(|(file, _)| HeldFile::of(&file, mapped, vec![3])).collect();
+        NvidiaFiles.find_memory_use(&mut devices);
         let wanted = |held: &HeldFile| files.iter().any(|file| file.path == held.path);
         let others = self.other_files.iter().filter(|(user, held)| *user == pid && wanted(held));
-        devices.filter(wanted).chain(others.map(|(_, held)| held.clone())).collect()
+        devices.into_iter().filter(wanted).chain(others.map(|(_, held)| held.clone())).collect()
     }
 }
 

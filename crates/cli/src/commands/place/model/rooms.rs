@@ -105,7 +105,7 @@ fn offers(
     let shared =
         Claim { share: Share::Memory(Bytes(1)), accept_used: args.accept_used, ..Claim::whole(1) };
     let variable = |name: &str| std::env::var_os(name);
-    let gres = || source.slurm_minors();
+    let gres = || source.slurm_positions();
     let (claim, _) = narrowed(shared, &named, &look, &variable, &gres)?;
     let among = claim.among.clone();
     let root = source.host.own_ancestry()?.first().copied();

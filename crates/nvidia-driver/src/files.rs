@@ -1,0 +1,172 @@
+//! The device files of the driver.
+
+use gpu_core::{
+    Access, DeviceFile, DeviceKey, DriverFiles, FileId, FileRole, HeldFile, MemoryUse, Reading,
+};
+
+/// The major number of `/dev/nvidiaN`, `nvidiactl` and `nvidia-modeset` (Linux `devices.txt`).
+pub const MAJOR: u32 = 195;
+
+/// The minor numbers of the two files that belong to no device.
+const CONTROL: u32 = 255;
+const MODESET: u32 = 254;
+
+/// Returns the identity of `/dev/nvidiaN`, by N: NVML's minor number of the device.
+pub fn node(number: u32) -> FileId {
+    FileId::Device { major: MAJOR, minor: number }
+}
+
+/// Returns N of `/dev/nvidiaN`, by the name of the file alone.
+pub fn number_of(path: &str) -> Option<u32> {
+    let digits = path.rsplit('/').next()?.strip_prefix("nvidia")?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// Returns the device file at a path, by its name and, for `/dev/nvidiaN`, its number.
+pub fn device_file(path: &str, id: Reading<FileId>) -> DeviceFile {
+    DeviceFile::any(path.into(), id).described_by(&NvidiaFiles)
+}
+
+/// Returns a file that a process has in these ways, by its name alone.
+pub fn held_file(path: &str, access: Access) -> HeldFile {
+    let file = device_file(path, Err(gpu_core::Absent::NotRecorded));
+    HeldFile::of(&file, access, Vec::new())
+}
+
+/// Returns the files that a process has in these ways, by their names alone, with the evidence of
+/// memory use and without descriptors.
+pub fn held_files<'a>(files: impl IntoIterator<Item = (&'a str, Access)>) -> Vec<HeldFile> {
+    let mut held: Vec<HeldFile> =
+        files.into_iter().map(|(path, access)| held_file(path, access)).collect();
+    NvidiaFiles.find_memory_use(&mut held);
+    held
+}
+
+/// The files of NVIDIA's driver.
+///
+/// A device has one file, `/dev/nvidiaN`. sysfs does not connect it with the PCI address, so it is
+/// known by its number, which NVML and `/proc/driver/nvidia` report.
+///
+/// A CUDA program opens every device that it sees, and computes on some. A mapping of the device
+/// proves that the process uses its memory; open unified memory (`/dev/nvidia-uvm`) makes that
+/// possible on each open device. A monitor has neither.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NvidiaFiles;
+
+impl DriverFiles for NvidiaFiles {
+    fn kernel_driver(&self) -> &'static str {
+        "nvidia"
+    }
+
+    fn directories(&self) -> &'static [&'static str] {
+        &["nvidia-caps"]
+    }
+
+    fn shared(&self) -> &'static [&'static str] {
+        &["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"]
+    }
+
+    fn describe(&self, path: &str, id: Reading<FileId>) -> Option<(FileRole, Option<DeviceKey>)> {
+        let role = match path.rsplit('/').next().unwrap_or(path) {
+            _ if path.contains("/nvidia-caps/") => FileRole::Capability,
+            "nvidiactl" => FileRole::Control,
+            "nvidia-uvm" => FileRole::Memory,
+            "nvidia-uvm-tools" => FileRole::Tools,
+            "nvidia-modeset" => FileRole::Display,
+            _ => {
+                // The number takes precedence over the name: a node called `nvidia0` can be that of
+                // another device, and its holders must not be attributed to device 0.
+                let number = match (number_of(path)?, id) {
+                    (_, Ok(FileId::Device { major: MAJOR, minor })) => minor,
+                    (_, Ok(FileId::Device { .. })) => return None,
+                    (named, _) => named,
+                };
+                return Some(match number {
+                    CONTROL => (FileRole::Control, None),
+                    MODESET => (FileRole::Display, None),
+                    number => (FileRole::Compute, Some(DeviceKey::Node(node(number)))),
+                });
+            }
+        };
+        Some((role, None))
+    }
+
+    fn find_memory_use(&self, held: &mut [HeldFile]) {
+        let shares_memory = held.iter().any(|file| file.role == FileRole::Memory);
+        let mapped: Vec<DeviceKey> = held
+            .iter()
+            .filter(|file| file.access.contains(Access::MAPPED))
+            .filter_map(|file| file.device)
+            .collect();
+        for file in held.iter_mut().filter(|file| file.role == FileRole::Compute) {
+            file.memory = match file.device {
+                // It may have a device through two of its nodes, and have mapped one of them.
+                Some(device) if mapped.contains(&device) => MemoryUse::Certain,
+                Some(_) if shares_memory => MemoryUse::Possible,
+                _ => MemoryUse::None,
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::Absent;
+
+    #[test]
+    fn role_and_device_follow_from_name() {
+        use FileRole::*;
+        for (path, role, number) in [
+            ("/dev/nvidia0", Compute, Some(0)),
+            ("/dev/nvidia17", Compute, Some(17)),
+            ("/dev/nvidiactl", Control, None),
+            ("/dev/nvidia-uvm", Memory, None),
+            ("/dev/nvidia-uvm-tools", Tools, None),
+            ("/dev/nvidia-modeset", Display, None),
+            ("/dev/nvidia-caps/nvidia-cap1", Capability, None),
+        ] {
+            let known = NvidiaFiles.describe(path, Err(Absent::NotRecorded));
+            assert_eq!(known, Some((role, number.map(|n| DeviceKey::Node(node(n))))), "{path}");
+        }
+        for path in ["/dev/nvidia", "/dev/nvidia1x", "/dev/null", "/dev/dri/renderD128"] {
+            assert_eq!(NvidiaFiles.describe(path, Err(Absent::NotRecorded)), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn device_number_takes_precedence_over_name() {
+        let known = |major, minor| {
+            NvidiaFiles.describe("/dev/nvidia0", Ok(FileId::Device { major, minor }))
+        };
+        assert_eq!(known(195, 3), Some((FileRole::Compute, Some(DeviceKey::Node(node(3))))));
+        assert_eq!(known(195, 253), Some((FileRole::Compute, Some(DeviceKey::Node(node(253))))));
+        assert_eq!(known(195, 255), Some((FileRole::Control, None)));
+        assert_eq!(known(195, 254), Some((FileRole::Display, None)));
+        assert_eq!(known(1, 7), None, "another driver's device, whatever its name");
+        let stand_in = NvidiaFiles.describe("/x/nvidia4", Ok(FileId::Inode { dev: 1, ino: 2 }));
+        assert_eq!(stand_in, Some((FileRole::Compute, Some(DeviceKey::Node(node(4))))));
+    }
+
+    #[test]
+    fn mapping_proves_memory_use_and_uvm_makes_it_possible() {
+        use MemoryUse::{Certain, None, Possible};
+        let (open, mapped) = (Access::OPEN_FOR_WRITING, Access::OPEN | Access::MAPPED);
+        for (files, on_0, on_1) in [
+            (&[("/dev/nvidia0", open), ("/dev/nvidiactl", open)][..], None, None),
+            (&[("/dev/nvidia0", mapped)], Certain, None),
+            (&[("/dev/nvidia0", open), ("/dev/nvidia-uvm", open)], Possible, None),
+            (&[("/dev/nvidia1", mapped), ("/dev/nvidia-uvm", open)], None, Certain),
+            (&[("/dev/nvidia0", open), ("/dev/nvidia1", mapped)], None, Certain),
+            (&[("/dev/nvidia0", open), ("/container/nvidia0", mapped)], Certain, None),
+        ] {
+            let held = held_files(files.iter().copied());
+            let on = |number| {
+                let device = Some(DeviceKey::Node(node(number)));
+                held.iter().filter(|file| file.device == device).map(|file| file.memory).max()
+            };
+            assert_eq!(on(0).unwrap_or_default(), on_0, "{files:?}");
+            assert_eq!(on(1).unwrap_or_default(), on_1, "{files:?}");
+        }
+    }
+}
