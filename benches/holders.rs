@@ -12,7 +12,7 @@
 #![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
 
 use criterion::{Criterion, SamplingMode, criterion_group};
-use gpu_core::{DeviceFile, Host};
+use gpu_core::{DeviceFile, DeviceFiles};
 use gpu_host::{LinuxHost, Roots, resolve};
 use gpu_nvidia_driver::NvidiaFiles;
 use rustix::io::FdFlags;

@@ -1,7 +1,7 @@
 //! Takes a lease on a device of a simulated machine and gives it back. The leases are real: locked
 //! files in a temporary directory, which is `/run/gpuws` where all users of a machine share them.
 
-use gpu_core::{Claim, Host};
+use gpu_core::{Claim, ProcessTable};
 use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles};
 use gpu_sim::Simulation;
 use gpu_steward::{Ports, Request, Wait, Waiting, listing, take};

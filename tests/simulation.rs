@@ -122,7 +122,7 @@ struct Walk {
 fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     let seed = Seed(asked.seed);
     let simulation = random(seed);
-    let own = Host::own_ancestry(&simulation).ok()?.iter().map(|key| key.pid).collect();
+    let own = ProcessTable::own_ancestry(&simulation).ok()?.iter().map(|key| key.pid).collect();
     let machine = random_machine(seed);
     let script = random_script(seed, &machine);
     let lets_go = script.iter().any(|scheduled| matches!(scheduled.event, Happening::LetGo(..)));
@@ -151,7 +151,8 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     }
     let diagnosis = diagnose(&looks);
     let guard = Guard::new(&simulation, protected.map(Protect::Pid).into_iter().collect()).ok()?;
-    let everyone = Host::processes(&simulation).map(|list| list.processes).unwrap_or_default();
+    let everyone =
+        ProcessTable::processes(&simulation).map(|list| list.processes).unwrap_or_default();
     let request = Request {
         pids: if asked.by_number { pids } else { Vec::new() },
         scope: match asked.reach {

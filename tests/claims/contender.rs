@@ -9,8 +9,9 @@
 
 use gpu_claim::{Chosen, ClaimRequest, TakeError, Wait, take};
 use gpu_core::{
-    Bytes, Claim, Clock, DeviceUuid, EntryKind, GpuBackend, Host, LeaseEntry, LeaseGuard, LeaseId,
-    LeaseStore, Pid, QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Share, Timestamp, Waiter,
+    Bytes, Claim, Clock, DeviceUuid, EntryKind, GpuBackend, LeaseEntry, LeaseGuard, LeaseId,
+    LeaseStore, Pid, ProcessTable, QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Share,
+    Timestamp, Waiter,
 };
 use gpu_host::{FileLeaseStore, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
 use gpu_sim::Simulation;

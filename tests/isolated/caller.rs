@@ -5,9 +5,9 @@
 //! are started with other arguments.
 
 use gpu_core::{
-    ActToken, Clock, DeviceFile, DeviceInfo, DriverMessage, EntryKind, HolderScan, Host, Launch,
-    LeaseId, LeaseStore, Origin, Pid, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading,
-    Result,
+    ActToken, Clock, DeviceFile, DeviceFiles, DeviceInfo, DriverMessage, DriverView, EntryKind,
+    HolderScan, Launch, LeaseId, LeaseStore, Origin, Pid, ProcessHandle, ProcessInfo, ProcessKey,
+    ProcessList, ProcessTable, Reading, Result,
 };
 use gpu_host::supervise::{LinuxLauncher, Reexec, ReexecRole, Successor, SupervisorOrder};
 use gpu_host::{FileJournal, FileLeaseStore, LinuxHost, Place, Roots, SafeGpuFiles, SystemClock};
@@ -253,7 +253,7 @@ struct HostOfMachine {
     origin: Origin,
 }
 
-impl Host for HostOfMachine {
+impl ProcessTable for HostOfMachine {
     fn origin(&self) -> Origin {
         self.origin.clone()
     }
@@ -265,18 +265,6 @@ impl Host for HostOfMachine {
     }
     fn is_root(&self) -> Reading<bool> {
         self.host.is_root()
-    }
-    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
-        self.host.driver_devices()
-    }
-    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
-        self.host.driver_messages()
-    }
-    fn device_files(&self) -> Result<Vec<DeviceFile>> {
-        self.host.device_files()
-    }
-    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
-        self.host.holders(files)
     }
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
         self.host.process(pid)
@@ -292,5 +280,23 @@ impl Host for HostOfMachine {
     }
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         self.host.open(pid)
+    }
+}
+
+impl DeviceFiles for HostOfMachine {
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        self.host.device_files()
+    }
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        self.host.holders(files)
+    }
+}
+
+impl DriverView for HostOfMachine {
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.host.driver_devices()
+    }
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        self.host.driver_messages()
     }
 }

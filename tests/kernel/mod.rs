@@ -262,7 +262,7 @@ impl GpuBackend for Bench {
     }
 }
 
-impl Host for Here {
+impl ProcessTable for Here {
     fn origin(&self) -> Origin {
         self.linux.origin()
     }
@@ -274,19 +274,6 @@ impl Host for Here {
     }
     fn is_root(&self) -> Reading<bool> {
         self.linux.is_root()
-    }
-    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
-        Ok(Vec::new())
-    }
-    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
-        Ok(Vec::new())
-    }
-    fn device_files(&self) -> Result<Vec<DeviceFile>> {
-        self.linux.device_files()
-    }
-    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
-        // A sandbox may hide its own processes from all others: none of them belongs to this test.
-        Ok(HolderScan { unreadable: Unreadable::default(), ..self.linux.holders(files)? })
     }
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
         let info = self.linux.process(pid)?;
@@ -309,6 +296,25 @@ impl Host for Here {
     }
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         self.linux.open(pid)
+    }
+}
+
+impl DeviceFiles for Here {
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        self.linux.device_files()
+    }
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        // A sandbox may hide its own processes from all others: none of them belongs to this test.
+        Ok(HolderScan { unreadable: Unreadable::default(), ..self.linux.holders(files)? })
+    }
+}
+
+impl DriverView for Here {
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(Vec::new())
+    }
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        Ok(Vec::new())
     }
 }
 

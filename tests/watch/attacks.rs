@@ -2,7 +2,7 @@
 //! which anything fails.
 
 use super::{MINUTE, Said, Watcher};
-use gpu_core::{ActToken, ErrorKind, Host, Pid};
+use gpu_core::{ActToken, ErrorKind, Pid, ProcessTable};
 use gpu_sim::{
     Call, Event, Fault, Machine, Process, Seed, Simulation, random, random_faults, random_machine,
 };
@@ -123,14 +123,14 @@ fn dry_run_plans_no_more_than_would_be_ended_and_everybody_in_turn() {
 #[test]
 fn pid_that_is_reused_between_look_and_signal_gets_none() {
     let simulation = machine(&process(7_000, false, ""));
-    let mut successor = Process::new(Host::process(&simulation, Pid(7_000)).unwrap());
+    let mut successor = Process::new(ProcessTable::process(&simulation, Pid(7_000)).unwrap());
     successor.info.key.start = None;
     for event in [Event::Exit(Pid(7_000)), Event::Start(Box::new(successor))] {
         simulation.inject(Call::Open, 1, Fault::Meanwhile(event));
     }
     let watcher = watch(&simulation, EAGER, 10);
     let reaped = watcher.said.iter().any(|(_, said)| matches!(said, Said::Reaped(_)));
-    assert!(reaped && Host::process(&simulation, Pid(7_000)).is_ok(), "{:?}", watcher.said);
+    assert!(reaped && ProcessTable::process(&simulation, Pid(7_000)).is_ok(), "{:?}", watcher.said);
     assert_eq!(simulation.signals(), []);
 }
 
@@ -278,7 +278,7 @@ fn every_signal_on_random_machines_is_permitted() {
 
 fn signals_of_random_machine(seed: u64) -> usize {
     let (simulation, machine) = (random(Seed(seed)), random_machine(Seed(seed)));
-    let Ok(own) = Host::own_ancestry(&simulation) else { return 0 };
+    let Ok(own) = ProcessTable::own_ancestry(&simulation) else { return 0 };
     let own: BTreeSet<Pid> = own.iter().map(|key| key.pid).collect();
     for (call, nth, fault) in random_faults(Seed(seed), &machine, (seed % 8) as usize) {
         // Between the last check and the signal there is an unavoidable instant.

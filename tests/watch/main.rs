@@ -6,7 +6,9 @@ mod attacks;
 mod day;
 
 use day::{DAY, Day, Sick};
-use gpu_core::{ActToken, Clock, ErrorKind, Host, MachineFault, Observer, Pid, observe_in_detail};
+use gpu_core::{
+    ActToken, Clock, ErrorKind, MachineFault, Observer, Pid, ProcessTable, observe_in_detail,
+};
 use gpu_reaper::{Past, Ports, full_observation};
 use gpu_sim::{Call, Fault, Simulation};
 use gpu_watch::{Change, ChangeKind, Look, Machine, Policy, Purpose, Told, Watch};

@@ -1,13 +1,17 @@
-//! The port to the operating system: holders of files, processes, signals.
+//! The ports to the operating system: processes and signals, and all that a machine has besides its
+//! devices.
+
+#[cfg(feature = "mock")]
+pub(crate) mod mock;
 
 use crate::absent::{Absent, Reading};
-use crate::device::DeviceInfo;
-use crate::driver_message::DriverMessage;
+use crate::device_files::DeviceFiles;
+use crate::driver_view::DriverView;
 use crate::environment::Environment;
 use crate::error::{Error, ErrorKind, Result};
 use crate::file::DeviceFile;
-use crate::holder::{HeldFile, HolderScan, Unreadable};
-use crate::id::{DeviceId, Pid, ProcessKey, Uids};
+use crate::holder::{HeldFile, Unreadable};
+use crate::id::{Pid, ProcessKey, Uids};
 use crate::lease::LeaseId;
 use crate::process::{ProcessDetail, ProcessInfo, shared};
 use crate::snapshot::Origin;
@@ -45,9 +49,13 @@ pub struct ProcessList {
     pub unreadable: Unreadable,
 }
 
+/// All that a snapshot of a machine needs besides its devices.
+pub trait Host: ProcessTable + DeviceFiles + DriverView {}
+
+impl<T: ProcessTable + DeviceFiles + DriverView + ?Sized> Host for T {}
+
 /// Reads the processes of a machine.
-#[cfg_attr(feature = "mock", mockall::automock)]
-pub trait Host: Send + Sync {
+pub trait ProcessTable: Send + Sync {
     /// Returns the machine of these processes. Nothing is done to a process of one machine because
     /// of a device of another.
     fn origin(&self) -> Origin;
@@ -62,51 +70,13 @@ pub trait Host: Send + Sync {
     /// Returns whether the caller is root: more rights than those cannot be advised.
     fn is_root(&self) -> Reading<bool>;
 
-    /// Returns the UID of an account by its name: `NotFound` if this machine has none. A name is that
-    /// of another user one day, so nobody decides by an answer of long ago.
+    /// Returns the UID of an account by its name: `NotFound` if this machine has none. User names can
+    /// be reassigned; do not cache the answer.
     fn account(&self, name: &str) -> Reading<u32> {
         let everyone = self.processes().map_err(|error| error.kind().absent())?.processes;
         let mut named = everyone.iter().filter(|info| info.user.as_deref() == Ok(name));
         named.find_map(|info| info.uid.ok()).ok_or(Absent::NotFound)
     }
-
-    /// Returns the devices that the kernel module lists, without any other query: this works when
-    /// the driver does not answer. In NVML's order; none without the module.
-    ///
-    /// # Errors
-    /// `Io` when the module's list cannot be read.
-    fn driver_devices(&self) -> Result<Vec<DeviceInfo>>;
-
-    /// Returns the devices, by index, if the kernel has suspended all of them: a query of the driver
-    /// would wake them. Does not query the driver.
-    fn sleeping_devices(&self) -> Option<Vec<DeviceId>> {
-        None
-    }
-
-    /// Returns the driver's error messages that the kernel log of this boot still has, oldest first.
-    ///
-    /// # Errors
-    /// `Field(NotPermitted)` when the caller may not read the log, `Field(NotFound)` when there is
-    /// none here, and `TimedOut` when it is too long to read; `Io` otherwise.
-    fn driver_messages(&self) -> Result<Vec<DriverMessage>>;
-
-    /// Returns the GPU device files that exist.
-    ///
-    /// # Errors
-    /// `Io` when the device directory cannot be read.
-    fn device_files(&self) -> Result<Vec<DeviceFile>>;
-
-    /// Starts to notice that files are opened and closed; `None` if that is impossible here.
-    fn file_activity(&self, _files: &[DeviceFile]) -> Option<Box<dyn FileActivity>> {
-        None
-    }
-
-    /// Returns every process that has one of `files` open, mapped, or as executable, current or
-    /// root directory. A process that ends during the walk is left out.
-    ///
-    /// # Errors
-    /// `Io` when the list of processes cannot be read.
-    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan>;
 
     /// Returns one process.
     ///
@@ -118,7 +88,7 @@ pub trait Host: Send + Sync {
     /// once. It may read more than `detail`.
     ///
     /// # Errors
-    /// As [`process`](Host::process), for each of them.
+    /// As [`process`](ProcessTable::process), for each of them.
     fn processes_of(&self, pids: &[Pid], _detail: ProcessDetail) -> Vec<Result<ProcessInfo>> {
         pids.iter().map(|pid| self.process(*pid)).collect()
     }
@@ -129,7 +99,7 @@ pub trait Host: Send + Sync {
     /// PID or another program is executed, all of it is read.
     ///
     /// # Errors
-    /// As [`process`](Host::process), for each of them.
+    /// As [`process`](ProcessTable::process), for each of them.
     fn processes_again(
         &self,
         known: Vec<Arc<ProcessInfo>>,
@@ -165,7 +135,7 @@ pub trait Host: Send + Sync {
     /// file: a job inherits the open file that keeps its lease alive. The caller then descends from
     /// the job, or a process of the job passed the file on.
     ///
-    /// Empty if [`own_ancestry`](Host::own_ancestry) reaches the first process of the machine,
+    /// Empty if [`own_ancestry`](ProcessTable::own_ancestry) reaches the first process of the machine,
     /// because it is then the better evidence.
     fn inherited_leases(&self) -> Vec<(LeaseId, u32)>;
 
@@ -174,15 +144,6 @@ pub trait Host: Send + Sync {
     /// # Errors
     /// `Process(Gone)` when it does not exist; `Unsupported` if the kernel lacks pidfd.
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>>;
-}
-
-/// Notices that files are opened and closed.
-///
-/// It is a hint: a process can also receive an open file from another, or close one of two.
-#[cfg_attr(feature = "mock", mockall::automock)]
-pub trait FileActivity: Send {
-    /// Returns whether one of the files may have been opened or closed since the previous call.
-    fn noticed(&mut self) -> bool;
 }
 
 /// One opened process: a pidfd on Linux.

@@ -47,7 +47,9 @@ mod backend;
 mod clock;
 mod details;
 mod device;
+mod device_files;
 mod driver_message;
+mod driver_view;
 mod environment;
 mod error;
 mod executable;
@@ -93,13 +95,15 @@ pub use details::{
 pub use device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
 };
+pub use device_files::{DeviceFiles, FileActivity};
 pub use driver_message::{DriverMessage, DriverMessageKind};
+pub use driver_view::DriverView;
 pub use environment::Environment;
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
 pub use executable::{Executable, in_system_dir};
 pub use file::{DeviceFile, DeviceKey, DriverFiles, FileId, FileRole};
 pub use holder::{HeldFile, Holder, HolderScan, MemoryUse, UnreadProcess, Unreadable};
-pub use host::{FileActivity, Host, ProcessHandle, ProcessList, Signal};
+pub use host::{Host, ProcessHandle, ProcessList, ProcessTable, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime, Uids};
 pub use inventory::{Inventory, ask};
 pub use journal::{Journal, NoJournal};
@@ -134,8 +138,8 @@ pub use topology::{Link, PeerAccess, PeerCapability, Topology};
 pub use units::{Bytes, Celsius, Milliwatts, Percent, amount};
 #[cfg(feature = "mock")]
 pub use {
-    backend::MockGpuBackend, clock::MockClock, host::MockFileActivity, host::MockHost,
-    host::MockProcessHandle, journal::MockJournal, launch::MockSupervisors,
+    backend::MockGpuBackend, clock::MockClock, device_files::MockFileActivity,
+    host::MockProcessHandle, host::mock::MockHost, journal::MockJournal, launch::MockSupervisors,
     lease_store::MockLeaseStore, memory::MockDeviceMemory,
 };
 

@@ -14,9 +14,10 @@ use crate::{
     runtime_power,
 };
 use gpu_core::{
-    Absent, DeviceFile, DeviceId, DeviceInfo, DriverFiles, DriverMessage, Error, ErrorKind,
-    FileActivity, Holder, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessHandle,
-    ProcessInfo, ProcessKey, ProcessList, Reading, Result, Timestamp, UnreadProcess, Unreadable,
+    Absent, DeviceFile, DeviceFiles, DeviceId, DeviceInfo, DriverFiles, DriverMessage, DriverView,
+    Error, ErrorKind, FileActivity, Holder, HolderScan, LeaseId, Origin, Pid, ProcessDetail,
+    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessTable, Reading, Result, Timestamp,
+    UnreadProcess, Unreadable,
 };
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -189,7 +190,7 @@ impl LinuxHost {
     }
 }
 
-impl Host for LinuxHost {
+impl ProcessTable for LinuxHost {
     fn origin(&self) -> Origin {
         Origin::Live
     }
@@ -220,59 +221,6 @@ impl Host for LinuxHost {
 
     fn account(&self, name: &str) -> Reading<u32> {
         crate::users::account(name)
-    }
-
-    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
-        crate::driver::devices(&self.context.roots.proc)
-    }
-
-    fn sleeping_devices(&self) -> Option<Vec<DeviceId>> {
-        runtime_power::sleeping(&self.context.roots.sys)
-    }
-
-    /// Reads `/dev/kmsg`, and so the messages of this boot that its buffer still has. No other
-    /// program is started to read earlier ones from the journal.
-    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
-        let booted = self.context.booted_at().map_err(|absent| {
-            Error::new(absent, "read the kernel log").with_source("the time of boot is unknown")
-        });
-        kernel_log::driver_messages(&self.context.roots.dev, booted?)
-    }
-
-    fn device_files(&self) -> Result<Vec<DeviceFile>> {
-        if let Some(files) = &self.files {
-            return Ok(files.to_vec());
-        }
-        let Context { roots, drivers, .. } = &*self.context;
-        files::device_files(&roots.dev, &roots.sys, drivers)
-    }
-
-    fn file_activity(&self, files: &[DeviceFile]) -> Option<Box<dyn FileActivity>> {
-        file_activity::watch(files)
-    }
-
-    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
-        let targets = Targets::new(files);
-        if targets.is_empty() {
-            return Ok(HolderScan::default());
-        }
-        let root = self.context.root()?;
-        let has_own_numbers = shows_own_namespace(&root) == Ok(true);
-        let pids = self.candidates(&root, &targets, has_own_numbers)?;
-        let start = || (Walker::new(&targets, has_own_numbers), HolderScan::default());
-        let shares = parallel::over(Work::Descriptors, &pids, start, |(walker, scan), pid| {
-            self.context.look_at_holder(walker, &root, pid, scan);
-        });
-        let mut all = HolderScan { unreadable: hidden(&root), ..HolderScan::default() };
-        for (_, share) in shares {
-            all.holders.extend(share.holders);
-            add(&mut all.unreadable, share.unreadable);
-            all.unread.extend(share.unread);
-        }
-        all.holders.sort_unstable_by_key(|holder| holder.process.pid);
-        all.unread.sort_unstable_by_key(|process| process.pid);
-        all.unread.truncate(HolderScan::NAMED);
-        Ok(all)
     }
 
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
@@ -401,6 +349,63 @@ impl Host for LinuxHost {
         let root = self.context.root()?;
         require_own_namespace(&root, &self.context.roots.proc, &format!("open process {pid}"))?;
         Ok(Box::new(LinuxProcess::open(&root, pid, Arc::clone(&self.context))?))
+    }
+}
+
+impl DeviceFiles for LinuxHost {
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        if let Some(files) = &self.files {
+            return Ok(files.to_vec());
+        }
+        let Context { roots, drivers, .. } = &*self.context;
+        files::device_files(&roots.dev, &roots.sys, drivers)
+    }
+
+    fn file_activity(&self, files: &[DeviceFile]) -> Option<Box<dyn FileActivity>> {
+        file_activity::watch(files)
+    }
+
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        let targets = Targets::new(files);
+        if targets.is_empty() {
+            return Ok(HolderScan::default());
+        }
+        let root = self.context.root()?;
+        let has_own_numbers = shows_own_namespace(&root) == Ok(true);
+        let pids = self.candidates(&root, &targets, has_own_numbers)?;
+        let start = || (Walker::new(&targets, has_own_numbers), HolderScan::default());
+        let shares = parallel::over(Work::Descriptors, &pids, start, |(walker, scan), pid| {
+            self.context.look_at_holder(walker, &root, pid, scan);
+        });
+        let mut all = HolderScan { unreadable: hidden(&root), ..HolderScan::default() };
+        for (_, share) in shares {
+            all.holders.extend(share.holders);
+            add(&mut all.unreadable, share.unreadable);
+            all.unread.extend(share.unread);
+        }
+        all.holders.sort_unstable_by_key(|holder| holder.process.pid);
+        all.unread.sort_unstable_by_key(|process| process.pid);
+        all.unread.truncate(HolderScan::NAMED);
+        Ok(all)
+    }
+}
+
+impl DriverView for LinuxHost {
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        crate::driver::devices(&self.context.roots.proc)
+    }
+
+    fn sleeping_devices(&self) -> Option<Vec<DeviceId>> {
+        runtime_power::sleeping(&self.context.roots.sys)
+    }
+
+    /// Reads `/dev/kmsg`, and so the messages of this boot that its buffer still has. No other
+    /// program is started to read earlier ones from the journal.
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        let booted = self.context.booted_at().map_err(|absent| {
+            Error::new(absent, "read the kernel log").with_source("the time of boot is unknown")
+        });
+        kernel_log::driver_messages(&self.context.roots.dev, booted?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a program that is started inherits: nothing.
 
 use gpu_core::{
-    Claim, EntryKind, Host, Journal, LeaseEntry, LeaseStore, Pid, ProcessKey, Timestamp,
+    Claim, EntryKind, Journal, LeaseEntry, LeaseStore, Pid, ProcessKey, ProcessTable, Timestamp,
 };
 use gpu_host::supervise::DetachPipe;
 use gpu_host::{

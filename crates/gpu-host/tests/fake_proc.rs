@@ -1,8 +1,8 @@
 //! Machines made of directories: a fake /proc shows what this machine cannot, and malformed text.
 
 use gpu_core::{
-    Absent, ErrorKind, FileId, Host, Pid, ProcessFault, ProcessState, StartTime, Timestamp,
-    Workload, WorkloadKind,
+    Absent, DeviceFiles, ErrorKind, FileId, Pid, ProcessFault, ProcessState, ProcessTable,
+    StartTime, Timestamp, Workload, WorkloadKind,
 };
 use gpu_host::{LinuxHost, Roots, resolve};
 use proptest::prelude::*;

@@ -5,14 +5,15 @@ use crate::machine::Process;
 use crate::simulation::Simulation;
 use crate::state::{Living, SentSignal, Serial, State};
 use gpu_core::{
-    Absent, Access, ActToken, DeviceFile, DeviceInfo, DriverFiles, DriverMessage, Error, HeldFile,
-    Holder, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle,
-    ProcessInfo, ProcessKey, ProcessList, ProcessState, Reading, Result, Signal, UnreadProcess,
+    Absent, Access, ActToken, DeviceFile, DeviceFiles, DeviceInfo, DriverFiles, DriverMessage,
+    DriverView, Error, HeldFile, Holder, HolderScan, LeaseId, Origin, Pid, ProcessDetail,
+    ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState, ProcessTable,
+    Reading, Result, Signal, UnreadProcess,
 };
 use gpu_nvidia_driver::NvidiaFiles;
 use std::collections::BTreeMap;
 
-impl Host for Simulation {
+impl ProcessTable for Simulation {
     fn origin(&self) -> Origin {
         Origin::Simulated(self.name())
     }
@@ -35,61 +36,6 @@ impl Host for Simulation {
 
     fn account(&self, name: &str) -> Reading<u32> {
         self.lock().accounts.get(name).copied().ok_or(Absent::NotFound)
-    }
-
-    /// A loaded kernel module lists its devices, whatever the library reports.
-    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
-        self.call(Call::DriverDevices, |state| Ok(state.module_devices()))
-    }
-
-    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
-        self.call(Call::DriverMessages, |state| state.driver_messages())
-    }
-
-    fn device_files(&self) -> Result<Vec<DeviceFile>> {
-        self.call(Call::DeviceFiles, |state| Ok(state.machine.files.clone()))
-    }
-
-    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
-        self.call(Call::Holders, |state| {
-            if let Some(fault) = &state.machine.holders_fault {
-                return Err(crate::devices::failure(fault));
-            }
-            let mut scan = HolderScan {
-                unreadable: state.machine.unreadable.clone(),
-                ..HolderScan::default()
-            };
-            let wanted = Wanted::of(state, files);
-            for (_, living) in state.seen().into_values() {
-                let process = &living.process;
-                if process.hidden.is_some() {
-                    continue;
-                }
-                if !state.may_access(process) {
-                    scan.unreadable.count(Absent::NotPermitted);
-                    if scan.unread.len() < HolderScan::NAMED {
-                        scan.unread.push(UnreadProcess {
-                            pid: state.key(process).pid,
-                            name: Ok(process.info.name.clone()),
-                            user: process.info.user.clone(),
-                            reason: Absent::NotPermitted,
-                            open_files_read: false,
-                        });
-                    }
-                    continue;
-                }
-                let held = wanted.held_by(process);
-                if !held.is_empty() {
-                    let key = state.key(process);
-                    scan.holders.push(Holder {
-                        process: key,
-                        held,
-                        through_thread: thread(key, process),
-                    });
-                }
-            }
-            Ok(scan)
-        })
     }
 
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
@@ -139,6 +85,65 @@ impl Host for Simulation {
             let handle = SimulatedProcess { simulation: self.clone(), serial, pid };
             Ok(Box::new(handle) as Box<dyn ProcessHandle>)
         })
+    }
+}
+
+impl DeviceFiles for Simulation {
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        self.call(Call::DeviceFiles, |state| Ok(state.machine.files.clone()))
+    }
+
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        self.call(Call::Holders, |state| {
+            if let Some(fault) = &state.machine.holders_fault {
+                return Err(crate::devices::failure(fault));
+            }
+            let mut scan = HolderScan {
+                unreadable: state.machine.unreadable.clone(),
+                ..HolderScan::default()
+            };
+            let wanted = Wanted::of(state, files);
+            for (_, living) in state.seen().into_values() {
+                let process = &living.process;
+                if process.hidden.is_some() {
+                    continue;
+                }
+                if !state.may_access(process) {
+                    scan.unreadable.count(Absent::NotPermitted);
+                    if scan.unread.len() < HolderScan::NAMED {
+                        scan.unread.push(UnreadProcess {
+                            pid: state.key(process).pid,
+                            name: Ok(process.info.name.clone()),
+                            user: process.info.user.clone(),
+                            reason: Absent::NotPermitted,
+                            open_files_read: false,
+                        });
+                    }
+                    continue;
+                }
+                let held = wanted.held_by(process);
+                if !held.is_empty() {
+                    let key = state.key(process);
+                    scan.holders.push(Holder {
+                        process: key,
+                        held,
+                        through_thread: thread(key, process),
+                    });
+                }
+            }
+            Ok(scan)
+        })
+    }
+}
+
+impl DriverView for Simulation {
+    /// A loaded kernel module lists its devices, whatever the library reports.
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.call(Call::DriverDevices, |state| Ok(state.module_devices()))
+    }
+
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        self.call(Call::DriverMessages, |state| state.driver_messages())
     }
 }
 

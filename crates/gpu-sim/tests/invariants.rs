@@ -1,8 +1,8 @@
 //! Invariants of every random machine under every random script.
 
 use gpu_core::{
-    ActToken, Bytes, Clock, DeviceId, DeviceProcessKind, ErrorKind, GpuBackend, Host, Pid,
-    ProcessFault, ProcessHandle, ProcessState, Signal, observe,
+    ActToken, Bytes, Clock, DeviceId, DeviceProcessKind, ErrorKind, GpuBackend, Pid, ProcessFault,
+    ProcessHandle, ProcessState, ProcessTable, Signal, observe,
 };
 use gpu_sim::{
     Call, Event, Fault, Machine, Process, Reaction, Seed, Simulation, When, random, random_faults,

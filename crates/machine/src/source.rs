@@ -15,7 +15,7 @@ use crate::{Cause, MachineError};
 use gpu_core::ProcessDetail;
 use gpu_core::{
     Absent, Clock, DeviceFile, DeviceKey, Error, ErrorKind, GpuBackend, Groups, Host, Journal,
-    Launch, NoJournal, Observation, Observer, Origin, ProcessKey, Snapshot,
+    Launch, NoJournal, Observation, Observer, Origin, ProcessKey, ProcessTable, Snapshot,
 };
 use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};

@@ -3,8 +3,8 @@
 
 use gpu_core::visible::VISIBLE;
 use gpu_core::{
-    Absent, Claim, DeviceKey, DeviceUuid, Driver, EntryKind, ErrorKind, FileId, Groups, Host,
-    LeaseEntry, LeaseStore, Origin, Pid, ProcessKey, Timestamp,
+    Absent, Claim, DeviceKey, DeviceUuid, Driver, EntryKind, ErrorKind, FileId, Groups, LeaseEntry,
+    LeaseStore, Origin, Pid, ProcessKey, ProcessTable, Timestamp,
 };
 use gpu_host::{FileLeaseStore, LinuxHost};
 use gpu_machine::{

@@ -5,7 +5,8 @@ use crate::failure::Result;
 use crate::interruptible;
 use crate::machine::Machine;
 use gpu_core::{
-    DeviceState, FileRole, Groups, HolderSearch, Host, Observation, Pid, ProcessDetail, Snapshot,
+    DeviceFiles, DeviceState, FileRole, Groups, HolderSearch, Observation, Pid, ProcessDetail,
+    ProcessTable, Snapshot,
 };
 use gpu_host::{LinuxHost, Roots, user_name};
 use gpu_machine::roots;

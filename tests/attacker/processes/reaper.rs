@@ -6,7 +6,8 @@ use super::recorder::{Broken, Recorder};
 use super::scene::{ATTACKER, HONEST, INSTALLED, Scene};
 use super::truth::{Truth, everybody, line};
 use gpu_core::{
-    ActToken, Bytes, Clock, Host, Pid, ProcessInfo, Snapshot, Timestamp, look_up_processes, observe,
+    ActToken, Bytes, Clock, Pid, ProcessInfo, ProcessTable, Snapshot, Timestamp, look_up_processes,
+    observe,
 };
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
 use gpu_nvidia_driver::NvidiaFiles;

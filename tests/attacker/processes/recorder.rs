@@ -244,7 +244,7 @@ impl Journal for Recorder {
     }
 }
 
-impl Host for Recorder {
+impl ProcessTable for Recorder {
     fn origin(&self) -> Origin {
         self.host.origin()
     }
@@ -257,18 +257,6 @@ impl Host for Recorder {
     }
     fn is_root(&self) -> Reading<bool> {
         self.host.is_root()
-    }
-    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
-        Ok(Vec::new())
-    }
-    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
-        Ok(Vec::new())
-    }
-    fn device_files(&self) -> Result<Vec<DeviceFile>> {
-        self.host.device_files()
-    }
-    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
-        self.host.holders(files)
     }
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
         let info = self.host.process(pid)?;
@@ -291,6 +279,24 @@ impl Host for Recorder {
         let (handle, clock) = (self.host.open(pid)?, self.clock.clone());
         let (seen, held) = (Mutex::default(), Mutex::default());
         Ok(Box::new(Handle { handle, clock, pid, seen, held, ledger: self.ledger.clone() }))
+    }
+}
+
+impl DeviceFiles for Recorder {
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        self.host.device_files()
+    }
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        self.host.holders(files)
+    }
+}
+
+impl DriverView for Recorder {
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(Vec::new())
+    }
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        Ok(Vec::new())
     }
 }
 

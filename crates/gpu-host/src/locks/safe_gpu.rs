@@ -9,7 +9,9 @@ use crate::fault;
 use crate::host::{LinuxHost, Roots};
 use crate::proc_dir::ProcRoot;
 use crate::timer::{now, sleep};
-use gpu_core::{Access, Error, ErrorKind, Holder, Host, Pid, Result, SafeGpuGuard, SafeGpuHolder};
+use gpu_core::{
+    Access, DeviceFiles, Error, ErrorKind, Holder, Pid, Result, SafeGpuGuard, SafeGpuHolder,
+};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;

@@ -5,7 +5,7 @@ use crate::child::{Sleeper, compile};
 use crate::holders::MAPPER;
 use crate::threads::{UNSHARED, ZOMBIE};
 use crate::{host, skip};
-use gpu_core::{Host, Pid};
+use gpu_core::{DeviceFiles, Pid};
 use gpu_host::resolve;
 use std::path::{Path, PathBuf};
 use std::process::Command;

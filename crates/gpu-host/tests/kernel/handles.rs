@@ -3,7 +3,7 @@
 use crate::child::{Sleeper, eventually};
 use crate::programs::copy_program;
 use crate::{host, skip};
-use gpu_core::{ActToken, ErrorKind, Host, Pid, ProcessFault, ProcessState, Signal};
+use gpu_core::{ActToken, ErrorKind, Pid, ProcessFault, ProcessState, ProcessTable, Signal};
 use gpu_host::{LinuxHost, Roots, resolve};
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -2,7 +2,9 @@
 
 use crate::child::{Sleeper, compile};
 use crate::{host, skip};
-use gpu_core::{Absent, DeviceFile, FileId, FileRole, HeldFile, Holder, Host, Pid};
+use gpu_core::{
+    Absent, DeviceFile, DeviceFiles, FileId, FileRole, HeldFile, Holder, Pid, ProcessTable,
+};
 use gpu_host::resolve;
 use gpu_nvidia_driver::NvidiaFiles;
 use std::fs::{self, File};

@@ -2,7 +2,10 @@
 
 use crate::child::Sleeper;
 use crate::host;
-use gpu_core::{Absent, Clock, Host, Pid, ProcessDetail, ProcessFault, ProcessInfo, ProcessState};
+use gpu_core::{
+    Absent, Clock, DeviceFiles, Pid, ProcessDetail, ProcessFault, ProcessInfo, ProcessState,
+    ProcessTable,
+};
 use gpu_host::SystemClock;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

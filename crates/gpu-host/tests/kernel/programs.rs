@@ -2,7 +2,7 @@
 
 use crate::child::Sleeper;
 use crate::{host, skip};
-use gpu_core::{Absent, Executable, Host, Pid};
+use gpu_core::{Absent, Executable, Pid, ProcessTable};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;

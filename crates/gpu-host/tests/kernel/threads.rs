@@ -2,7 +2,7 @@
 
 use crate::child::{Sleeper, compile, eventually};
 use crate::{host, skip};
-use gpu_core::{ActToken, Host, Pid, ProcessState, Signal};
+use gpu_core::{ActToken, DeviceFiles, Pid, ProcessState, ProcessTable, Signal};
 use gpu_host::resolve;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

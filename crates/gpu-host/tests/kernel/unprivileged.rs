@@ -3,7 +3,9 @@
 
 use crate::child::{Sleeper, eventually};
 use crate::{host, skip};
-use gpu_core::{Absent, ActToken, DeviceFile, ErrorKind, Host, Pid, ProcessFault, Signal};
+use gpu_core::{
+    Absent, ActToken, DeviceFile, DeviceFiles, ErrorKind, Pid, ProcessFault, ProcessTable, Signal,
+};
 use gpu_host::resolve;
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -4,7 +4,7 @@ use crate::Test;
 use crate::fixture::{Scene, a_while, how};
 use crate::roles::roots;
 use gpu_core::{
-    Claim, DeviceUuid, EntryKind, Host, LeaseEntry, LeaseStore, Pid, ProcessKey, Timestamp,
+    Claim, DeviceUuid, EntryKind, LeaseEntry, LeaseStore, Pid, ProcessKey, ProcessTable, Timestamp,
 };
 use gpu_host::{FileLeaseStore, LinuxHost, Place, SafeGpuFiles};
 use std::ffi::OsString;

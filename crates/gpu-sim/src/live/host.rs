@@ -3,10 +3,10 @@
 use super::{LiveError, members, placeholders};
 use crate::{Machine, Seed, Session, Simulation};
 use gpu_core::{
-    Absent, ActToken, Clock, DeviceFile, DeviceId, DeviceInfo, DriverMessage, Environment, Error,
-    ErrorKind, FileActivity, HeldFile, HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail,
-    ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, Reading, Result, Signal,
-    Timestamp, Uids,
+    Absent, ActToken, Clock, DeviceFile, DeviceFiles, DeviceId, DeviceInfo, DriverMessage,
+    DriverView, Environment, Error, ErrorKind, FileActivity, HeldFile, HolderScan, Host, LeaseId,
+    Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList,
+    ProcessTable, Reading, Result, Signal, Timestamp, Uids,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::path::{Path, PathBuf};
@@ -131,7 +131,7 @@ impl SessionHost {
     }
 }
 
-impl Host for SessionHost {
+impl ProcessTable for SessionHost {
     fn origin(&self) -> Origin {
         Origin::Simulated(self.session.machine_name().unwrap_or_else(|| "?".to_owned()))
     }
@@ -154,48 +154,6 @@ impl Host for SessionHost {
 
     fn account(&self, name: &str) -> Reading<u32> {
         self.now().account(name)
-    }
-
-    /// The devices are those of the simulated machine. The real driver's devices must stay hidden.
-    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
-        match &self.processes {
-            Processes::Simulated(moving) => moving.simulation.driver_devices(),
-            Processes::Real(_) => self.session.open()?.driver_devices(),
-        }
-    }
-
-    /// The messages are those of the simulated machine, with their age there. The real driver's
-    /// messages must stay hidden.
-    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
-        match &self.processes {
-            Processes::Simulated(moving) => moving.now().driver_messages(),
-            Processes::Real(_) => {
-                let moving = self.log()?;
-                let (there, here) = (moving.now().wall(), self.clock.wall());
-                let mut messages = moving.simulation.driver_messages()?;
-                for message in &mut messages {
-                    let age = u64::try_from(there.since(message.at).as_millis());
-                    message.at = Timestamp(here.0.saturating_sub(age.unwrap_or(u64::MAX)));
-                }
-                Ok(messages)
-            }
-        }
-    }
-
-    fn device_files(&self) -> Result<Vec<DeviceFile>> {
-        self.now().device_files()
-    }
-
-    fn sleeping_devices(&self) -> Option<Vec<DeviceId>> {
-        self.now().sleeping_devices()
-    }
-
-    fn file_activity(&self, files: &[DeviceFile]) -> Option<Box<dyn FileActivity>> {
-        self.now().file_activity(files)
-    }
-
-    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
-        self.now().holders(files)
     }
 
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
@@ -252,6 +210,52 @@ impl Host for SessionHost {
             false => Err(Error::new(ProcessFault::NotPermitted, what())
                 .with_source("it is not part of the simulation")),
         }
+    }
+}
+
+impl DeviceFiles for SessionHost {
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        self.now().device_files()
+    }
+
+    fn file_activity(&self, files: &[DeviceFile]) -> Option<Box<dyn FileActivity>> {
+        self.now().file_activity(files)
+    }
+
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        self.now().holders(files)
+    }
+}
+
+impl DriverView for SessionHost {
+    /// The devices are those of the simulated machine. The real driver's devices must stay hidden.
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        match &self.processes {
+            Processes::Simulated(moving) => moving.simulation.driver_devices(),
+            Processes::Real(_) => self.session.open()?.driver_devices(),
+        }
+    }
+
+    /// The messages are those of the simulated machine, with their age there. The real driver's
+    /// messages must stay hidden.
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        match &self.processes {
+            Processes::Simulated(moving) => moving.now().driver_messages(),
+            Processes::Real(_) => {
+                let moving = self.log()?;
+                let (there, here) = (moving.now().wall(), self.clock.wall());
+                let mut messages = moving.simulation.driver_messages()?;
+                for message in &mut messages {
+                    let age = u64::try_from(there.since(message.at).as_millis());
+                    message.at = Timestamp(here.0.saturating_sub(age.unwrap_or(u64::MAX)));
+                }
+                Ok(messages)
+            }
+        }
+    }
+
+    fn sleeping_devices(&self) -> Option<Vec<DeviceId>> {
+        self.now().sleeping_devices()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Machines of any size are created from their name.
 
 use gpu_core::{
-    Bytes, DeviceProcess, ErrorKind, GpuBackend, Groups, Host, Observation, Pid, observe_in_detail,
+    Bytes, DeviceProcess, ErrorKind, GpuBackend, Groups, Observation, Pid, ProcessTable,
+    observe_in_detail,
 };
 use gpu_sim::{Event, Machine, Simulation};
 use proptest::prelude::*;
@@ -40,10 +41,10 @@ fn crowd_process_is_found_by_pid_until_it_exits() {
         assert_eq!(listed.len(), 8);
         let before = simulation.sample(&device.id).unwrap().memory.used.unwrap();
         for (gone, process) in listed.iter().enumerate() {
-            let info = Host::process(&simulation, process.pid).unwrap();
+            let info = ProcessTable::process(&simulation, process.pid).unwrap();
             assert_eq!(info.key.pid, process.pid);
             simulation.happen(Event::Exit(process.pid));
-            assert!(Host::process(&simulation, process.pid).is_err());
+            assert!(ProcessTable::process(&simulation, process.pid).is_err());
             let left = GpuBackend::processes(&simulation, &device.id).unwrap();
             let pids = |list: &[DeviceProcess]| list.iter().map(|p| p.pid).collect::<Vec<_>>();
             assert_eq!(pids(&left), pids(&listed[gone + 1..]), "GPU {gpu}");

@@ -1,8 +1,8 @@
 //! What a `machine.toml` leaves out, and the limits of what it may say.
 
 use gpu_core::{
-    Absent, Access, Bytes, Celsius, DeviceId, FileId, FileRole, GpuBackend, Groups, Host, Link,
-    Milliwatts, PeerAccess, Pid, ProcessState, StartTime,
+    Absent, Access, Bytes, Celsius, DeviceId, FileId, FileRole, GpuBackend, Groups, Link,
+    Milliwatts, PeerAccess, Pid, ProcessState, ProcessTable, StartTime,
 };
 use gpu_sim::{Event, Machine, Scheduled, Simulation, When, device_file};
 use std::time::Duration;
@@ -54,7 +54,7 @@ fn process_defaults_follow_user_and_kind() {
         (13, 1003, "bob", 1, 13, 13, &["f"], format!("{own}1003.slice/session-13.scope")),
         (14, 1002, "alice", 1, 14, 3, &["g"], format!("{own}1002.slice/session-3.scope")),
     ] {
-        let info = Host::process(&simulation, Pid(pid)).unwrap();
+        let info = ProcessTable::process(&simulation, Pid(pid)).unwrap();
         assert_eq!((info.uid, info.user.as_deref()), (Ok(uid), Ok(user)), "{pid}");
         let named = (info.parent, info.group, info.session);
         assert_eq!(named, (Ok(Pid(parent)), Ok(Pid(group)), Ok(Pid(session))), "{pid}");

@@ -1,8 +1,8 @@
 //! The driver's messages in the kernel log of a machine.
 
 use gpu_core::{
-    Absent, Clock, DriverMessage, DriverMessageKind, ErrorKind, Host, Observation, Pid, Snapshot,
-    Timestamp, observe_in_detail,
+    Absent, Clock, DriverMessage, DriverMessageKind, DriverView, ErrorKind, Observation, Pid,
+    Snapshot, Timestamp, observe_in_detail,
 };
 use gpu_sim::{Anonymizer, Machine, Recording, RecordingWriter, Seed, Simulation};
 use std::time::Duration;

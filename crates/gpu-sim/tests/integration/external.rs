@@ -1,6 +1,6 @@
 //! Real processes that announce themselves in a session's directory.
 
-use gpu_core::{Absent, Bytes, DeviceId, DeviceProcess, ErrorKind, GpuBackend, Host, Pid};
+use gpu_core::{Absent, Bytes, DeviceId, DeviceProcess, ErrorKind, GpuBackend, Pid, ProcessTable};
 use gpu_sim::{Event, ExternalProcess, Simulation, Use};
 use std::path::Path;
 use std::time::Duration;
@@ -116,7 +116,7 @@ fn simulated_process_with_the_pid_of_an_external_one_gets_another() {
     simulation.external(&external(7, 1, &[used(0, 1)]));
     let pids: Vec<u32> = listed(&simulation, 0).iter().map(|process| process.pid.0).collect();
     assert_eq!(pids, [7, first_impossible]);
-    let moved = Host::process(&simulation, Pid(first_impossible)).unwrap();
+    let moved = ProcessTable::process(&simulation, Pid(first_impossible)).unwrap();
     assert_eq!(moved.name, "a");
     assert_eq!(simulation.own_ancestry().unwrap(), own);
 

@@ -1,9 +1,9 @@
 //! Sessions that other programs see: their directory, their placeholders, and their host.
 
 use gpu_core::{
-    Absent, Access, ActToken, Clock, Error, ErrorKind, Executable, FileId, HeldFile, Host, LeaseId,
-    MockClock, MockHost, MockProcessHandle, Origin, Pid, ProcessFault, ProcessInfo, ProcessKey,
-    ProcessList, Signal, StartTime, Timestamp,
+    Absent, Access, ActToken, Clock, DeviceFiles, DriverView, Error, ErrorKind, Executable, FileId,
+    HeldFile, Host, LeaseId, MockClock, MockHost, MockProcessHandle, Origin, Pid, ProcessFault,
+    ProcessInfo, ProcessKey, ProcessList, ProcessTable, Signal, StartTime, Timestamp,
 };
 use gpu_sim::live::{ACTOR, Dir, LIBRARY, LiveError, PlaceholderProcesses, SessionHost};
 use gpu_sim::{ExternalProcess, Machine, Placeholder, Session};

@@ -1,6 +1,8 @@
 //! The embedded machines show their cases.
 
-use gpu_core::{Absent, ActToken, Bytes, Clock, GpuBackend, Host, Pid, Signal, Snapshot, observe};
+use gpu_core::{
+    Absent, ActToken, Bytes, Clock, GpuBackend, Pid, ProcessTable, Signal, Snapshot, observe,
+};
 use gpu_sim::{Machine, Simulation};
 use std::path::Path;
 use std::time::Duration;
@@ -166,7 +168,7 @@ fn machines_are_described_and_name_no_real_person() {
     ];
     for machine in gpu_sim::machines() {
         let simulation = start(machine.name);
-        for process in Host::processes(&simulation).unwrap().processes {
+        for process in ProcessTable::processes(&simulation).unwrap().processes {
             let user = process.user.unwrap();
             assert!(users.contains(&user.as_str()), "{}: {user}", machine.name);
         }

@@ -1,7 +1,8 @@
 //! The memory of a simulated device: which regions, ranges and parts are valid.
 
 use gpu_core::{
-    Absent, Bytes, DeviceFault, DeviceId, DeviceMemory, ErrorKind, GpuBackend, Host, Region, Result,
+    Absent, Bytes, DeviceFault, DeviceFiles, DeviceId, DeviceMemory, ErrorKind, GpuBackend,
+    ProcessTable, Region, Result,
 };
 use gpu_sim::{SimulatedMemory, Simulation};
 

@@ -1,9 +1,9 @@
 //! The ports over one state: what each viewer sees, what is refused, and how faults are injected.
 
 use gpu_core::{
-    Absent, ActToken, Bytes, Clock, DeviceFault, DeviceId, DeviceMemory, DeviceUuid, ErrorKind,
-    GpuBackend, Groups, Host, Journal, MachineFault, Pid, ProcessFault, Reach, Region, Signal,
-    observe,
+    Absent, ActToken, Bytes, Clock, DeviceFault, DeviceFiles, DeviceId, DeviceMemory, DeviceUuid,
+    DriverView, ErrorKind, GpuBackend, Groups, Journal, MachineFault, Pid, ProcessFault,
+    ProcessTable, Reach, Region, Signal, observe,
 };
 use gpu_sim::{Call, Event, Fault, Simulation};
 use std::time::Duration;
@@ -84,7 +84,9 @@ fn listed_pids_are_foreign_inside_container() {
     assert_eq!(snapshot.sees_host_pids, Ok(false));
     let listed = snapshot.devices[0].processes.as_ref().unwrap()[0].pid;
     assert_eq!(listed, Pid(48210));
-    assert!(snapshot.process(listed).is_err() && Host::process(&simulation, listed).is_err());
+    assert!(
+        snapshot.process(listed).is_err() && ProcessTable::process(&simulation, listed).is_err()
+    );
     let holders: Vec<_> = snapshot.holders().iter().map(|holder| holder.process.pid).collect();
     assert_eq!(holders, [Pid(17)]);
     assert_eq!(snapshot.process(Pid(17)).unwrap().namespace_pids, Ok(vec![Pid(17)]));
@@ -97,7 +99,7 @@ fn listed_pids_are_foreign_inside_container() {
 #[test]
 fn container_process_has_both_pids_on_host() {
     let simulation = Simulation::embedded("container-ghost").unwrap();
-    let info = Host::process(&simulation, Pid(48210)).unwrap();
+    let info = ProcessTable::process(&simulation, Pid(48210)).unwrap();
     assert_eq!(info.namespace_pids, Ok(vec![Pid(48210), Pid(17)]));
     let workload = info.workload.unwrap();
     assert!(info.cgroup.unwrap().contains(&workload.id));
@@ -128,7 +130,7 @@ fn listed_but_gone_process_is_not_found() {
     let listed = GpuBackend::processes(&simulation, &first()).unwrap();
     assert_eq!(listed[0].pid, Pid(31337));
     let gone = ErrorKind::Process(ProcessFault::Gone);
-    assert_eq!(Host::process(&simulation, Pid(31337)).unwrap_err().kind(), gone);
+    assert_eq!(ProcessTable::process(&simulation, Pid(31337)).unwrap_err().kind(), gone);
     assert_eq!(simulation.open(Pid(31337)).err().unwrap().kind(), gone);
     simulation.reset(&first(), &token()).unwrap();
     assert_eq!(GpuBackend::processes(&simulation, &first()).unwrap(), []);
@@ -286,8 +288,8 @@ fn every_call_but_the_clock_is_counted_and_can_fail() {
             Call::DriverMessages => simulation.driver_messages().is_err(),
             Call::DeviceFiles => simulation.device_files().is_err(),
             Call::Holders => simulation.holders(&[]).is_err(),
-            Call::Process => Host::process(&simulation, Pid(1)).is_err(),
-            Call::Processes => Host::processes(&simulation).is_err(),
+            Call::Process => ProcessTable::process(&simulation, Pid(1)).is_err(),
+            Call::Processes => ProcessTable::processes(&simulation).is_err(),
             Call::OwnAncestry => simulation.own_ancestry().is_err(),
             Call::Open => simulation.open(Pid(1)).is_err(),
             Call::Look => handle.look().is_err(),
@@ -327,7 +329,7 @@ fn machine_can_change_between_two_calls() {
     simulation.inject(Call::Signal, 1, Fault::Meanwhile(start));
     let refused = old.signal(Signal::Kill, &token()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Process(ProcessFault::Gone));
-    assert_eq!(Host::process(&simulation, Pid(18250)).unwrap().name, "sshd");
+    assert_eq!(ProcessTable::process(&simulation, Pid(18250)).unwrap().name, "sshd");
     assert!(simulation.signals().is_empty());
 }
 
@@ -468,7 +470,7 @@ fn process_state_follows_its_wait_and_its_work() {
         ("state = 'zombie'\non_kill = 'stuck'", [Zombie, Zombie]),
     ] {
         let simulation = start(&format!("[[process]]\npid = 7\nname = 'a'\n{entry}\n"));
-        let state = || Host::process(&simulation, Pid(7)).unwrap().state.unwrap();
+        let state = || ProcessTable::process(&simulation, Pid(7)).unwrap().state.unwrap();
         for (millis, expected) in [(0, states[0]), (4999, states[0]), (5000, states[1])] {
             simulation.advance_to(Duration::from_millis(millis));
             assert_eq!(state(), expected, "{entry} at {millis} ms");
@@ -522,7 +524,7 @@ fn device_load_is_the_sum_of_its_processes() {
 fn simulation_has_name_recordings_clock_and_journal() {
     let simulation = Simulation::embedded("p100-ghost").unwrap();
     assert_eq!(GpuBackend::origin(&simulation).to_string(), "simulated machine p100-ghost");
-    assert_eq!(Host::origin(&simulation), GpuBackend::origin(&simulation));
+    assert_eq!(ProcessTable::origin(&simulation), GpuBackend::origin(&simulation));
     assert!(simulation.description().starts_with("recorded: 15.8 GiB of a P100"));
     assert!(simulation.recording("fuser.txt").unwrap().starts_with(b"    "));
     assert_eq!(simulation.recording("none.txt"), None);

@@ -1,8 +1,8 @@
 //! The reaction of each kind of process to a signal, and when its memory comes back.
 
 use gpu_core::{
-    ActToken, Bytes, Clock, DeviceEventKind, DeviceId, ErrorKind, GpuBackend, Host, Pid,
-    ProcessFault, ProcessHandle, ProcessState, Signal,
+    ActToken, Bytes, Clock, DeviceEventKind, DeviceFiles, DeviceId, ErrorKind, GpuBackend, Pid,
+    ProcessFault, ProcessHandle, ProcessState, ProcessTable, Signal,
 };
 use gpu_sim::{Event, Machine, Seed, Simulation};
 use std::path::Path;
@@ -145,7 +145,7 @@ fn live_supervisor_respawns_worker() {
     pass(&simulation, 1000);
     assert!(first.has_exited().unwrap());
     let workers = || -> Vec<_> {
-        let processes = Host::processes(&simulation).unwrap().processes;
+        let processes = ProcessTable::processes(&simulation).unwrap().processes;
         processes.into_iter().filter(|process| process.name == "python").collect()
     };
     let second = workers();
@@ -185,8 +185,8 @@ fn pid_in_use_is_never_reassigned() {
     let simulation =
         holder("[[event]]\nat_ms = 10\nstart = { pid = 4711, name = 'other', uid = 0 }\n");
     pass(&simulation, 10);
-    assert_eq!(Host::process(&simulation, Pid(4711)).unwrap().name, "python");
-    let list = Host::processes(&simulation).unwrap().processes;
+    assert_eq!(ProcessTable::process(&simulation, Pid(4711)).unwrap().name, "python");
+    let list = ProcessTable::processes(&simulation).unwrap().processes;
     let pid_of = |name: &str| list.iter().find(|p| p.name == name).map(|p| p.key.pid);
     assert_eq!(pid_of("python"), Some(Pid(4711)));
     assert!(pid_of("other").is_some_and(|pid| pid != Pid(4711)));
@@ -195,12 +195,12 @@ fn pid_in_use_is_never_reassigned() {
 #[test]
 fn pid_reused_within_one_tick_is_another_process() {
     let simulation = holder("");
-    let mut keys = vec![Host::process(&simulation, Pid(4711)).unwrap()];
+    let mut keys = vec![ProcessTable::process(&simulation, Pid(4711)).unwrap()];
     for _ in 0..3 {
         simulation.happen(Event::Exit(Pid(4711)));
         let next = gpu_sim::Process::new(keys[0].clone());
         simulation.happen(Event::Start(Box::new(next)));
-        let new = Host::process(&simulation, Pid(4711)).unwrap();
+        let new = ProcessTable::process(&simulation, Pid(4711)).unwrap();
         assert!(keys.iter().all(|old| !old.key.definitely_same(&new.key)));
         keys.push(new);
     }
@@ -266,7 +266,7 @@ fn events_fire_in_order_within_one_sleep() {
     );
     pass(&simulation, 100);
     assert_eq!(used_mib(&simulation), 3011);
-    let info = Host::process(&simulation, Pid(4711)).unwrap();
+    let info = ProcessTable::process(&simulation, Pid(4711)).unwrap();
     assert_eq!((info.group, info.cgroup), (Ok(Pid(7)), Ok("/elsewhere".to_owned())));
 }
 
@@ -277,7 +277,7 @@ fn cpu_time_advances_only_while_computing() {
          [[process]]\npid = 5000\nname = 'idle'\nuid = 0\ncpu_time_ms = 7\n\
          [[event]]\nat_ms = 10000\ncomputes = { pid = 4711, cpu_percent = 0 }\n",
     );
-    let time = |pid| Host::process(&simulation, Pid(pid)).unwrap().cpu_time.unwrap();
+    let time = |pid| ProcessTable::process(&simulation, Pid(pid)).unwrap().cpu_time.unwrap();
     pass(&simulation, 4000);
     assert_eq!(time(4711), Duration::from_millis(11_000));
     pass(&simulation, 60_000);
@@ -289,7 +289,7 @@ fn cpu_time_advances_only_while_computing() {
 fn orphans_are_reparented_to_init() {
     let simulation = holder("parent = 900\n[[process]]\npid = 900\nname = 'launcher'\nuid = 0\n");
     simulation.happen(Event::Exit(Pid(900)));
-    assert_eq!(Host::process(&simulation, Pid(4711)).unwrap().parent, Ok(Pid(1)));
+    assert_eq!(ProcessTable::process(&simulation, Pid(4711)).unwrap().parent, Ok(Pid(1)));
 }
 
 #[test]
@@ -366,7 +366,7 @@ fn respawned_worker_leads_its_own_group_and_keeps_its_session() {
     );
     send(&simulation, 4711, Signal::Kill);
     pass(&simulation, 1000);
-    let processes = Host::processes(&simulation).unwrap().processes;
+    let processes = ProcessTable::processes(&simulation).unwrap().processes;
     let worker = processes.into_iter().find(|process| process.name == "python").unwrap();
     assert_ne!(worker.key.pid, Pid(4711));
     assert_eq!((worker.group, worker.session), (Ok(worker.key.pid), Ok(Pid(900))));

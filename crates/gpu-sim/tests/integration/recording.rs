@@ -1,8 +1,8 @@
 //! The file of `gpuws record`: written, read back, replayed, refused.
 
 use gpu_core::{
-    Absent, Bytes, Claim, Clock, ErrorKind, GpuBackend, Host, LeaseEntry, LeaseId, MergedLeases,
-    Pid, Process, ProcessKey, Signal, Snapshot, StartTime, Timestamp, observe,
+    Absent, Bytes, Claim, Clock, ErrorKind, GpuBackend, LeaseEntry, LeaseId, MergedLeases, Pid,
+    Process, ProcessKey, ProcessTable, Signal, Snapshot, StartTime, Timestamp, observe,
 };
 use gpu_sim::{Anonymizer, Machine, Recording, RecordingWriter, Seed, Simulation};
 use std::io::Read;
@@ -62,8 +62,8 @@ fn foreign_namespace_pids_stay_foreign() {
     for machine in [&simulation, &replayed] {
         let listed = look(machine).devices[0].processes.as_ref().unwrap()[0].pid;
         assert_eq!(listed, Pid(48210));
-        assert!(Host::process(machine, listed).is_err());
-        assert_eq!(Host::process(machine, Pid(17)).unwrap().name, "python");
+        assert!(ProcessTable::process(machine, listed).is_err());
+        assert_eq!(ProcessTable::process(machine, Pid(17)).unwrap().name, "python");
     }
 }
 

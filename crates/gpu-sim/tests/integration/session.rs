@@ -2,7 +2,7 @@
 //! time.
 
 use gpu_core::{
-    ErrorKind, GpuBackend, Groups, Host, Observation, Pid, Snapshot, observe_in_detail,
+    ErrorKind, GpuBackend, Groups, Observation, Pid, ProcessTable, Snapshot, observe_in_detail,
 };
 use gpu_sim::{CallEffect, CallFault, Event, Machine, Placeholder, Session, Simulation};
 use proptest::prelude::*;
@@ -171,11 +171,11 @@ fn placeholder_pid_replaces_simulated_pid_everywhere() {
         Placeholder { simulated: 4711, pid: 900, start_ticks: 1 },
     ];
     let simulation = session.open().unwrap();
-    let worker = Host::process(&simulation, Pid(900)).unwrap();
+    let worker = ProcessTable::process(&simulation, Pid(900)).unwrap();
     assert_eq!((worker.name.as_str(), worker.parent), ("python", Ok(Pid(30_900))));
     assert_eq!(worker.group, Ok(Pid(30_900)));
-    assert_eq!(Host::process(&simulation, Pid(30_900)).unwrap().name, "supervisord");
-    assert!(Host::process(&simulation, Pid(4711)).is_err());
+    assert_eq!(ProcessTable::process(&simulation, Pid(30_900)).unwrap().name, "supervisord");
+    assert!(ProcessTable::process(&simulation, Pid(4711)).is_err());
 
     let used = |simulation: &Simulation| look(simulation).devices[0].memory_used().unwrap().mib();
     simulation.advance_to(Duration::from_secs(100));
@@ -195,8 +195,11 @@ fn process_with_taken_pid_gets_another() {
         GpuBackend::processes(&simulation, &id).unwrap()[0].pid
     };
     assert_eq!(listed(0), Pid(18_250));
-    assert_eq!(Host::process(&simulation, Pid(18_250)).unwrap().user, Ok("alice".to_owned()));
-    assert_eq!(Host::process(&simulation, listed(2)).unwrap().user, Ok("bob".to_owned()));
+    assert_eq!(
+        ProcessTable::process(&simulation, Pid(18_250)).unwrap().user,
+        Ok("alice".to_owned())
+    );
+    assert_eq!(ProcessTable::process(&simulation, listed(2)).unwrap().user, Ok("bob".to_owned()));
     assert!(![18_250, 21_044].contains(&listed(2).0));
     let id = simulation.devices().unwrap()[0].id.clone();
     let accounting = simulation.details(&id, Groups::all()).unwrap().accounting.unwrap();
@@ -241,11 +244,15 @@ fn scheduled_events_apply_to_placeholders_except_exit() {
     let listed = look(&simulation).devices[0].processes.clone().unwrap();
     let listed: Vec<_> = listed.iter().map(|p| (p.pid.0, p.memory.unwrap().mib())).collect();
     assert_eq!(listed, [(8, 100)], "the end of the renumbered one is its own");
-    assert_eq!(Host::process(&simulation, Pid(8)).unwrap().name, "a");
-    assert_eq!(Host::process(&simulation, Pid(8)).unwrap().group, Ok(Pid(10)), "9 comes later");
+    assert_eq!(ProcessTable::process(&simulation, Pid(8)).unwrap().name, "a");
+    assert_eq!(
+        ProcessTable::process(&simulation, Pid(8)).unwrap().group,
+        Ok(Pid(10)),
+        "9 comes later"
+    );
     simulation.happen(Event::Exit(Pid(8)));
     let names = |simulation: &Simulation| -> Vec<String> {
-        let list = Host::processes(simulation).unwrap();
+        let list = ProcessTable::processes(simulation).unwrap();
         list.processes.into_iter().map(|process| process.name).collect()
     };
     simulation.advance_to(Duration::from_secs(20));

@@ -3,7 +3,7 @@
 use super::{HOLDER, PLACEHOLDER, READY, RENEWAL};
 use crate::source::roots;
 use gpu_core::visible::VISIBLE;
-use gpu_core::{Clock, DeviceUuid, Host, ProcessFault, ProcessKey};
+use gpu_core::{Clock, DeviceUuid, ProcessFault, ProcessKey, ProcessTable};
 #[cfg(feature = "cuda")]
 use gpu_cuda::CudaContexts;
 use gpu_host::supervise::parse_words;

@@ -10,7 +10,7 @@ use crate::args::{Global, Script, SlurmArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::clean;
-use gpu_core::{Clock, Host, Result};
+use gpu_core::{Clock, ProcessTable, Result};
 use gpu_host::{LinuxHost, SystemClock, Tool};
 use gpu_machine::{SlurmTools, node_name, roots};
 use gpu_slurm::{Drained, Told, drain_until};

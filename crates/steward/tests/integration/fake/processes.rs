@@ -137,7 +137,7 @@ impl State {
     }
 }
 
-impl Host for World {
+impl ProcessTable for World {
     fn origin(&self) -> Origin {
         GpuBackend::origin(self)
     }
@@ -152,31 +152,6 @@ impl Host for World {
 
     fn is_root(&self) -> Reading<bool> {
         Ok(true)
-    }
-
-    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
-        Ok(Vec::new())
-    }
-
-    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
-        Ok(self.state().logged.clone())
-    }
-
-    fn device_files(&self) -> Result<Vec<DeviceFile>> {
-        Ok(self.state().files())
-    }
-
-    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
-        let state = self.state();
-        if state.hides_holders {
-            return Err(Error::new(ErrorKind::Io, "look who holds the device files"));
-        }
-        let holder = |info: &ProcessInfo| {
-            let held = state.held(info.key.pid.0, files);
-            (!held.is_empty()).then_some(Holder { process: info.key, held, through_thread: None })
-        };
-        let holders = state.processes.values().filter_map(holder).collect();
-        Ok(HolderScan { holders, ..HolderScan::default() })
     }
 
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
@@ -206,6 +181,35 @@ impl Host for World {
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
         self.state().info(pid)?;
         Ok(Box::new(Opened(self.clone(), pid)))
+    }
+}
+
+impl DeviceFiles for World {
+    fn device_files(&self) -> Result<Vec<DeviceFile>> {
+        Ok(self.state().files())
+    }
+
+    fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan> {
+        let state = self.state();
+        if state.hides_holders {
+            return Err(Error::new(ErrorKind::Io, "look who holds the device files"));
+        }
+        let holder = |info: &ProcessInfo| {
+            let held = state.held(info.key.pid.0, files);
+            (!held.is_empty()).then_some(Holder { process: info.key, held, through_thread: None })
+        };
+        let holders = state.processes.values().filter_map(holder).collect();
+        Ok(HolderScan { holders, ..HolderScan::default() })
+    }
+}
+
+impl DriverView for World {
+    fn driver_devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(Vec::new())
+    }
+
+    fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
+        Ok(self.state().logged.clone())
     }
 }
 
