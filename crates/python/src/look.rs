@@ -12,7 +12,7 @@ use gpu_host::{LinuxHost, Roots, user_name};
 use gpu_machine::roots;
 use gpu_reaper::Past;
 use gpu_report::json;
-use gpu_report::rows::View;
+use gpu_report::View;
 use gpu_sim::Session;
 use gpu_steward::{Ports, listing};
 use pyo3::prelude::*;

@@ -28,7 +28,6 @@ const UNBROKEN: &[&str] = &[
     "crates/nvml-sim",
     "crates/python",
     "crates/reaper",
-    "crates/report",
     "crates/slurm",
     "crates/steward",
     "crates/top",

@@ -10,7 +10,7 @@ use crate::wording;
 use gpu_core::Selector;
 use gpu_core::{Absent, ErrorKind, Inventory, Pid};
 use gpu_host::output::create;
-use gpu_report::csv::{Query, Seen, Style, Subject};
+use gpu_report::csv::{Query, Seen, Style, Subject, missing_rows};
 use std::io::Write;
 
 pub(crate) fn run(args: &QueryArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -90,7 +90,7 @@ pub(super) fn rows(
 /// Reports on standard error the devices that did not answer, whose rows are missing; returns the
 /// exit code for this case.
 pub(super) fn unanswered(devices: &[gpu_core::DeviceState], subject: Subject) -> Option<Exit> {
-    let (lines, is_late) = wording::missing_rows(devices, subject);
+    let (lines, is_late) = missing_rows(devices, subject);
     for line in &lines {
         // If standard error is closed, the exit code still reports the failure.
         let _ = writeln!(std::io::stderr(), "gpuws: {line}");

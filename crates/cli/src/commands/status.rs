@@ -23,7 +23,7 @@ use gpu_core::{
 };
 use gpu_reaper::Diagnosis;
 use gpu_report::replay::{EVERY, MINUTE};
-use gpu_report::{Columns, ProcessFilter, local_time, rows::View};
+use gpu_report::{Columns, ProcessFilter, View, local_time};
 use gpu_steward::DeviceLeases;
 use notes::{doctor, uninspected, unreported};
 use std::borrow::Cow;

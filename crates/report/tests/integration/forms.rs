@@ -4,9 +4,9 @@
 use crate::fixture::*;
 use gpu_core::*;
 use gpu_reaper::{Guard, Request, diagnose, plan};
+use gpu_report::View;
 use gpu_report::csv::{Query, Seen, Style, Subject};
 use gpu_report::details::{Entry, Value, entries, head};
-use gpu_report::rows::View;
 use gpu_report::{TimeZone, gpustat, json, write};
 use gpu_steward::DeviceLeases;
 use snapbox::Data;

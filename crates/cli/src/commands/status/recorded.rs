@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::queue_status::user;
 use crate::terminal::{Screen, warn};
 use gpu_history::Frame;
-use gpu_report::rows::View;
+use gpu_report::View;
 use gpu_report::{ProcessFilter, replay};
 use gpu_steward::DeviceLeases;
 
