@@ -14,7 +14,6 @@ use std::fmt::Write;
 const UNBROKEN: &[&str] = &[
     "crates/cli",
     "crates/executor",
-    "crates/export",
     "crates/gpu-core",
     "crates/gpu-host",
     "crates/gpu-nvidia",
