@@ -1,8 +1,6 @@
 //! Arguments of `gpuws top`. They come before the settings of the user's file.
 
-use super::HistoryArgs;
-use super::time::time;
-use super::views::Only;
+use crate::args::{HistoryArgs, Only, time};
 use clap::Args;
 use gpu_top::Theme;
 use gpu_top::config::INTERVALS;

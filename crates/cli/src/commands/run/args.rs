@@ -1,7 +1,7 @@
 //! Arguments of `gpuws run`.
 
-use super::time::time;
-use super::{HostArgs, KeepArgs, RequestArgs};
+use crate::args::{HostArgs, KeepArgs, time};
+use crate::commands::claim::RequestArgs;
 use clap::{Args, ValueEnum};
 use gpu_steward::OnDeath;
 use std::ffi::OsString;

@@ -1,9 +1,9 @@
-//! Arguments of `gpuws claim` and `gpuws leases`.
+//! Arguments of `gpuws claim`.
 
-use super::{KeepArgs, RequestArgs};
+use super::RequestArgs;
+use crate::args::{KeepArgs, pid};
 use clap::{Args, ValueEnum};
 use gpu_core::LeaseId;
-use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(crate) struct ClaimArgs {
@@ -30,7 +30,7 @@ pub(crate) struct ClaimArgs {
     #[arg(long)]
     pub(crate) keep_env: bool,
     /// Process whose descendants may use the GPUs; default: the parent of gpuws.
-    #[arg(long = "for", value_name = "PID", value_parser = super::pid)]
+    #[arg(long = "for", value_name = "PID", value_parser = pid)]
     pub(crate) owner: Option<gpu_core::Pid>,
     /// Release a lease taken by --hold or --export, by its ID (see gpuws leases).
     #[arg(long, value_name = "LEASE", conflicts_with_all = CONFLICTS_WITH_RELEASE, value_parser = lease)]
@@ -71,13 +71,6 @@ const CONFLICTS_WITH_RELEASE: [&str; 22] = [
     "torch_version",
     "keep_env",
 ];
-
-#[derive(Debug, Args)]
-pub(crate) struct LeasesArgs {
-    /// Lease directory to use instead of the system-wide one.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) claims: Option<PathBuf>,
-}
 
 fn lease(text: &str) -> Result<LeaseId, String> {
     LeaseId::parse(text).ok_or_else(|| "invalid lease ID; expected e.g. 3f09c2".to_owned())

@@ -1,7 +1,6 @@
 //! Arguments of `gpuws slurm`.
 
-use super::named;
-use super::time::{time, time_or_zero};
+use crate::args::{named, time, time_or_zero};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The timeline of a replayed job as a file.
 
-use super::replay::bounded;
-use crate::args::ReplayArgs;
+use super::bounded;
+use crate::commands::mem::ReplayArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_allocator_policy::PolicyConfig;

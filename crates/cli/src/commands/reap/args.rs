@@ -1,12 +1,11 @@
 //! Arguments of `gpuws reap`.
 
-use super::time::time_or_zero;
-use super::{named, pid};
-use crate::wording::shell_word;
+use crate::args::{named, pid, time_or_zero};
 use clap::builder::TypedValueParser;
 use clap::{ArgAction, Args};
 use gpu_core::{Pid, Selector};
 use gpu_reaper::{Protect, Request};
+use gpu_report::wording::shell_word;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -97,7 +96,7 @@ fn scope() -> impl TypedValueParser<Value = Reach> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::cli::{Cli, Command};
     use clap::Parser;
 
     #[test]

@@ -1,7 +1,9 @@
 //! Arguments of `gpuws mem`.
 
+use crate::args::KeepArgs;
 use clap::{ArgAction, Args, Subcommand};
-use gpu_core::Bytes;
+use gpu_core::{Bytes, Selector};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -40,7 +42,7 @@ pub(crate) enum MemCommand {
     /// limit, and code to add for frameworks without such variables.
     #[command(after_help = "Example: eval \"$(gpuws mem env --limit 6GiB)\"\n\
                             gpuws run --mem 6GiB does the same for one command.")]
-    Env(super::EnvArgs),
+    Env(EnvArgs),
 }
 
 #[derive(Debug, Args)]
@@ -124,4 +126,23 @@ pub(crate) struct PolicyArgs {
     /// Allocator setting under its framework's name (max_split_size_mb=128); repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EnvArgs {
+    /// Memory limit per process and GPU (6GiB, 500MiB).
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) limit: Bytes,
+    #[command(flatten)]
+    pub(crate) keep: KeepArgs,
+    /// Total memory of the GPU (80GiB), instead of querying this machine.
+    #[arg(long, value_name = "SIZE", conflicts_with = "gpu")]
+    pub(crate) device_memory: Option<Bytes>,
+    /// GPUs visible to the program, by index (0,2-3), UUID or PCI bus ID, or all; repeatable. Default: those of
+    /// CUDA_VISIBLE_DEVICES or the scheduler, or all.
+    #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
+    pub(crate) gpu: Vec<Selector>,
+    /// Python of the program; default: that of the active environment, or the first in PATH.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) python: Option<OsString>,
 }

@@ -1,21 +1,23 @@
 //! `gpuws status`: shows the devices and their users.
 
+mod args;
+mod details;
 mod gpustat;
 mod list;
 mod no_driver;
 mod notes;
 mod recorded;
 
+pub(crate) use args::{Format, Shown, StatusArgs};
 pub(crate) use no_driver::without_driver;
 
-use crate::args::{Format, Global, Shown, StatusArgs};
+use crate::args::Global;
 use crate::commands::{query, reap, repeat, replay};
-use crate::details;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::queue_status::user;
 use crate::source::{self, Source};
 use crate::terminal::{Line, Screen, packed, progress, warn};
+use crate::users::user;
 use crate::wording;
 use gpu_core::{
     Groups, HolderSearch, Observation, Observer, ProcessDetail, Selector, Snapshot,

@@ -1,6 +1,6 @@
 //! Arguments of `gpuws watch`.
 
-use super::time::time;
+use crate::args::time;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;

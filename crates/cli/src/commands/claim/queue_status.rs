@@ -1,9 +1,9 @@
 //! The status line of a waiting claim.
 
 use crate::terminal::Line;
+use crate::users::user;
 use gpu_claim::Waiting;
-use gpu_core::{Claim, LeaseEntry, Pid};
-use gpu_host::user_name;
+use gpu_core::{Claim, Pid};
 use gpu_report::wording::claims::{Notices, asked, clock, waited, waiting_for};
 use rustix::termios::tcgetpgrp;
 use std::io::{IsTerminal, Write};
@@ -93,12 +93,4 @@ impl Drop for QueueStatus {
     fn drop(&mut self) {
         self.clear();
     }
-}
-
-pub(crate) fn owner(entry: &LeaseEntry) -> String {
-    user(entry.owner)
-}
-
-pub(crate) fn user(uid: u32) -> String {
-    user_name(uid).unwrap_or_else(|_| format!("user {uid}"))
 }

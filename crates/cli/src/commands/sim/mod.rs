@@ -1,6 +1,10 @@
 //! `gpuws sim`: runs a program on a simulated NVML.
 
-use crate::args::{Global, SimArgs};
+mod args;
+
+pub(crate) use args::SimArgs;
+
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, roots};

@@ -1,21 +1,24 @@
 //! The supervisor of `gpuws run`: claims devices, runs a command on them, and cleans up after it.
 //!
-//! It works for a [frontend](super::frontend), and also cleans up if that is killed.
+//! It works for a [frontend], and also cleans up if that is killed.
 
+mod args;
 mod elsewhere;
 mod ending;
+pub(crate) mod frontend;
 mod report;
 mod watch;
 
-use super::frontend::FrontendArgs;
+pub(crate) use args::RunArgs;
+
 use super::mem::bounding as bounding_of;
 use super::shim::Shim;
-use crate::args::{Global, RunArgs};
-use crate::claim_request::{self, failure};
+use crate::args::Global;
+use crate::commands::claim::{queue_status::QueueStatus, refused::failure, request};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::queue_status::QueueStatus;
 use crate::source::{self, CLAIMS, roots};
+use frontend::FrontendArgs;
 use gpu_core::{ActToken, ErrorKind, Launch, Origin, ProcessFault};
 use gpu_host::supervise::{LinuxLauncher, ProgramFault, find_program};
 use gpu_machine::placeholder;
@@ -68,7 +71,7 @@ pub(crate) fn supervise(
         .ok_or_else(|| Failure::new(Exit::Own, "find the own process"))?;
     let command = claims::command_line(&args.command);
     let prepared =
-        claim_request::request(&args.request, &source, root, command, global.quiet).map_err(own)?;
+        request::request(&args.request, &source, root, command, global.quiet).map_err(own)?;
     // The command runs without the shim, too; only safe-gpu in it may then choose other devices.
     let shim = (!args.no_nvidia_smi).then(Shim::make).transpose();
     // Claims inside the run must find the same leases.

@@ -7,9 +7,9 @@
 //! If the frontend already has child processes, it starts a second frontend between itself and the
 //! supervisor, which ends when the first one is gone.
 
-use super::run::is_there;
-use crate::args::{Global, RunArgs};
-use crate::claim_request;
+use super::RunArgs;
+use super::is_there;
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source, roots};
@@ -62,7 +62,7 @@ pub(crate) fn run(
     };
     let failed = |error: gpu_core::Error| own(error.into());
     is_there(&args.command)?;
-    claim_request::real_processes(global)?;
+    source::real_processes(global)?;
     let roots = roots();
     let takes_input = args.end_with_input && first.is_none();
     let input = takes_input.then(EndOfInput::take).transpose().map_err(failed)?;

@@ -1,7 +1,8 @@
 //! `gpuws doctor --paste`: diagnoses another machine from pasted output.
 
-use super::reap::show;
-use crate::args::{DoctorArgs, Global};
+use super::DoctorArgs;
+use crate::args::Global;
+use crate::commands::reap::show;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
@@ -21,7 +22,7 @@ pub(super) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let bytes = super::parse::read(Path::new("-"))?;
+    let bytes = crate::commands::parse::read(Path::new("-"))?;
     let documents = gpu_text::sections(&bytes);
     // The processes of one machine would be attributed to the other.
     if let Some((index, before, now)) = gpu_text::differing(&documents) {
@@ -36,7 +37,7 @@ pub(super) fn run(
     let judged = gpu_text::shows_health(&documents, &snapshot);
     let is_vague = failures.iter().all(|code| *code == ErrorCode::Other);
     if !judged && is_vague {
-        super::parse::refuse_out_of_memory("diagnose the pasted text", &bytes)?;
+        crate::commands::parse::refuse_out_of_memory("diagnose the pasted text", &bytes)?;
     }
     if !judged && failures.is_empty() {
         return Err(Failure::new(Exit::Usage, "diagnose the pasted text")
@@ -45,7 +46,7 @@ pub(super) fn run(
     }
     if !global.json {
         show(screen, wording::paste::failures(&snapshot, &failures))?;
-        if !is_vague && super::parse::refuse_out_of_memory("", &bytes).is_err() {
+        if !is_vague && crate::commands::parse::refuse_out_of_memory("", &bytes).is_err() {
             let text =
                 "the text has an out-of-memory message too: gpuws mem explain says its cause";
             wording::flow(screen, Line::new().dim("note: "), text)?;
@@ -54,7 +55,7 @@ pub(super) fn run(
             return Ok(Exit::Remains);
         }
     }
-    let exit = super::doctor::report(
+    let exit = super::report(
         args,
         global,
         (Past::new(), &[snapshot], &DeviceLeases::none()),

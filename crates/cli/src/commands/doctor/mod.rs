@@ -1,7 +1,12 @@
 //! `gpuws doctor`: findings with their evidence and the next command to run.
 
+mod args;
+mod paste;
+
+pub(crate) use args::{DoctorArgs, Sampling};
+
 use super::replay;
-use crate::args::{DoctorArgs, Global, Sampling};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::selector::chosen;
@@ -23,7 +28,7 @@ pub(crate) fn run(
         return super::hosts::doctor(args, global, screen);
     }
     if args.paste {
-        return super::paste::run(args, global, screen);
+        return paste::run(args, global, screen);
     }
     let observation = gpu_reaper::full_observation();
     let Sampling { count, every } = args.sampling;

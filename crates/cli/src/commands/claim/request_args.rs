@@ -1,9 +1,9 @@
 //! Arguments that describe the requested devices.
 
-use super::time::time;
-use crate::wording::shell_word;
+use crate::args::time;
 use clap::{Args, ValueEnum};
 use gpu_core::{Bytes, Selector};
+use gpu_report::wording::shell_word;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -1,59 +1,18 @@
 //! The command line, as clap reads it.
 
-mod claims;
-mod env;
-mod export;
-mod history;
-mod hosts;
-mod memory;
-mod monitor;
-mod parse;
-mod place;
-mod reap;
-mod report;
-mod request;
-mod run;
-mod sim;
-mod slurm;
-mod time;
-mod top;
-mod views;
-mod watch;
-
-pub(crate) use claims::{ClaimArgs, ClaimFormat, LeasesArgs};
-pub(crate) use env::{EnvArgs, KeepArgs};
-pub(crate) use export::ExportArgs;
-pub(crate) use history::{HistoryArgs, RecordArgs};
-pub(crate) use hosts::HostArgs;
-pub(crate) use memory::{
-    ConvertArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReadingArgs, ReplayArgs,
+use crate::args::Global;
+use crate::commands::{
+    claim::ClaimArgs, completions::CompletionsArgs, demo::DemoArgs, doctor::DoctorArgs,
+    export::ExportArgs, holders::HoldersArgs, leases::LeasesArgs, man::ManArgs, mem::MemArgs,
+    monitor::DmonArgs, monitor::PmonArgs, parse::ParseArgs, place::PlaceArgs, query::QueryArgs,
+    reap::ReapArgs, record::RecordArgs, report::ReportArgs, reset::ResetArgs, run::RunArgs,
+    sim::SimArgs, slurm::SlurmArgs, status::StatusArgs, top::TopArgs, topo::TopoArgs,
+    watch::WatchArgs,
 };
-pub(crate) use monitor::{DmonArgs, PmonArgs, Stream};
-pub(crate) use parse::ParseArgs;
-pub(crate) use place::{
-    EngineName, Goal, PlaceArgs, PlaceCommand, PlaceGraphArgs, PlaceModelArgs, SplitForm,
-};
-pub(crate) use reap::{Reach, ReapArgs};
-pub(crate) use report::ReportArgs;
-pub(crate) use request::RequestArgs;
-pub(crate) use run::RunArgs;
-pub(crate) use sim::SimArgs;
-pub(crate) use slurm::{Script, SlurmArgs};
-pub(crate) use top::TopArgs;
-use views::usual_spelling;
-pub(crate) use views::{Fields, Format, QueryArgs, Repeat, ResetArgs, Shown, StatusArgs};
-pub(crate) use watch::WatchArgs;
-
-use self::time::time;
 use crate::exit::Exit;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use gpu_core::{PeerCapability, Pid, Selector};
-use gpu_reaper::{Confidence, Ignored};
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
+use clap::{Parser, Subcommand};
+use std::ffi::{OsStr, OsString};
 
 /// Shows who uses the GPUs of this machine, explains unaccounted memory, and frees it safely.
 #[derive(Debug, Parser)]
@@ -71,49 +30,6 @@ pub(crate) struct Cli {
     /// The command; default: `status`.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-}
-
-/// Options of every command.
-#[derive(Debug, Default, Args)]
-#[command(next_help_heading = "Options of every command")]
-pub(crate) struct Global {
-    /// Print one JSON object instead of a table.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// Leave out headings and advice.
-    #[arg(long, global = true)]
-    pub(crate) quiet: bool,
-    /// When to use colour; `auto` honours the terminal, NO_COLOR and CLICOLOR.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub(crate) color: Color,
-    /// Use a simulated machine: its name, a directory, or a file written by `record`.
-    #[arg(long, global = true, value_name = "NAME|DIR|FILE")]
-    pub(crate) sim: Option<PathBuf>,
-    /// Time to wait for the driver to answer.
-    #[arg(long, global = true, value_name = "TIME", default_value = "30s", value_parser = time)]
-    pub(crate) deadline: Duration,
-    /// Path of the NVML library to use instead of the installed libnvidia-ml.so.1.
-    #[arg(long, global = true, value_name = "LIBRARY")]
-    pub(crate) nvml: Option<PathBuf>,
-}
-
-/// When to use colour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Color {
-    #[default]
-    Auto,
-    Always,
-    Never,
-}
-
-impl From<Color> for anstream::ColorChoice {
-    fn from(color: Color) -> Self {
-        match color {
-            Color::Auto => anstream::ColorChoice::Auto,
-            Color::Always => anstream::ColorChoice::Always,
-            Color::Never => anstream::ColorChoice::Never,
-        }
-    }
 }
 
 // `defer`: clap builds the options of the selected command only. The flattened structs have no doc
@@ -229,93 +145,6 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct DoctorArgs {
-    /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID, or all; repeatable.
-    #[arg(short = 'i', long, visible_alias = "id", value_name = "GPU,…", value_delimiter = ',')]
-    pub(crate) gpu: Vec<Selector>,
-    /// Diagnose another machine from nvidia-smi and fuser output on standard input.
-    #[arg(long, conflicts_with_all = ["sim", "replay"])]
-    pub(crate) paste: bool,
-    /// Report only findings of this confidence or more: possible, likely or high.
-    #[arg(long, value_name = "LEVEL", default_value = "possible")]
-    pub(crate) min_confidence: Confidence,
-    /// Do not report findings of this kind, such as hoarder (idle holder), or nvlink-down:3 for GPU 3 only.
-    #[arg(long, value_name = "KIND[:GPU],…", value_delimiter = ',')]
-    pub(crate) ignore: Vec<Ignored>,
-    #[command(flatten)]
-    pub(crate) sampling: Sampling,
-    #[command(flatten)]
-    pub(crate) replay: HistoryArgs,
-    #[command(flatten)]
-    pub(crate) hosts: HostArgs,
-}
-
-// The number of samples and the time between them.
-#[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Sampling {
-    /// Number of samples; several tell an idle process from a pausing one (default: 1; with
-    /// --replay 13, and the day before them always counts).
-    #[arg(long = "samples", alias = "looks", value_name = "N",
-          value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) count: Option<u16>,
-    /// Time between samples.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
-    pub(crate) every: Duration,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct TopoArgs {
-    /// Print the matrix (default).
-    #[arg(short = 'm', long, conflicts_with = "svg")]
-    matrix: bool,
-    /// Print peer-to-peer access instead: reads, writes, NVLink, atomics or PCIe; also -p2p.
-    #[arg(short = 'p', long = "p2p", visible_alias = "p2p_status", value_name = "r|w|n|a|p",
-          value_parser = named(&CAPABILITIES), conflicts_with_all = ["matrix", "svg"])]
-    pub(crate) p2p: Option<PeerCapability>,
-    /// Write an SVG to this file instead; `-` is standard output.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) svg: Option<PathBuf>,
-}
-
-const CAPABILITIES: [(&str, PeerCapability); 5] = [
-    ("r", PeerCapability::Read),
-    ("w", PeerCapability::Write),
-    ("n", PeerCapability::NvLink),
-    ("a", PeerCapability::Atomics),
-    ("p", PeerCapability::Prop),
-];
-
-#[derive(Debug, Args)]
-pub(crate) struct HoldersArgs {
-    /// Files to check; default: the GPU device files.
-    #[arg(value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DemoArgs {
-    /// The machine.
-    #[arg(default_value = "p100-ghost")]
-    pub(crate) machine: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArgs {
-    /// The shell.
-    pub(crate) shell: clap_complete::Shell,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ManArgs {
-    /// The command to document, such as `reap` or `mem fit`; default: gpuws itself.
-    pub(crate) command: Vec<String>,
-}
-
-fn pid(text: &str) -> Result<Pid, &'static str> {
-    text.parse().map(Pid).map_err(|_| "not a PID; pgrep finds the PIDs of a name")
-}
-
 /// Parses the arguments. The default command has its options without its name too: `gpuws -l`.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mut words = usual_spelling(words.into_iter());
@@ -329,14 +158,27 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, clap::Error> {
     if status.as_ref().is_err_and(is_unknown) { cli } else { status }
 }
 
-/// Returns a parser that maps each of these names to its value.
-fn named<T: Copy + Send + Sync + 'static>(
-    names: &'static [(&'static str, T)],
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(names.iter().map(|(name, _)| *name)).try_map(|given| {
-        let known = names.iter().find(|(name, _)| *name == given);
-        known.map(|(_, value)| *value).ok_or("unknown name")
-    })
+/// Replaces nvidia-smi's `-lms` and `-p2p`, long options with a single dash, with `--loop-ms` and
+/// `--p2p`.
+fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    let usual = |word: OsString| match word.to_str() {
+        Some("-lms") => OsStr::new("--loop-ms").to_owned(),
+        Some("-p2p") => OsStr::new("--p2p").to_owned(),
+        Some(text) => match text.strip_prefix("-lms=") {
+            Some(value) => format!("--loop-ms={value}").into(),
+            None => word,
+        },
+        None => word,
+    };
+    // Only for the commands that have this option, and never in the arguments of a wrapped command.
+    let (mut views, mut ours) = (false, true);
+    words
+        .map(|word| {
+            views |= word == "query" || word == "status" || word == "topo";
+            ours &= word != "--";
+            if views && ours { usual(word) } else { word }
+        })
+        .collect()
 }
 
 fn exit_codes() -> String {
@@ -348,6 +190,7 @@ fn exit_codes() -> String {
 mod tests {
     use super::*;
     use clap::CommandFactory;
+    use std::time::Duration;
 
     #[test]
     fn cli_definition_is_valid_and_every_help_has_an_example() {
@@ -357,6 +200,67 @@ mod tests {
         for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
             let help = sub.render_help().to_string();
             assert!(help.contains("\nExample"), "{}", sub.get_name());
+        }
+    }
+
+    fn read(line: &str) -> Result<Cli, clap::Error> {
+        parse(line.split(' ').map(OsString::from).collect())
+    }
+
+    #[test]
+    fn nvidia_smi_options_are_accepted() {
+        for (line, millis, devices) in [
+            ("gpuws query --query-gpu=index --format=csv", None, 0),
+            ("gpuws query --query-gpu=index --format=csv,noheader,nounits -i 0", None, 1),
+            ("gpuws query --id=0,GPU-1,04:00.0 --format=csv --query-gpu=index -l 2", Some(2000), 3),
+            ("gpuws query --query-gpu=a,b --format=csv --loop=2", Some(2000), 0),
+            ("gpuws query --query-gpu=index --format=csv -l", Some(5000), 0),
+            ("gpuws query --query-gpu=index --format=csv -lms 500", Some(500), 0),
+            ("gpuws query --query-gpu=index --format=csv -lms=500 -f out", Some(500), 0),
+            ("gpuws query --query-gpu index --format csv --loop-ms=7 --filename=out", Some(7), 0),
+        ] {
+            let Ok(Cli { command: Some(Command::Query(query)), .. }) = read(line) else {
+                panic!("{line}: {:?}", read(line).err())
+            };
+            assert_eq!(query.repeat.pause(), millis.map(Duration::from_millis), "{line}");
+            assert_eq!(query.only.devices.len(), devices, "{line}");
+            assert!(query.format.is_some() && query.fields.query_gpu.is_some(), "{line}");
+        }
+    }
+
+    #[test]
+    fn default_command_has_its_options_without_its_name() {
+        for line in ["gpuws -l", "gpuws -i 0", "gpuws --json -q", "gpuws --sim x -i 0 --holders"] {
+            let parsed = read(line);
+            assert!(matches!(parsed, Ok(Cli { command: Some(Command::Status(_)), .. })), "{line}");
+        }
+        let unknown = read("gpuws --nope").unwrap_err().to_string();
+        assert!(unknown.contains("'--nope'") && !unknown.contains("status"), "{unknown}");
+        assert!(read("gpuws topo -l").is_err());
+    }
+
+    #[test]
+    fn invalid_option_combinations_are_rejected() {
+        for line in [
+            "gpuws query",
+            "gpuws query --query-gpu=index --format=xml",
+            "gpuws query --query-gpu=index --query-compute-apps=pid --format=csv",
+            "gpuws query --query-gpu=index --format=csv -l 0",
+            "gpuws query --query-gpu=index --format=csv -l 1 -lms 5",
+            "gpuws status --query-gpu=index",
+            "gpuws status -q --format gpustat-json",
+            "gpuws status -i x",
+            "gpuws reset",
+        ] {
+            assert!(read(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_wrapped_commands_are_not_rewritten() {
+        for line in ["gpuws parse -lms", "gpuws sim labbox -- gpuws query -lms"] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(usual_spelling(words.clone().into_iter()), words);
         }
     }
 }

@@ -1,28 +1,8 @@
 //! Arguments that keep a program within a memory limit.
 
 use clap::{Args, ValueEnum};
-use gpu_core::{Bytes, Selector};
+use gpu_core::Bytes;
 use gpu_memory_advice::environment::{Framework, Version};
-use std::ffi::OsString;
-
-#[derive(Debug, Args)]
-pub(crate) struct EnvArgs {
-    /// Memory limit per process and GPU (6GiB, 500MiB).
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) limit: Bytes,
-    #[command(flatten)]
-    pub(crate) keep: KeepArgs,
-    /// Total memory of the GPU (80GiB), instead of querying this machine.
-    #[arg(long, value_name = "SIZE", conflicts_with = "gpu")]
-    pub(crate) device_memory: Option<Bytes>,
-    /// GPUs visible to the program, by index (0,2-3), UUID or PCI bus ID, or all; repeatable. Default: those of
-    /// CUDA_VISIBLE_DEVICES or the scheduler, or all.
-    #[arg(long, value_name = "GPU,…", value_delimiter = ',')]
-    pub(crate) gpu: Vec<Selector>,
-    /// Python of the program; default: that of the active environment, or the first in PATH.
-    #[arg(long, value_name = "PROGRAM")]
-    pub(crate) python: Option<OsString>,
-}
 
 // Properties of a program that keeps within a limit.
 #[derive(Debug, Args)]

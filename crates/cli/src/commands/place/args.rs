@@ -1,8 +1,8 @@
 //! Arguments of `gpuws place`.
 
-use crate::wording::shell_word;
 use clap::{Args, Subcommand, ValueEnum};
 use gpu_core::{Bytes, Selector};
+use gpu_report::wording::shell_word;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
