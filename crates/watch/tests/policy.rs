@@ -1,4 +1,4 @@
-//! The policy file: what it accepts, and what it says about what it does not.
+//! The policy file: what it accepts, and the errors for what it rejects.
 
 use gpu_core::{
     Absent, DeviceId, DeviceInfo, DeviceState, Executable, Fault, FileId, Groups, Pid, ProcessInfo,
@@ -10,7 +10,8 @@ use std::time::Duration;
 const RULE: &str = "[reap]\ndry_run = true\nmost_per_hour = 3\n[[reap.rule]]\nkinds = \
     [\"ghost\"]\nall_users = true\nmin_confidence = \"high\"\nafter = \"30m\"\nwarn = \"5m\"\n";
 
-/// Reads a policy on a machine with a few accounts, whose directory server does not know mallory.
+/// Parses a policy on a machine with a few accounts and a directory server that cannot look up
+/// mallory.
 fn parse(text: &str) -> Result<Policy, PolicyError> {
     Policy::parse(text, &|name| match name {
         "root" => Ok(0),
@@ -232,14 +233,14 @@ fn every_condition_of_an_allowance_must_hold() {
         (&by_service, session, "/usr/bin/vllm", 0, false),
         (&by_program, session, "/usr/bin/vllm", 0, true),
         (&by_program, session, "/usr/bin/vllm", 1002, false),
-        // The program by another path, such as through a link.
+        // The program by another path, for example a link.
         (&by_program, session, "/opt/vllm/vllm", 0, true),
         (&both, session, "/usr/bin/vllm", 0, false),
     ] {
         let process = process(cgroup, path, owner);
         assert_eq!(allowed.covers(kind, Some(&process)), Some(expected), "{allowed:?} {cgroup}");
     }
-    // A file of another identity at this path: another version, or a mount namespace of the user.
+    // Another file at this path: another version, or one in the user's own mount namespace.
     let other = Allowed { file: Some(FileId::Inode { dev: 1, ino: 3 }), ..by_program.clone() };
     let shown = process(session, "/usr/bin/vllm", 0);
     assert_eq!(other.covers(kind, Some(&shown)), None);
@@ -249,7 +250,7 @@ fn every_condition_of_an_allowance_must_hold() {
     hidden.executable = Err(Absent::NotPermitted);
     assert_eq!(by_program.covers(kind, Some(&hidden)), None);
     assert_eq!(both.covers(kind, Some(&hidden)), Some(false), "the user is surely another");
-    // A name decides nothing: it may be unknown, or that of a user who is gone.
+    // The name has no effect: it may be unknown, or belong to a deleted user.
     let mut renamed = process(session, "/usr/bin/vllm", 0);
     renamed.user = Ok("ray".into());
     assert_eq!(both.covers(kind, Some(&renamed)), Some(false));
