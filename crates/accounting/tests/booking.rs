@@ -1,4 +1,4 @@
-//! What is booked to whom.
+//! Which users and jobs amounts are booked to.
 
 use gpu_accounting::{Accounts, Day, Energy, Owner, Work};
 use gpu_core::*;
@@ -50,14 +50,14 @@ fn look(second: u64, devices: Vec<DeviceState>) -> Snapshot {
     look
 }
 
-/// The accounts of ten seconds, each second the same.
+/// Returns the accounts of ten identical seconds.
 fn accounts(devices: &[DeviceState]) -> Accounts {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     (0..=10).for_each(|second| accounts.add(&look(second, devices.to_vec()), &[], DAY));
     accounts
 }
 
-/// Held, used and idle seconds, the energy in joules and the peak in MiB, by user.
+/// Returns held, used and idle seconds, energy in joules and peak memory in MiB, by user.
 fn rows(accounts: &Accounts) -> Vec<(String, f64, f64, f64, f64, u64)> {
     let users = accounts.users().map(|(owner, amounts)| {
         let [held, used, idle] =
@@ -114,7 +114,7 @@ fn memory_that_nobody_lists_has_a_row_and_what_is_left_of_the_compute() {
     let rows = rows(&accounts);
     assert_eq!(rows[0], row("alice", 2.5, 3.0, 0.0, 900.0, 1_000));
     assert_eq!(rows[1], row("nobody listed", 7.5, 4.0, 0.0, 1_200.0, 3_000));
-    // The driver's own is nobody's.
+    // The driver's own memory is not booked.
     let rest = idle_device();
     assert_eq!(rest.users().count(), 0);
     assert_eq!((rest.total().held, rest.total().peak), (Duration::ZERO, Bytes(0)));
@@ -250,7 +250,7 @@ fn leased_gpu_without_memory_is_held_and_idle() {
             let info = now.processes.get_mut(&Pid(pid)).unwrap().info_mut().unwrap();
             info.uid = Ok(uid);
         }
-        // Bob's lease of GPU 0 does not hold what alice has.
+        // Bob's lease of GPU 0 does not count for memory that alice holds.
         let mut merged = MergedLeases::of_count(2);
         merged.add("GPU-3", &mut 1);
         let merged = LeaseEntry {

@@ -1,4 +1,4 @@
-//! What is believed of a socket.
+//! Which answers of a socket are accepted.
 
 use crate::stand_in::{ALPHA, Answer, BETA, LIST, StandIn, container, pod, resources};
 use gpu_core::{Error, ErrorKind};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const UID: &str = "2f44e1c1-8a5b-4c0e-9d0e-5f3b6a7c8d9e";
 
-/// Returns the user who runs the test, and so serves the sockets.
+/// Returns the user who runs the test, and therefore serves the sockets.
 fn own_uid() -> u32 {
     std::fs::metadata("/proc/self").expect("/proc").uid()
 }
@@ -40,7 +40,7 @@ fn devices_and_pods_are_read() {
     let [known] = &pods.known[..] else { panic!("{pods:?}") };
     assert_eq!((&*known.uid, &*known.name), (UID, "job-0"));
     assert_eq!(known.containers, [("4c01".to_owned(), "train".to_owned())]);
-    // The first version that is asked for does not exist here.
+    // The first version requested does not exist here.
     assert_eq!(stand_in.calls(), 3);
 }
 
@@ -59,7 +59,7 @@ fn machine_without_kubelet_is_no_error() {
     assert!(
         matches!(asked(&stand_in), (pods, errors) if pods == Pods::default() && errors.is_empty())
     );
-    // A kubelet that has ended leaves its socket.
+    // A kubelet leaves its socket behind when it exits.
     let socket = stand_in.dir().join("pod-resources/kubelet.sock");
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
     drop(UnixListener::bind(&socket).unwrap());
