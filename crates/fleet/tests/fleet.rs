@@ -1,4 +1,4 @@
-//! Hosts that answer, fail, hang and lie, behind a program in place of ssh.
+//! Hosts that answer, fail, hang and lie, simulated by a program in place of ssh.
 
 use gpu_core::{Clock, Timestamp};
 use gpu_fleet::{
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The time since its start.
+/// A clock that counts from its creation.
 struct RealClock(Instant);
 
 impl RealClock {
@@ -35,7 +35,8 @@ impl Clock for RealClock {
     }
 }
 
-/// Writes a program with the command line of ssh: `$host` is the host and `$command` what to run.
+/// Writes a program with ssh's command line: `$host` is the host and `$command` is the command to
+/// run.
 fn ssh(dir: &Path, cases: &str) -> Ssh {
     let path = dir.join("ssh");
     let text = format!(
@@ -129,8 +130,8 @@ fn every_host_has_an_answer_or_the_reason() {
 fn hosts_are_asked_at_the_same_time_and_their_answers_are_bounded_together() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().display();
-    // Those of the first round wait for each other. Each sends less than one may send, and all of
-    // them more than all may.
+    // The hosts of the first round wait for each other. Each sends less than a host may, and all
+    // together more than the fleet may.
     let size = HOST_LIMIT / 4 * 3;
     let (count, fitting) = (96, FLEET_LIMIT / size);
     assert!(fitting < count);
@@ -157,7 +158,7 @@ fn missing_ssh_is_told() {
     assert!(matches!(answers[0].answer, Err(NoAnswer::NoSsh(_))), "{answers:?}");
 }
 
-/// Runs a job on hosts that behave like `cases` and returns the outcome and the hosts that were
+/// Runs a job on hosts that behave as `cases` defines. Returns the outcome and the hosts that were
 /// asked to run it.
 fn run(names: &str, cases: &str) -> (Outcome, String) {
     run_within(Duration::from_secs(20), names, cases)
@@ -220,7 +221,7 @@ fn hint_of_a_host_is_the_remedy() {
 
 #[test]
 fn job_that_started_or_might_have_is_never_tried_again() {
-    // The job's own exit code may be that of a refused claim.
+    // The job's own exit code may equal that of a refused claim.
     let started = "a) echo 'gpuws: started' >&2; exit 75 ;;";
     assert_eq!(run("a,b", started), (Outcome::Ended(75), "a ".to_owned()));
     let broken = "a) echo 'Connection closed' >&2; exit 255 ;;";
