@@ -9,7 +9,7 @@ fn graph(nodes: usize, edges: &[(u32, u32)]) -> Arc<TaskGraph> {
     Arc::new(TaskGraph::from_edges(nodes, edges.iter().copied()).expect("there is no cycle"))
 }
 
-/// A node, then many, then one.
+/// One node, then many, then one.
 fn fan(width: u32) -> Arc<TaskGraph> {
     let edges = (1..=width).flat_map(|node| [(0, node), (node, width + 1)]);
     Arc::new(TaskGraph::from_edges(width as usize + 2, edges).expect("there is no cycle"))
@@ -25,7 +25,7 @@ fn kernels_borrow_data_of_the_caller() {
                 sum.fetch_add(node.0.into(), Ordering::Relaxed);
                 Ok::<(), Infallible>(())
             };
-            // The closure holds a reference to `sum` alone.
+            // The closure holds only a reference to `sum`.
             let report = pool.run(&graph, kernel, &Options::default()).expect("no kernel fails");
             assert_eq!(report.nodes, 3);
         }
@@ -112,7 +112,7 @@ fn pool_within_its_own_kernel_is_busy() {
     assert!(matches!(error, RunError::Kernel { error: RunError::Busy, .. }), "{error:?}");
 }
 
-/// Two kernels that wait for each other need two threads at the same time.
+/// Two kernels that wait for each other require two threads at the same time.
 #[test]
 fn ready_nodes_run_at_the_same_time() {
     let pool = Pool::new(2).expect("threads can be created");
@@ -128,7 +128,7 @@ fn ready_nodes_run_at_the_same_time() {
     }
 }
 
-/// Two sources, of which a thread takes one at a time.
+/// Two sources; a thread takes one at a time.
 #[test]
 fn sources_run_at_the_same_time() {
     let pool = Pool::new(3).expect("threads can be created");
@@ -164,7 +164,7 @@ fn parts_of_a_range_cover_it_and_nest() {
     }
 }
 
-/// Parts that wait for each other need several threads.
+/// Parts that wait for each other require several threads.
 #[test]
 fn parts_run_on_idle_threads() {
     let pool = Pool::new(2).expect("threads can be created");
@@ -181,7 +181,8 @@ fn parts_run_on_idle_threads() {
     }
 }
 
-/// The thread that started the run finds nothing more and sleeps; the last node ends elsewhere.
+/// The thread that started the run finds no more work and sleeps; the last node ends on another
+/// thread.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the other thread has to fall asleep meanwhile")]
 fn last_node_wakes_the_thread_that_started_the_run() {

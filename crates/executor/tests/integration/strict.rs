@@ -1,14 +1,15 @@
-//! Plans for streams, on simulated streams that allow every order which their events allow.
+//! Plans for streams, run on simulated streams that allow every order permitted by their events.
 
 use crate::order::graphs;
 use gpu_executor::{Cancel, NodeIx, Step, StreamError, StreamPlan, Streams, TaskGraph};
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
 
-/// Work is never early enough by luck: a node may read only what events or its stream put before it.
+/// Streams on which work never completes early by luck: a node may read only the results that its
+/// stream or events order before it.
 struct Strict<'a> {
     inputs: &'a [Vec<u32>],
-    /// The nodes that are done before the next work of each stream.
+    /// The nodes that are complete before the next work of each stream.
     before: HashMap<usize, BTreeSet<u32>>,
     launched: Vec<u32>,
     is_synchronized: bool,
@@ -69,7 +70,7 @@ fn inputs(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
     inputs
 }
 
-/// Issues all steps but one to streams.
+/// Issues all steps except one to the streams.
 fn run_without(plan: &StreamPlan, streams: &mut Strict<'_>, left_out: usize) -> Result<(), Fault> {
     let mut events = HashMap::new();
     for (at, step) in plan.steps().iter().enumerate() {
