@@ -1,6 +1,6 @@
-//! The options of each engine against each shortage, with the value if the figures give one.
+//! The options of each engine for each shortage, with a value if the figures give one.
 //!
-//! Without a figure an option has its direction and no number.
+//! Without figures, an option has a direction instead of a value.
 
 use super::case::{Case, engine};
 use super::rules::{COMPONENTS, Choice, RULES, Rule, SMALLER_WEIGHTS};
@@ -15,7 +15,8 @@ pub(super) fn remedies(event: &Event) -> Vec<Remedy> {
         return Vec::new();
     };
     let case = Case(event);
-    // A retry with less that succeeds needs no change; what else a program survives may cost speed.
+    // A retry with less memory that succeeds needs no change; other shortages that a program
+    // survives may reduce speed.
     let costs = matches!(short, Short::Crowded | Short::Pinned | Short::Pool | Short::Program);
     if event.wording == Some(Wording::NoFailure) && !costs {
         return Vec::new();

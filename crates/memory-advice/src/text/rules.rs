@@ -1,4 +1,4 @@
-//! The rules: which options help which program in which shortage.
+//! The rules: which options help which program with which shortage.
 //!
 //! Sources of the options: the documentation and source of the engines in 2025 and 2026.
 
@@ -14,12 +14,12 @@ pub(super) struct Choice {
     /// The option up to its value, with the separator `=` if the value follows that.
     pub(super) set: &'static str,
     pub(super) value: Value,
-    /// The direction without a value.
+    /// The direction of the change, used without a value.
     pub(super) direction: &'static str,
     pub(super) why: &'static str,
 }
 
-/// A rule: what helps a program in these shortages.
+/// A rule: what helps a program with these shortages.
 pub(super) struct Rule(
     pub(super) &'static [Framework],
     pub(super) &'static [Short],
@@ -40,7 +40,7 @@ const fn turn(set: &'static str, direction: &'static str, why: &'static str) -> 
     choice(set, |_| None, direction, why)
 }
 
-/// An option to set as it is.
+/// An option to set without a value.
 const fn just(set: &'static str, why: &'static str) -> Choice {
     choice(set, |_| Some(String::new()), "", why)
 }
@@ -80,7 +80,7 @@ const LOWER_TRT: Choice = turn(
 );
 const ALONE: Choice = just("gpuws run -- COMMAND", "a GPU on which nothing else runs");
 
-/// The rules; the first that fits counts.
+/// The rules; the first that matches applies.
 pub(super) const RULES: &[Rule] = &[
     // vLLM.
     Rule(
@@ -244,7 +244,7 @@ pub(super) const RULES: &[Rule] = &[
         &[choice(
             "--cuda-memory-pool-byte-size=",
             |case| {
-                // The default pool of 64 MiB, and this request beside it.
+                // The default pool of 64 MiB plus this request.
                 let all = case.asked()?.checked_add(64 << 20)?;
                 Some(format!("{}:{all}", case.0.gpu?))
             },
@@ -561,7 +561,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
 ];
 
-/// Returns an empty value if this part of a compiled program is its largest.
+/// Returns an empty value if this part of a compiled program is the largest.
 fn is_largest(case: Case<'_>, fact: Fact) -> Option<String> {
     let own = case.fact(fact)?;
     let parts = [Fact::Arguments, Fact::Results, Fact::Temporary];
@@ -569,7 +569,7 @@ fn is_largest(case: Case<'_>, fact: Fact) -> Option<String> {
     (own == most).then(String::new)
 }
 
-/// The options of TensorRT-LLM if its weights take the GPU.
+/// The options of TensorRT-LLM if its weights fill the GPU.
 pub(super) const SMALLER_WEIGHTS: &[Choice] = &[
     turn("tensor_parallel_size", "higher", "spreads the weights over more GPUs"),
     turn("pipeline_parallel_size", "higher", "spreads the layers over more GPUs"),

@@ -1,11 +1,13 @@
-//! What an engine's own message states: the cause, one line, and an explanation with its figures.
+//! What an engine's own message states: the cause, a one-line verdict, and an explanation with its
+//! figures.
 
 use super::case::Case;
 use crate::explain::{Cause, Stated};
 use gpu_core::{Bytes, amount};
 use gpu_text::oom::{Event, Fact, Framework, Short, Wording};
 
-/// A number of bytes from here on is a negative one that lost its sign: no memory is this large.
+/// From here on, a number of bytes is a negative number that lost its sign: it is too large for any
+/// memory.
 pub(super) const WRAPPED: u64 = 1 << 62;
 
 /// Returns what an engine's own message states; `None` if the figures alone explain it.
@@ -17,7 +19,8 @@ pub(super) fn of(event: &Event) -> Option<Stated> {
             .to_owned();
         return Some(Stated { cause: Cause::ImpossibleFigure, verdict, reason });
     }
-    // A framework inside an engine prints its own figures, except of what the device has no part in.
+    // A framework inside an engine prints its own figures, except for shortages that do not involve
+    // the device.
     let is_framework = matches!(event.framework, Framework::PyTorch | Framework::Cuda);
     let is_inside = is_framework && event.engine.is_some();
     let is_own = |short| matches!(short, Short::Pool | Short::Killed | Short::HostLimit);
@@ -41,7 +44,7 @@ fn size(bytes: u64) -> String {
     amount(Bytes(bytes))
 }
 
-/// The verdict on a message that the program survived.
+/// Returns the verdict on a message that the program survived.
 fn survived(short: Short) -> String {
     match short {
         Short::Crowded => "No failure: requests wait, because the KV cache is full.",
@@ -56,13 +59,13 @@ fn survived(short: Short) -> String {
     .to_owned()
 }
 
-/// The cause of a failure, and its verdict.
+/// Returns the cause of a failure, and its verdict.
 fn failed(short: Short, case: Case<'_>) -> (Cause, String) {
     let event = case.0;
     let event_has = |fact| case.fact(fact).is_some();
     let is_known = case.total().or(case.free()).or(case.left()).or(case.needed()).is_some()
         || [Fact::FreeBefore, Fact::PrefillTokens, Fact::Sequences].into_iter().any(event_has);
-    // Without the free memory, others may hold what is missing.
+    // If the free memory is unknown, other processes may hold the missing memory.
     let engine = event.engine.unwrap_or(event.framework);
     let is_llama = matches!(engine, Framework::LlamaCpp | Framework::Ollama);
     let no_room = if is_known { Cause::TooBig } else { Cause::NotTold };
@@ -138,7 +141,7 @@ fn failed(short: Short, case: Case<'_>) -> (Cause, String) {
     (cause, verdict.to_owned())
 }
 
-/// The request, and what was there for it.
+/// Describes the request and the memory that was available for it.
 fn asked(case: Case<'_>) -> Option<String> {
     let asked = size(case.asked()?);
     let before = case.fact(Fact::FreeBefore);
@@ -157,7 +160,7 @@ fn asked(case: Case<'_>) -> Option<String> {
     })
 }
 
-/// Further figures in words.
+/// Describes further figures in words.
 fn reason(short: Short, case: Case<'_>) -> Option<String> {
     let fact = |fact| case.fact(fact);
     Some(match short {
@@ -307,7 +310,7 @@ fn program(case: Case<'_>) -> Option<String> {
     Some(format!("The compiled program needs {needed}{temporary}{total}."))
 }
 
-/// Which program was ended, and what it had.
+/// Describes which program was ended, and its memory.
 fn host(case: Case<'_>) -> Option<String> {
     let event = case.0;
     let part = event.part.as_deref().filter(|part| !part.is_empty());

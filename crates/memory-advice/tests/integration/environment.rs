@@ -1,4 +1,4 @@
-//! The settings that keep a program within a limit.
+//! The settings that limit a program's memory.
 
 use gpu_core::Bytes;
 use gpu_memory_advice::environment::*;

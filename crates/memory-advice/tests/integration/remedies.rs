@@ -1,4 +1,4 @@
-//! The reasons and the remedies for a message, in the words of its program.
+//! The reasons and remedies for a message, in the terms of its program.
 
 use MessageSource::{
     CuPy, LlamaCpp, Rmm, TensorFlow, Torch, TorchExpandable, TorchMetal, TorchWithSplit,
@@ -428,7 +428,7 @@ fn process_that_holds_most_of_the_device_is_named_before_fragmentation() {
         ]
     );
     assert!(sets(&diagnosis)[1].starts_with("gpuws run --mem"), "{diagnosis:?}");
-    // A full device is not fragmented; a cache that matters is.
+    // A full device is not fragmented; a device with a significant cache is.
     assert_eq!(explain(&shown(10_000), None).cause, Cause::OtherProcesses);
     let cached = OomFigures { in_use: mib(1_300), unused: mib(2_000), ..shown(10_000) };
     assert_eq!(explain(&cached, None).cause, Cause::Fragmented);
