@@ -26,11 +26,11 @@ pub struct Agreement {
     pub segments_freed: Tally,
     /// Regions and pages that the policy took or freed without a recorded event.
     pub unrecorded: usize,
-    /// The first divergence; later ones may follow from it.
+    /// The first difference; later ones may follow from it.
     pub first: Option<Divergence>,
     /// The result of the replay.
     pub outcome: Outcome,
-    /// How often the device refused and the cache was emptied.
+    /// How many times the device refused and the cache was emptied.
     pub retries: u64,
 }
 

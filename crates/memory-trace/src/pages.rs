@@ -37,7 +37,7 @@ impl MappedPages {
         MappedPages { all, next_other, by_owner }
     }
 
-    /// Returns the lowest address from this one on that is mapped for another owner.
+    /// Returns the lowest address at or above this one that is mapped for another owner.
     pub(crate) fn other_from(&self, from: u64, owner: Owner) -> Option<u64> {
         let index = self.all.partition_point(|(address, _)| *address < from);
         let (_, its) = self.all.get(index)?;
@@ -45,8 +45,8 @@ impl MappedPages {
         self.all.get(index).map(|(address, _)| *address)
     }
 
-    /// Returns the lowest address in a range that is mapped for this owner, a whole number of pages
-    /// below the end of the range.
+    /// Returns the lowest address in a range that is mapped for this owner, at a distance of whole
+    /// pages from the end of the range.
     pub(crate) fn first_below(&self, range: std::ops::Range<u64>, owner: Owner) -> Option<u64> {
         if range.is_empty() {
             return None;

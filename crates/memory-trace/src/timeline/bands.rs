@@ -5,7 +5,7 @@ use super::scale::Scale;
 
 /// The maximum number of bands.
 const MAX: usize = 800;
-/// The maximum number of their corners, so that the picture does not grow without bound.
+/// The maximum number of their corners, which bounds the size of the picture.
 const MAX_CORNERS: usize = 40_000;
 
 /// An allocation over time.
@@ -13,17 +13,17 @@ const MAX_CORNERS: usize = 40_000;
 pub(super) struct Band {
     /// Its index among the lives.
     pub(super) life: usize,
-    /// From which position on, in tenths, it lies on how many bytes.
+    /// Its steps: the position in tenths, and the bytes below the band from there on.
     pub(super) steps: Vec<(i64, u64)>,
     /// Its end.
     pub(super) end: i64,
-    /// Whether it is drawn in the dark tone; the band below it has the other one.
+    /// Whether it is drawn in the dark tone; the band below it has the other tone.
     pub(super) is_dark: bool,
 }
 
 /// Returns the bands of the largest allocations.
 ///
-/// `place` maps a time to the axis; `end` is the end of the job.
+/// `place` maps a time to a position on the axis; `end` is the end of the job.
 pub(super) fn stack(
     lives: &[Life],
     scale: &Scale,
@@ -80,7 +80,7 @@ fn stacked(chosen: &[usize], lives: &[Life], place: &impl Fn(usize) -> i64, end:
         for &above in &pile[at..] {
             let steps = &mut bands[above].steps;
             let Some(&(since, under)) = steps.last() else { continue };
-            // Two moves at one position are merged.
+            // Merge two moves at the same position.
             if since == x {
                 steps.pop();
             }
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn corner_count_is_bounded() {
-        // Each free of the lowest band moves all others down.
+        // Each time the lowest band is freed, all others move down.
         let lives: Vec<_> = (0..500).map(|n| life(1000, n, Some(1000 + n))).collect();
         let scale = Scale { events: 2000, top: 500_000, base: 400 };
         let bands = stack(&lives, &scale, |time| time as i64, 2000);

@@ -30,10 +30,10 @@ struct Graph<'a, 'b> {
 pub(super) fn draw(timeline: &Timeline<'_>) -> String {
     let spans = spans::rows(timeline.trace);
     let peak = timeline.outcome.peak.reserved.0.max(1);
-    // A limit far above would compress the rest too much.
+    // A limit far above the peak would compress the rest too much.
     let limit = timeline.limit.map(|limit| limit.0).filter(|limit| *limit <= peak / 2 * 3 + 1);
     let top = peak.max(limit.unwrap_or(0));
-    // The effect of the last event must be visible, too.
+    // The effect of the last event must be visible too.
     let events = timeline.trace.events.len() as u64;
     let events = events + events / 100 + 1;
     let top = top.saturating_add(top / 25);
@@ -140,8 +140,7 @@ impl Graph<'_, '_> {
         }
     }
 
-    /// Draws all memory in use; the bands cover all of it except allocations that are too small for
-    /// one.
+    /// Draws all memory in use. Bands cover all of it except allocations too small for a band.
     fn rest(&mut self) {
         let mut path = Path::default();
         let base = self.scale.base * 10;
@@ -160,7 +159,7 @@ impl Graph<'_, '_> {
         ));
     }
 
-    /// Draws values over time, at each position the highest and the lowest.
+    /// Draws values over time: for each position, the highest and the lowest.
     fn follow(&self, path: &mut Path, values: &[u64]) {
         let mut time = 1;
         while time < values.len() {
@@ -197,7 +196,7 @@ impl Graph<'_, '_> {
             path.across(if place == 0 { first } else { x });
         }
         path.close();
-        // Equal sizes have the same hue, alternately light and dark so that neighbours can be
+        // Equal sizes get the same hue. Light and dark alternate, so that neighbours can be
         // distinguished.
         let hue = ((life.size / 512).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) % HUES;
         let tone = 2 * hue + u64::from(band.is_dark);
@@ -220,7 +219,7 @@ impl Graph<'_, '_> {
         self.put(format_args!("<path class=\"reserved\" d=\"{}\"/>", path.text()));
     }
 
-    /// Shades the part that the job did not reach.
+    /// Shades the part of the job that the replay did not reach.
     fn beyond(&mut self) {
         if self.timeline.outcome.survived() {
             return;

@@ -1,4 +1,5 @@
-//! The segments and their blocks in rows, read like text; each row is the same amount of memory.
+//! The segments and their blocks in rows, read like text. Each row covers the same amount of
+//! memory.
 
 use super::scale::{LEFT, PLOT};
 use super::svg::Path;
@@ -218,7 +219,7 @@ impl Cells {
         }
     }
 
-    /// Calls `tell` for each run of cells that are mostly in this state, in bytes.
+    /// Calls `tell` with the byte range of each run of cells that are mostly in this state.
     fn runs(&self, state: BlockState, mut tell: impl FnMut(u64, u64)) {
         let kind = match state {
             BlockState::Active => 0,

@@ -1,4 +1,4 @@
-//! The texts and shapes of the marked events.
+//! The text and shapes of marked events.
 
 use super::Timeline;
 use super::history::{Life, Mark, MarkKind, Origin};
@@ -39,7 +39,7 @@ impl MarkKind {
 }
 
 impl Timeline<'_> {
-    /// Describes a mark and its position; for several at one position, their number.
+    /// Describes a mark and its position, or the number of marks at one position.
     pub(super) fn mark_words(&self, marks: &[Mark]) -> String {
         let [first, ..] = marks else { return String::new() };
         let event = thousands(self.place(first.time) as u64);
@@ -58,7 +58,7 @@ impl Timeline<'_> {
                 let event = *self.workload.events.get(step)? as usize;
                 self.trace.event_stacks.get(event).copied().flatten()
             }
-            // An address identifies only memory that was never freed; otherwise it may have been
+            // An address identifies only memory that was never freed; other addresses may have been
             // reused.
             Origin::Start(place) if life.to.is_none() => {
                 let address = self.workload.held.get(place)?.address;
@@ -90,7 +90,7 @@ impl Timeline<'_> {
         own.or(calls.first()).map(|frame| call(frame))
     }
 
-    /// Describes an allocation, a fact per line.
+    /// Describes an allocation, with one fact per line.
     pub(super) fn life_words(&self, life: &Life) -> String {
         let mut lines = vec![self.life_line(life)];
         let calls = self.calls(life);

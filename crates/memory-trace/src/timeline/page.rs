@@ -10,8 +10,8 @@ use std::fmt::Write;
 
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
-/// The digests that the page permits: of [`SCRIPT`], and of the two styles. Nothing else that a
-/// recording might inject runs.
+/// The digests that the page permits: those of [`SCRIPT`] and of the two styles. The browser does
+/// not run anything else, even if a recording injects it.
 const SCRIPT_DIGEST: &str = "Vu0P5BosVtgsx7ztnGkPsF1SmRjsa4lcPpz/W6ykFxw=";
 const STYLE_DIGESTS: [&str; 2] = [
     "8D9qMX21b23WW8AfCgCcRfz6vGVYv5H7y/NttWjlV6M=",
@@ -21,7 +21,7 @@ const STYLE_DIGESTS: [&str; 2] = [
 const LISTED: usize = 25;
 
 /// Returns a page with the picture of each timeline and a list of the largest allocations at its
-/// peak. It loads nothing, and runs no script but its own.
+/// peak. It loads no resources, and runs only its own script.
 pub fn page(timelines: &[Timeline<'_>]) -> String {
     let name = timelines.first().map_or("", |timeline| timeline.name.as_str());
     let styles = STYLE_DIGESTS.map(|digest| format!("'sha256-{digest}'")).join(" ");

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 const MIB: u64 = 1 << 20;
 
-/// Creates a recording without regions: numbered memory that is allocated (`+`) and freed (`-`), a
-/// failed request (`!`), and a cache that the program empties (`x`).
+/// Creates a recording without regions: numbered blocks that are allocated (`+`) and freed (`-`),
+/// failed requests (`!`), and points where the program empties the cache (`x`).
 fn recording(steps: &[(char, u64, u64)], function: &str) -> Recording {
     let mut lines = "{\"schema\":1,\"kind\":\"memory-trace\"}\n".to_owned();
     let frame = serde_json::json!({"frame": {"function": function, "file": "a/b.py", "line": 7}});
@@ -27,7 +27,7 @@ fn recording(steps: &[(char, u64, u64)], function: &str) -> Recording {
         }});
         let event = match kind {
             '!' => event.to_string().replace(&format!("\"address\":{},", number << 36), ""),
-            // The stack shows what freed the regions; without one it was the program.
+            // The stack shows what freed the regions. Without a stack, the program did.
             'x' => event.to_string().replace("\"stack\":0,", ""),
             _ => event.to_string(),
         };
@@ -36,7 +36,7 @@ fn recording(steps: &[(char, u64, u64)], function: &str) -> Recording {
     Recording::read(lines.as_bytes()).expect("it is well-formed")
 }
 
-/// Draws a job under an allocator on a device of so many MiB.
+/// Draws a job under an allocator on a device with this many MiB.
 fn drawn<T>(
     recording: &Recording,
     device: Option<u64>,
@@ -253,7 +253,7 @@ fn svg_size_is_bounded_for_long_job() {
     texts(&svg);
 }
 
-/// The base64 of the SHA-256 of a text, for a page's content security policy.
+/// Returns the base64 of a text's SHA-256 for the page's content security policy.
 fn sha256(text: &str) -> String {
     let pipeline = "sha256sum | cut -c1-64 | tr a-f A-F | basenc --base16 -d | base64";
     let mut shell = Command::new("sh")

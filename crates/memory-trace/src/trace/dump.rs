@@ -6,7 +6,7 @@ use gpu_core::Bytes;
 use gpu_text::oom;
 use std::collections::BTreeMap;
 
-/// Returns the regions that TensorFlow's allocator printed, for each device when memory first ran
+/// Returns the regions that TensorFlow's allocator printed, for each device, when memory first ran
 /// out; `None` if there is no such dump.
 pub fn dumped(report: &oom::Report) -> Option<Recording> {
     let (mut devices, mut limits) = (BTreeMap::new(), BTreeMap::new());

@@ -1,4 +1,4 @@
-//! Pictures of small jobs, as drawn before.
+//! Pictures of small jobs, compared with golden files.
 
 use gpu_allocator_policy::PolicyConfig;
 use gpu_core::Bytes;
@@ -7,8 +7,8 @@ use gpu_memory_trace::{Timeline, Workload, page};
 
 const MIB: u64 = 1 << 20;
 
-/// A recording with stacks, spans and memory from before it, in lines of JSON: an event is an
-/// action, a number of memory, its size in MiB and a stack.
+/// A recording with stacks, spans and memory from before it, in JSON lines. An event is an action,
+/// the number of a block, its size in MiB and a stack.
 fn recording(events: &[(&str, u64, u64, Option<u32>)], live: &[(u64, u64)]) -> Recording {
     let mut lines = vec![
         r#"{"schema":1,"kind":"memory-trace"}"#.to_owned(),
@@ -54,7 +54,7 @@ fn recording(events: &[(&str, u64, u64, Option<u32>)], live: &[(u64, u64)]) -> R
     Recording::read((lines.join("\n") + "\n").as_bytes()).expect("it is well-formed")
 }
 
-/// A job that empties its cache, fails once and makes room once.
+/// A job that empties its cache once, fails once and makes room once.
 fn complete() -> Recording {
     recording(
         &[
@@ -167,7 +167,7 @@ fn early_peak_is_labelled_to_its_right_and_last_event_stands_apart() {
         events.extend([("alloc", number, 1, None), ("free_completed", number, 1, None)]);
     }
     let svg = with_timeline(&recording(&events, &[]), "caching", 4096, |timeline| timeline.svg());
-    // After 249 events, the axis goes on for 3.
+    // After 249 events, the axis extends for 3 more.
     assert!(svg.contains("<text class=\"small middle\" x=\"1155\" y=\"592\">250</text>"), "{svg}");
     assert!(svg.contains("<text class=\"\" x=\"92\" y=\"156\">peak: 200 MiB reserved"), "{svg}");
 }

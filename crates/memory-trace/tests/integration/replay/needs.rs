@@ -1,4 +1,4 @@
-//! The memory that jobs need, against brute force.
+//! The memory that jobs need, compared with brute force.
 
 use crate::replay::recorder::Recorder;
 use gpu_allocator_policy::PolicyConfig;
@@ -13,8 +13,8 @@ fn survives(workload: &Workload, choice: &PolicyConfig, total: u64) -> bool {
     trial.outcome.survived()
 }
 
-/// Returns a job that allocates memory (a positive number of 64 KiB) or frees it, at once or in two
-/// steps.
+/// Returns a job that allocates memory (a positive multiple of 64 KiB) or frees it, at once or in
+/// two steps.
 fn job(steps: &[(i32, u8)]) -> Workload {
     let mut recorder = Recorder::new(&Settings::default(), Bytes(1 << 40));
     for &(step, kind) in steps {
@@ -77,7 +77,7 @@ proptest! {
                 prop_assert!(sum(set) + needs[job].0 > total);
             }
         }
-        // No set is missing: checks every possible one.
+        // No set is missing: check every possible one.
         for wanted in 1u32..1 << needs.len() {
             let set: Vec<_> = (0..needs.len()).filter(|job| wanted >> job & 1 == 1).collect();
             let is_full = sum(&set) <= total

@@ -10,7 +10,7 @@ use gpu_memory_trace::trace::{Action, DeviceTrace, Event};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-/// The page size of the small pool; pages of the large one are ten times as long.
+/// The page size of the small pool; pages of the large pool are ten times as large.
 const PAGE: usize = 2 << 20;
 
 /// A device that records its allocations and frees.
@@ -85,7 +85,7 @@ impl DeviceMemory for Noting {
 
     fn unmap(&self, part: Region) -> Result<()> {
         self.memory.unmap(part)?;
-        // PyTorch does not record pages that were mapped in vain because not all of them were
+        // PyTorch does not record pages that it mapped but unmapped again because not all were
         // granted.
         let mut events = self.events.lock().expect("nobody panicked");
         let mut mapped = events.iter().rev().take_while(|event| event.action == Action::SegmentMap);
@@ -177,8 +177,7 @@ impl Recorder {
             self.device.note(Action::FreeCompleted, allocation.address(), size);
             self.policy.free(allocation).expect("it is its own");
         } else {
-            // Memory that was freed and completed in two adjacent events was never in use
-            // elsewhere.
+            // Memory freed and completed in two adjacent events was not in use elsewhere.
             self.device.note(Action::Snapshot, 0, 0);
             self.retired.push((self.policy.retire(allocation).expect("it is its own"), size));
         }
@@ -195,7 +194,7 @@ impl Recorder {
 
     pub(crate) fn empty_cache(&mut self) {
         self.policy.empty_cache().expect("the device takes it");
-        // These recordings have no stacks, so the following request has to distinguish this case.
+        // These recordings have no stacks, so the next request has to distinguish the two.
         self.allocate(1, 0);
     }
 
@@ -208,7 +207,7 @@ impl Recorder {
         self.policy.statistics().num_alloc_retries
     }
 
-    /// Drops the events so far: the recording begins here.
+    /// Drops the events so far, so that the recording begins here.
     pub(crate) fn begin(&mut self) {
         self.device.events.lock().expect("nobody panicked").clear();
     }
