@@ -43,8 +43,8 @@ impl<M: DeviceMemory> Bfc<M> {
         Err(self.shortage(asked, tried))
     }
 
-    /// Takes a region from the device that satisfies a request. `tried` becomes the smallest size
-    /// that the device was asked for.
+    /// Takes a region from the device that satisfies a request. `tried` is set to the smallest size
+    /// requested from the device.
     fn extend(&mut self, rounded: u64, tried: &mut Option<u64>) -> Result<bool, Failure> {
         let available = self.limit.saturating_sub(self.counts.pool) / UNIT * UNIT;
         if rounded > available {
@@ -101,8 +101,8 @@ impl<M: DeviceMemory> Bfc<M> {
         self.insert(id);
     }
 
-    /// Frees all completely free regions, if that could satisfy the request. Returns whether any
-    /// was freed.
+    /// Frees all completely free regions, if that could satisfy the request. Returns whether a
+    /// region was freed.
     fn collect_garbage(&mut self, rounded: u64) -> Result<bool, Failure> {
         let free: u64 = self.free_regions().iter().map(|held| held.region.size.0).sum();
         let available = self.limit.saturating_sub(self.counts.pool).saturating_add(free);

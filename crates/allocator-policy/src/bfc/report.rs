@@ -14,14 +14,14 @@ const NAME: &str = "GPU_0_bfc";
 const MAP: u64 = 100;
 
 impl<M: DeviceMemory> Bfc<M> {
-    /// Returns TensorFlow's memory report, as it logs it on an out-of-memory error: the bins, the
-    /// free chunks of the bin for a request of `asked`, every chunk, the sums, and a map (`*` in
-    /// use, `x` allocated beyond the request, `_` free).
+    /// Returns the memory report that TensorFlow logs on an out-of-memory error: the bins, the free
+    /// chunks of the bin for a request of `asked`, every chunk, the sums, and a map (`*` in use,
+    /// `x` allocated beyond the request, `_` free).
     ///
     /// A free chunk has no requested size here; TensorFlow prints that of its last owner.
     pub fn report(&self, asked: Option<Bytes>) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.write_report(&mut text, asked);
         text
     }

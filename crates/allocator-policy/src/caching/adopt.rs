@@ -18,7 +18,7 @@ pub struct Adopted {
     pub retired: Vec<Retired>,
 }
 
-/// Why a region could not be adopted; nothing of it was.
+/// Why a region could not be adopted. No part of it is adopted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdoptError {
     /// A region or a block is empty, or exceeds the address space.
@@ -33,8 +33,8 @@ pub enum AdoptError {
     /// The requested size exceeds the block.
     #[error("adopt block at {0:#x}: requested size exceeds its length")]
     Requested(u64),
-    /// An expandable segment without its address range, or a range with an ordinary segment, or
-    /// with a segment of another stream, kind or pool.
+    /// An expandable segment has no address range, or a range contains an ordinary segment or a
+    /// segment of another stream, kind or pool.
     #[error("adopt segment at {0:#x}: incompatible segment kinds")]
     Mixed(u64),
     /// A part of an expandable segment is not a multiple of the page size.
@@ -52,8 +52,9 @@ struct Piece {
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Adopts a region that [`DeviceMemory::reserve`] returned, with its blocks.
     ///
-    /// If a block's size is the requested size, it is rounded up. It also gets the memory up to the
-    /// next block if the allocator would not have split that off. Limits do not apply here.
+    /// If a block has exactly its requested size, the size is rounded up. It also includes the
+    /// memory up to the next block if the allocator would not have split that off. Limits do not
+    /// apply here.
     ///
     /// # Errors
     /// An [`AdoptError`] if the region or its blocks are inconsistent.
@@ -78,7 +79,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     ///
     /// # Errors
     /// An [`AdoptError`] if the range, its segments or their blocks are inconsistent, if there are
-    /// no segments, or if these differ in stream, kind or pool.
+    /// no segments, or if the segments differ in stream, kind or pool.
     pub fn adopt_range(&mut self, range: Region, parts: &[Segment]) -> Result<Adopted, AdoptError> {
         self.check_place(range.address, range.size.0)?;
         let first = parts.first().ok_or(AdoptError::Extent(range.address))?;
@@ -126,8 +127,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(adopted)
     }
 
-    /// Returns whether a block of a segment that serves a request can have this size: that of the
-    /// rounded request, and a rest that the allocator does not split off.
+    /// Returns whether a block of a segment that serves a request can have this size: the rounded
+    /// request plus a remainder that the allocator does not split off.
     pub fn is_block_size(&self, segment: &Segment, request: u64, size: u64) -> bool {
         if size < request {
             return false;
@@ -152,7 +153,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         self.shelves.find(pool, Stream(segment.stream), segment.kind)
     }
 
-    /// Checks that the addresses are not held already.
+    /// Checks that the addresses are not already held.
     fn check_place(&self, address: u64, size: u64) -> Result<(), AdoptError> {
         let end =
             address.checked_add(size).filter(|_| size > 0).ok_or(AdoptError::Extent(address))?;
@@ -200,7 +201,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 }
 
-/// Returns whether a block of this size in a segment keeps the rest behind it, which is not split off.
+/// Returns whether a block of this size in a segment keeps the remainder behind it instead of
+/// splitting it off.
 fn keeps_rest(segment: &Segment, rules: &Rules, size: u64, rest: u64) -> bool {
     !segment.expandable && !rules.splits(segment.kind, size, rest)
 }

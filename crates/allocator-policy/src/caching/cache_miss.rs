@@ -47,7 +47,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Err(self.shortage(asked, segment))
     }
 
-    /// Describes the state in which memory did not suffice.
+    /// Describes the state in which memory was insufficient.
     #[cold]
     pub(super) fn shortage(&mut self, asked: u64, segment: u64) -> Failure {
         self.shelves.sort_largest(&self.blocks);
@@ -62,7 +62,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }))
     }
 
-    /// Calls all callbacks; returns whether any freed memory.
+    /// Calls all callbacks; returns whether one freed memory.
     fn call_back(&mut self, size: u64) -> Result<bool, Failure> {
         let mut callbacks = std::mem::take(&mut self.callbacks);
         let given: Vec<_> = callbacks.iter_mut().flat_map(|call| call(Bytes(size))).collect();
@@ -137,7 +137,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(())
     }
 
-    /// Frees as many oversize blocks as a request needs; returns whether that sufficed.
+    /// Frees as many oversize blocks as a request needs; returns whether that was enough.
     fn release_oversize(&mut self, shelf: FreeListId, size: u64) -> Result<bool, Failure> {
         if self.rules.max_split == u64::MAX {
             return Ok(false);

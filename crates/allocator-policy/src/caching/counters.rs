@@ -1,14 +1,14 @@
 //! The allocator's counters.
 //!
-//! Each counter exists for both kinds of pool and for their sum. Freed amounts are not stored: they
-//! are the cumulative increase minus the current level. Active amounts are not stored either: they
-//! are the memory in use by the program plus the memory that waits for its work to end. Usually
-//! nothing waits, so the peak of the active memory is that of the memory in use, except while
-//! something waits.
+//! Each counter exists for both kinds of pool and for their sum. Freed amounts are not stored,
+//! because they equal the cumulative increase minus the current level. Active amounts are not
+//! stored either, because they equal the memory in use by the program plus the memory that waits
+//! for work to end. Usually no memory waits; the peak of the active memory then equals that of the
+//! memory in use.
 
 use crate::segment::SegmentKind;
 
-/// A counted quantity; the first three change with each allocation.
+/// A counted quantity; each allocation changes the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
     Allocation,
@@ -70,7 +70,7 @@ impl Level {
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     sum: Level,
-    /// By kind of pool, as all following fields.
+    /// By kind of pool, like all following fields.
     level: [Level; 2],
     /// The cumulative increase; it may wrap around at 2^64.
     added: [u64; 2],
@@ -78,12 +78,12 @@ struct Count {
     before: [u64; 2],
 }
 
-/// Blocks that were freed and are still in use.
+/// Blocks that were freed but are still in use.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
     /// The number of blocks, and their bytes.
     current: [u64; 2],
-    /// The peak of the active memory while any block waited.
+    /// The peak of the active memory while blocks waited.
     peak: [u64; 2],
     before: [u64; 2],
 }
@@ -105,7 +105,8 @@ impl Course {
         self.peak = self.peak.max(self.current);
     }
 
-    /// Decrements, but not below zero: a change of settings also changes which blocks are oversize.
+    /// Decrements, but not below zero: changing the settings also changes which blocks are
+    /// oversize.
     pub(super) fn take(&mut self) {
         if self.current > 0 {
             self.current -= 1;
@@ -140,7 +141,7 @@ pub(super) struct Counters {
     waiting: [Waiting; 2],
     /// The number of waiting blocks.
     all_waiting: u64,
-    /// The peak of the total active memory while any block waited.
+    /// The peak of the total active memory while blocks waited.
     peak_waiting: [u64; 2],
     pub(super) oversize_allocations: Course,
     pub(super) oversize_segments: Course,
@@ -248,7 +249,7 @@ impl Counters {
         }
     }
 
-    /// Counts memory that the program freed and that is still in use.
+    /// Counts memory that the program freed but that is still in use.
     pub(super) fn await_end(&mut self, kind: SegmentKind, size: u64) {
         self.all_waiting += 1;
         for (place, amount) in [1, size].into_iter().enumerate() {

@@ -1,5 +1,5 @@
 //! Expandable segments: one address range for each stream and kind, larger than the memory of the
-//! device. Pages are mapped at its lowest free addresses as needed.
+//! device. Pages are mapped at the lowest free addresses as needed.
 
 use super::counters::Metric;
 use super::free_lists::{EXPANDABLE, FreeListId, UNMAPPED, free_list_of, kind_of, list_of};
@@ -11,11 +11,11 @@ use crate::policy::BlockState;
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Continues from the best free block, which belongs to an expandable segment, to the block to
-    /// use.
+    /// Starts at the best free block, which belongs to an expandable segment, and returns the block
+    /// to use.
     ///
-    /// A block that can grow counts with the size to which it can grow. If expandable segments were
-    /// disabled after some were created, their blocks are skipped.
+    /// A block that can grow is ranked by the size to which it can grow. If expandable segments
+    /// were disabled after some were created, their blocks are skipped.
     pub(super) fn best_with_expandable(
         &mut self,
         shelf: FreeListId,
@@ -46,7 +46,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Maps pages at the lowest addresses where a request fits; `None` if the device does not have
-    /// enough memory. Pages that were mapped stay mapped and free.
+    /// enough memory. Pages mapped until then stay mapped and free.
     pub(super) fn expand(
         &mut self,
         shelf: FreeListId,
@@ -119,8 +119,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Some((Region { address: base, size: Bytes(held.size) }, held.page?))
     }
 
-    /// Maps pages at the lower end of an unmapped block, for at least `size` bytes or all of it.
-    /// Returns the free block that contains them; `None` if the device does not have enough memory.
+    /// Maps pages at the lower end of an unmapped block, for at least `size` bytes, or for the
+    /// whole block. Returns the free block that contains them; `None` if the device does not have
+    /// enough memory.
     fn map_pages(&mut self, id: BlockId, size: u64) -> Result<Option<BlockId>, Failure> {
         let block = self.blocks[id];
         let Some((_, page)) = self.range_of(block.address) else { return Ok(None) };
@@ -134,7 +135,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             mapped += u64::from(result.is_ok());
         }
         if result.is_err() {
-            // Undoes as much as possible; the rest stays mapped, as free memory.
+            // Undo as much as possible; the rest stays mapped as free memory.
             while mapped > 0 && self.memory.unmap(part(mapped - 1)).is_ok() {
                 mapped -= 1;
             }
@@ -175,7 +176,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         whole
     }
 
-    /// Unmaps the full pages of a free block, and releases the range if nothing of it is left.
+    /// Unmaps the full pages of a free block, and releases the range if no part of it is left.
     pub(super) fn shrink(&mut self, id: BlockId) -> Result<(), Error> {
         let block = self.blocks[id];
         let shelf = free_list_of(block.list);

@@ -1,8 +1,7 @@
 //! The free blocks, by private pool, stream and kind.
 //!
 //! PyTorch keeps one ordered set for each pool and kind, with the stream as the first sort key. A
-//! set for each stream gives the same results, and the set that is needed is usually the one that
-//! was needed last.
+//! set for each stream gives the same results, and the set needed is usually the one used last.
 
 use crate::blocks::{BlockId, Blocks};
 use crate::free_set::FreeSet;
@@ -10,7 +9,7 @@ use crate::policy::Stream;
 use crate::segment::SegmentKind;
 use std::collections::BTreeMap;
 
-/// Identifies a private pool, as PyTorch's `MempoolId_t`; (0, 0) is the common pool.
+/// Identifies a private pool, like PyTorch's `MempoolId_t`; (0, 0) is the common pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolId(pub u64, pub u64);
@@ -24,7 +23,7 @@ const FREE_LIST: u32 = 3;
 pub(super) const EXPANDABLE: u32 = 1;
 /// The block's addresses are unmapped.
 pub(super) const UNMAPPED: u32 = 2;
-/// Streams other than its own use the block.
+/// Streams other than the block's own use it.
 pub(super) const SHARED: u32 = 4;
 
 /// Returns the list field for ordinary blocks of a free list.
@@ -55,19 +54,19 @@ pub(super) struct FreeList {
     pub(super) pool: u32,
 }
 
-/// A pool of blocks: the common pool, or that of a CUDA graph.
+/// A pool of blocks: the common pool, or the pool of a CUDA graph.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     pub(super) id: PoolId,
     /// The number of captures and graphs that use it.
     pub(super) users: u32,
-    /// The bytes that it holds of the device.
+    /// The bytes that it holds on the device.
     pub(super) reserved: u64,
     /// The number of searches while garbage collection was on, by kind.
     pub(super) searches: [u64; 2],
-    /// By kind, blocks to examine when the cache is emptied: every free block that is a whole
-    /// region or may contain a whole page. A block that has been reused since may also be in the
-    /// list, even twice.
+    /// By kind, the blocks to examine when the cache is emptied: every free block that is a whole
+    /// region or may contain a whole page. The list may also contain blocks that have since been
+    /// reused, even twice.
     pub(super) queue: [Vec<BlockId>; 2],
 }
 

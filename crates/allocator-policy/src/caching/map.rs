@@ -1,4 +1,4 @@
-//! The held memory, region by region.
+//! Maps the held memory, region by region.
 
 use super::free_lists::{UNMAPPED, free_list_of};
 use super::{Caching, Events};
@@ -7,8 +7,8 @@ use crate::policy::{BlockMap, SegmentMap};
 use gpu_core::{Bytes, DeviceMemory};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Returns the held regions by address. Each mapped part of an expandable segment is one, as in
-    /// PyTorch's snapshots.
+    /// Returns the held regions by address. Each mapped part of an expandable segment counts as a
+    /// region, as in PyTorch's snapshots.
     pub(super) fn map(&self) -> Vec<SegmentMap> {
         let mut segments = Vec::new();
         for held in self.segments.values() {

@@ -3,7 +3,7 @@
 //! The rules are those of `c10/cuda/CUDACachingAllocator.cpp` of PyTorch 2: when a recorded job is
 //! replayed, every block gets the address that PyTorch gave it. The data structures differ: blocks
 //! have IDs, each stream has its own free lists, and one bit shows whether other streams still use
-//! a block. Allocating and freeing therefore compute no hash and need no heap memory.
+//! a block. Allocating and freeing therefore need neither hashing nor heap memory.
 
 mod adopt;
 mod cache_miss;
@@ -44,8 +44,8 @@ use std::fmt;
 use stream_use::Sharing;
 use whole_blocks::WholeBlocks;
 
-/// A callback for requests that no free block satisfies. It gets the size of the missing block, and
-/// the allocations that it returns are freed.
+/// A callback for requests that no free block satisfies. It receives the size of the missing block,
+/// and returns allocations to free.
 pub type Callback = Box<dyn FnMut(Bytes) -> Vec<Allocation> + Send>;
 
 /// PyTorch's caching allocator over the memory of one device.
@@ -59,23 +59,23 @@ pub struct Caching<M: DeviceMemory, E: Events = NoWork> {
     /// Regions and address ranges, by start address.
     segments: BTreeMap<u64, HeldSegment>,
     counters: Counters,
-    /// The free whole regions in order, if the settings need it.
+    /// The free whole regions in order, if the settings need them.
     whole: Option<WholeBlocks>,
     sharing: Sharing,
     captures: Vec<Capture>,
     callbacks: Vec<Callback>,
-    /// How often the allocator waited for all work.
+    /// How many times the allocator waited for all work.
     waits: u64,
     owner: u32,
 }
 
-/// A region or an address range that is held.
+/// A held region or address range.
 #[derive(Clone, Copy, Debug)]
 struct HeldSegment {
     size: u64,
     /// Its lowest block, which never changes.
     first: BlockId,
-    /// The page size, for an address range.
+    /// The page size of an address range; `None` for a region.
     page: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ impl<M: DeviceMemory> Caching<M> {
     /// memory.
     ///
     /// # Errors
-    /// As [`DeviceMemory::info`], if the settings limit a fraction of the device.
+    /// Those of [`DeviceMemory::info`], if the settings limit a fraction of the device.
     pub fn new(memory: M, settings: Settings) -> Result<Self, Error> {
         Caching::with_events(memory, settings, NoWork)
     }
@@ -94,7 +94,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Creates an allocator that holds no memory yet.
     ///
     /// # Errors
-    /// As [`DeviceMemory::info`], if the settings limit a fraction of the device.
+    /// Those of [`DeviceMemory::info`], if the settings limit a fraction of the device.
     pub fn with_events(memory: M, settings: Settings, events: E) -> Result<Self, Error> {
         let rules = Rules::of(&settings, &memory)?;
         let mut caching = Caching {
@@ -125,8 +125,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Changes the settings for later requests.
     ///
     /// # Errors
-    /// As [`DeviceMemory::info`], if the settings limit a fraction of the device; the settings are
-    /// then unchanged.
+    /// Those of [`DeviceMemory::info`], if the settings limit a fraction of the device; the
+    /// settings are then unchanged.
     pub fn set_settings(&mut self, settings: Settings) -> Result<(), Error> {
         self.rules = Rules::of(&settings, &self.memory)?;
         self.settings = settings;
@@ -140,7 +140,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Adds a callback for requests that no free block satisfies; it runs before the device is
-    /// asked.
+    /// queried.
     pub fn on_shortage(&mut self, callback: Callback) {
         self.callbacks.push(callback);
     }
@@ -166,7 +166,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Continues from the best block if it belongs to an expandable segment.
+    /// Continues from the best block, which belongs to an expandable segment.
     #[cold]
     fn find_further(&mut self, shelf: FreeListId, size: u64, mut best: BlockId) -> Option<BlockId> {
         if self.blocks[best].list & EXPANDABLE != 0 {
@@ -250,7 +250,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Counts a block that the program frees and that is still in use.
+    /// Counts a block that the program frees but that is still in use.
     fn await_end(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.state = BlockState::AwaitingFree;
@@ -265,14 +265,14 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Ends the use of a block that the program freed before.
+    /// Ends the use of a block that the program has already freed.
     fn end(&mut self, id: BlockId) {
         let block = &self.blocks[id];
         self.counters.end(kind_of(free_list_of(block.list)), block.size, block.requested);
         self.put_back(id);
     }
 
-    /// Frees a block that no work uses, and merges it with its free neighbours.
+    /// Frees a block that is no longer in use, and merges it with its free neighbours.
     #[inline(always)]
     fn put_back(&mut self, id: BlockId) {
         let block = self.blocks[id];
@@ -317,7 +317,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         let counters = &mut self.counters;
         if is_part {
             counters.add(kind, Metric::InactiveSplitBytes, size);
-            // Arithmetic instead of branches that the processor could not predict.
+            // Arithmetic instead of branches that the processor cannot predict.
             counters.add(kind, Metric::InactiveSplit, u64::from(absorbed == 0));
             counters.take(kind, Metric::InactiveSplit, u64::from(absorbed == 2));
         } else {
@@ -431,7 +431,7 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
 }
 
 impl<M: DeviceMemory, E: Events> Drop for Caching<M, E> {
-    /// Frees everything. Memory that the device does not accept back is left to it.
+    /// Frees all memory. The device keeps memory that it does not accept back.
     fn drop(&mut self) {
         // A device waits for its work before it frees a region, but not before it unmaps pages.
         if self.segments.values().any(|held| held.page.is_some()) {

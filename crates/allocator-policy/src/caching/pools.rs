@@ -21,15 +21,15 @@ pub enum PoolError {
     /// A capture into it is already in progress.
     #[error("begin capture into pool ({}, {}): already capturing", .0.0, .0.1)]
     Busy(PoolId),
-    /// No capture into it is in progress, or nothing uses it.
+    /// No capture into it is in progress, or it is not in use.
     #[error("release pool ({}, {}): not in use", .0.0, .0.1)]
     Unused(PoolId),
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Serves requests on a stream, or on all streams, from a private pool until
-    /// [`end_capture`](Caching::end_capture). During a capture the allocator cannot wait for work,
-    /// so blocks in use by other streams stay in use and the cache is not emptied.
+    /// [`end_capture`](Caching::end_capture). During a capture, the allocator cannot wait for work,
+    /// so blocks in use by other streams stay in use, and the cache is not emptied.
     ///
     /// # Errors
     /// [`PoolError::Common`] and [`PoolError::Busy`].
@@ -57,15 +57,15 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(())
     }
 
-    /// Serves all requests from a pool, instead of all captures in progress.
+    /// Serves all requests from this pool, and ends all captures in progress.
     pub(super) fn capture_all(&mut self, id: PoolId) {
         self.captures.clear();
-        // It fails only for the common pool, which needs no capture.
+        // This fails only for the common pool, which needs no capture.
         let _ = self.begin_capture(id, None);
     }
 
-    /// Notes that a graph that used a pool is gone. Once no graph uses the pool, its free memory
-    /// returns to the device when the cache is emptied.
+    /// Records that a graph no longer uses a pool. Once no graph uses the pool, emptying the cache
+    /// returns its free memory to the device.
     ///
     /// # Errors
     /// [`PoolError::Common`] and [`PoolError::Unused`].
@@ -80,7 +80,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Returns the private pools and the memory that each holds of the device.
+    /// Returns the private pools and the device memory that each holds.
     pub fn private_pools(&self) -> impl Iterator<Item = (PoolId, Bytes)> + '_ {
         self.shelves.pools.iter().skip(1).map(|pool| (pool.id, Bytes(pool.reserved)))
     }

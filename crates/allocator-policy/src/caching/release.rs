@@ -1,4 +1,4 @@
-//! Returning memory to the device.
+//! Returns memory to the device.
 
 use super::counters::Metric;
 use super::free_lists::{EXPANDABLE, UNMAPPED, free_list_of, kind_of};
@@ -11,11 +11,11 @@ use crate::segment::SegmentKind;
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Waits for all work and frees as much as possible: the large blocks and then the small ones,
-    /// by stream, size and address, and the free memory of private pools that no graph uses.
+    /// Waits for all work and frees as much as possible: first the large blocks and then the small
+    /// ones, by stream, size and address; then the free memory of private pools that no graph uses.
     ///
     /// # Errors
-    /// The first failure of the device; the other blocks are freed nevertheless.
+    /// The first failure of the device. The other blocks are freed nevertheless.
     pub(super) fn release_cached(&mut self) -> Result<(), Failure> {
         self.wait_for_all_work()?;
         let mut result = self.release_free(0, SegmentKind::Large);
@@ -32,8 +32,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Frees the unsplit blocks of a pool, and unmaps the free pages of its expandable segments.
     ///
-    /// It examines only blocks that became free since the last time, because the others have
-    /// nothing to release.
+    /// It examines only blocks that became free since the last call, because others have no memory
+    /// to release.
     fn release_free(&mut self, pool: u32, kind: SegmentKind) -> Result<(), Error> {
         let mut found = self.take_queue(pool, kind);
         let rank = |id: &BlockId| (self.blocks[*id].list & EXPANDABLE, self.rank(*id));
@@ -52,13 +52,13 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         result
     }
 
-    /// Empties the queue of a pool, and returns each block of it that may be released.
+    /// Empties the queue of a pool, and returns the blocks in it that may be released.
     fn take_queue(&mut self, pool: u32, kind: SegmentKind) -> Vec<BlockId> {
         let mut queue = std::mem::take(&mut self.shelves.pools[pool as usize].queue[kind as usize]);
         queue.retain(|id| {
             let block = self.blocks[*id];
             let shelf = free_list_of(block.list);
-            // A removed block is no longer queued; another pool may have reused its ID.
+            // Removed blocks are no longer queued, but another pool may have reused their IDs.
             let is_ours =
                 block.queued && kind_of(shelf) == kind && self.shelves[shelf].pool == pool;
             if is_ours {
@@ -95,7 +95,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         self.shelves.pools[pool_].queue[kind_].push(id);
     }
 
-    /// Returns the place of a block in the order in which PyTorch releases: by stream, then by size
+    /// Returns the rank of a block in the order in which PyTorch releases: by stream, then by size
     /// and address.
     pub(super) fn rank(&self, id: BlockId) -> (Stream, u128) {
         let block = &self.blocks[id];

@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The free whole regions of an allocator. Only settings that release single regions need them.
 #[derive(Debug, Default)]
 pub(super) struct WholeBlocks {
-    /// The large ones of the common pool, by the number of searches when they became free.
+    /// The large regions of the common pool, by the number of searches when they became free.
     by_time: BTreeSet<(u64, BlockId)>,
-    /// The time of each of them.
+    /// The time of each region in `by_time`.
     times: BTreeMap<BlockId, u64>,
-    /// The sum of these times.
+    /// The sum of `times`.
     sum: u128,
     /// The regions of each free list by size and address ([`Block::key`]).
     by_size: BTreeMap<(FreeListId, u128), BlockId>,
@@ -47,7 +47,7 @@ impl WholeBlocks {
         (count > 0).then(|| (count * u128::from(now) - self.sum) as f64 / count as f64)
     }
 
-    /// Returns the large regions that are at least this old, oldest first.
+    /// Returns the large regions of at least this age, oldest first.
     pub(super) fn at_least(&self, age: f64, now: u64) -> impl Iterator<Item = BlockId> + '_ {
         let is_old = move |(time, _): &&(u64, BlockId)| (now - time) as f64 >= age;
         self.by_time.iter().take_while(is_old).map(|(_, id)| *id)
@@ -74,8 +74,8 @@ impl WholeBlocks {
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Begins to keep the free whole regions in order if the settings need it; those that are free
-    /// already count as free since the first search.
+    /// Starts to keep the free whole regions in order if the settings need it. Regions that are
+    /// already free count as free since the first search.
     pub(super) fn keep_order(&mut self) {
         let needed = self.rules.garbage.is_some() || self.rules.max_split != u64::MAX;
         if !needed || self.whole.is_some() {

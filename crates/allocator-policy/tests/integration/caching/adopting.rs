@@ -191,7 +191,7 @@ fn invalid_segment_is_rejected_without_side_effects() {
 }
 
 proptest! {
-    /// Any recording is either refused or results in a consistent state.
+    /// Every recording is either rejected or results in a consistent state.
     #[test]
     fn arbitrary_segment_is_adopted_soundly_or_rejected(
         start in 0u64..64,

@@ -1,4 +1,4 @@
-//! The allocator compared with a model of it that searches lists.
+//! The allocator compared with a model that searches lists.
 
 use crate::caching::device::{MIB, out_of_memory};
 use crate::caching::invariants::check;
@@ -26,7 +26,7 @@ struct Segment {
     pieces: Vec<Piece>,
 }
 
-/// The rules without any optimisation, over its own device that returns the same addresses.
+/// The rules without any optimisation, on its own device that returns the same addresses.
 struct Naive {
     device: ModelMemory,
     max_split: u64,

@@ -25,7 +25,7 @@ fn settings_parse_from_text() {
     assert_eq!(settings.others()["pinned_use_background_threads"], "True");
 }
 
-/// Also PyTorch's `allocator_config_test`, and the defaults of settings that are not given.
+/// Also from PyTorch's `allocator_config_test`, plus the defaults of settings that are not given.
 #[test]
 fn large_segment_size_is_parsed_before_dependent_sizes() {
     let settings =

@@ -1,4 +1,4 @@
-//! Memory that several streams use, and memory that its caller completes.
+//! Memory used by several streams, and memory that the caller completes.
 
 use crate::caching::device::{Device, MIB, Work};
 use crate::caching::invariants::check;

@@ -1,4 +1,4 @@
-//! A policy by name, and what every policy counts.
+//! Policies by name, and what every policy counts.
 
 use gpu_allocator_policy::bfc::{self, Bfc};
 use gpu_allocator_policy::{Failure, ModelMemory, Policy, PolicyConfig, Stream, Usage};
@@ -92,7 +92,7 @@ fn modelled_device_gets_all_its_memory_back() {
         policy.free(taken).unwrap();
         drop(policy);
         assert_eq!(memory.used(), Bytes(0), "{name}");
-        // Its addresses are free, too.
+        // Its addresses are free too.
         assert!(memory.reserve(Bytes(256 * MIB)).is_ok(), "{name}");
     }
 }
@@ -200,7 +200,7 @@ fn bfc_keeps_its_settings_and_takes_no_more_than_its_limit() {
 
 #[test]
 fn bfc_creates_no_empty_chunk() {
-    // A fraction that is less than a byte: every remainder is split off.
+    // A fraction of less than a byte: every remainder is split off.
     let settings = bfc::Settings {
         limit: Some(Bytes(8 * MIB)),
         fragmentation_fraction: 1e-12,
