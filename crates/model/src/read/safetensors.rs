@@ -40,28 +40,28 @@ const TYPES: &[&str] = &[
     "C64",
 ];
 
-/// Why a header was refused.
+/// Why a header was rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SafetensorsError {
     /// The file could not be read.
     #[error("read the file")]
     Io(#[from] io::Error),
-    /// The file is shorter than the length of a header.
+    /// The file is shorter than a header length.
     #[error("read the header's length: the file has {0} bytes, fewer than 8")]
     TooSmall(u64),
-    /// The file is a pointer of Git LFS.
+    /// The file is a Git LFS pointer.
     #[error("read the header: the file is a pointer of Git LFS; fetch its data")]
     Pointer,
     /// The header is longer than the format permits.
     #[error("read the header: {0} bytes are more than the format's 100,000,000")]
     TooLarge(u64),
-    /// The file ends before the header.
+    /// The file ends before the header does.
     #[error("read the header: it claims {claimed} bytes, and {present} follow")]
     Truncated {
-        /// The length that the file claims.
+        /// The claimed length.
         claimed: u64,
-        /// The bytes that follow.
+        /// The bytes that are present.
         present: u64,
     },
     /// The header is not UTF-8.
@@ -73,7 +73,7 @@ pub enum SafetensorsError {
     /// The header does not start with `{`.
     #[error("parse the header: it does not start with '{{'")]
     NotAnObject,
-    /// A tensor has an element type that the format does not have.
+    /// A tensor has an element type outside the format.
     #[error("read tensor '{tensor}': unknown element type '{encoding}'")]
     UnknownType {
         /// The tensor.
@@ -81,7 +81,7 @@ pub enum SafetensorsError {
         /// The element type.
         encoding: String,
     },
-    /// A tensor overlaps another, leaves a hole before it, or ends before it starts.
+    /// A tensor overlaps another, leaves a gap before it, or ends before it starts.
     #[error(
         "read tensor '{tensor}': it is at {start}..{end}, and the data before it ends at {expected}"
     )]
@@ -92,7 +92,7 @@ pub enum SafetensorsError {
         start: u64,
         /// The offset after its last byte.
         end: u64,
-        /// The offset at which it has to start.
+        /// The offset at which it must start.
         expected: u64,
     },
     /// The offsets of a tensor do not span the bytes of its shape.
@@ -102,7 +102,7 @@ pub enum SafetensorsError {
     Size {
         /// The tensor.
         tensor: String,
-        /// The bytes of its shape.
+        /// The bytes that its shape requires.
         needed: u64,
         /// The bytes between its offsets.
         spanned: u64,
@@ -110,27 +110,27 @@ pub enum SafetensorsError {
     /// The elements of a tensor do not fill whole bytes.
     #[error("read tensor '{0}': its elements do not fill whole bytes")]
     Misaligned(String),
-    /// The size of a tensor is larger than can be counted.
+    /// The size of a tensor is too large to count.
     #[error("read tensor '{0}': its size is too large to count")]
     Overflow(String),
-    /// The file is shorter or longer than its header and its tensors.
+    /// The file is shorter or longer than its header and tensors.
     #[error("read the data: header and tensors take {needed} bytes, and the file has {length}")]
     Length {
         /// The bytes of header and tensors.
         needed: u64,
-        /// The bytes of the file.
+        /// The length of the file in bytes.
         length: u64,
     },
 }
 
 /// Reads the tensors of a file of `length` bytes, in the order of their data.
 ///
-/// Reads no more than the header. Takes memory in proportion to the header that is present,
-/// whatever the file claims.
+/// Reads only the header. Uses memory in proportion to the header that is present, regardless of
+/// what the file claims.
 ///
 /// # Errors
-/// If the file cannot be read or breaks a rule of the format. The length is part of the check: a
-/// file that was not downloaded whole is refused.
+/// If the file cannot be read or violates the format. This includes the length: an incomplete
+/// download is rejected.
 pub fn read(mut file: impl Read, length: u64) -> Result<Vec<Tensor>, SafetensorsError> {
     let mut size = [0; 8];
     if length < 8 {
@@ -162,7 +162,7 @@ pub fn read(mut file: impl Read, length: u64) -> Result<Vec<Tensor>, Safetensors
     tensors(entries, present - claimed, length)
 }
 
-/// Checks the entries against each other and the bytes of data.
+/// Checks the entries against each other and against the bytes of data.
 fn tensors(entries: Entries, data: u64, length: u64) -> Result<Vec<Tensor>, SafetensorsError> {
     let Entries(mut entries) = entries;
     entries.sort_by_key(|(_, entry)| entry.data_offsets);
@@ -209,7 +209,7 @@ fn bytes(name: &str, entry: &Entry) -> Result<u64, SafetensorsError> {
     }
 }
 
-/// A tensor as the JSON has it.
+/// A tensor as stored in the JSON.
 #[derive(serde::Deserialize)]
 struct Entry {
     dtype: String,
@@ -252,7 +252,7 @@ impl<'de> Visitor<'de> for EntriesVisitor {
     }
 }
 
-/// The metadata: texts by texts, of which nothing is kept.
+/// The metadata, a map of strings that is discarded.
 struct Metadata;
 
 impl<'de> de::Deserialize<'de> for Metadata {
@@ -345,12 +345,12 @@ mod tests {
             read_bytes(lie),
             Err(SafetensorsError::Truncated { claimed: 90_000_000, present: 2 })
         ));
-        // The length of the file lies too.
+        // The length of the file is also false.
         assert!(matches!(
             read(lie, 1 << 40),
             Err(SafetensorsError::Truncated { claimed: 90_000_000, present: 2 })
         ));
-        // Nothing past the length of the file is read, even if there is more.
+        // Data past the length of the file is never read, even if there is more.
         let endless = lie.chain(std::io::repeat(0));
         assert!(matches!(
             read(endless, 10),

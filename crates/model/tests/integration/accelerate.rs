@@ -1,4 +1,4 @@
-//! accelerate's maps, beside what it printed for the same modules.
+//! accelerate's maps, compared with its output for the same modules.
 
 use gpu_core::Bytes;
 use gpu_model::split::accelerate::{BLOCK, Device, Memory, Module, balanced_memory, infer};

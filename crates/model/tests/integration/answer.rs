@@ -74,7 +74,7 @@ fn largest_context_does_not_depend_on_the_asked_one() {
     }
 }
 
-/// Whole layers on the CPU would bring their attention there too.
+/// Whole layers on the CPU would take their attention there too.
 #[test]
 fn experts_go_to_the_cpu_before_whole_layers_do() {
     let model = MOE_30B.gguf("Q4_0");
@@ -109,7 +109,7 @@ fn reasons_name_layers_and_what_lacks() {
     assert!(reasons.contains("the engine keeps it there"), "{reasons}");
     assert!(reasons.contains(" on CUDA0"), "{reasons}");
     assert!(reasons.contains("cpu lacks "), "{reasons}");
-    // Of a host whose memory is unknown, too: the input is in it, not nowhere.
+    // This also holds for a host with unknown memory: the input is in it, not missing.
     let rooms = Rooms::new(vec![Room::gpu("CUDA0", Bytes(1 << 40))]);
     let split = optimal(&chain, &rooms, Objective::Latency);
     let reasons = split.reasons(&chain, &rooms).join("\n");
@@ -127,7 +127,7 @@ fn vllm_fits_more_on_more_ranks() {
         sizes.iter().map(|served| (served.size.ranks, served.size.fits)).collect();
     assert_eq!(fits, [(1, false), (2, true), (4, true), (8, true)]);
     assert!(sizes.windows(2).all(|pair| pair[0].size.tokens < pair[1].size.tokens));
-    // All sequences must fit, not one.
+    // All sequences must fit, not only one.
     let many = Run { sequences: 64, ..run };
     let found = &answer(&model, &many, &rooms, &[], Objective::FewestRooms).unwrap()[0];
     let served = found.served.as_ref().unwrap();

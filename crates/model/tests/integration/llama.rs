@@ -1,4 +1,4 @@
-//! llama.cpp's placements, beside what it printed for synthetic models on pretended GPUs.
+//! llama.cpp's placements, compared with its output for synthetic models on simulated GPUs.
 
 use crate::models::{GEMMA_4B, LLAMA_1B, LLAMA_8B, MOE_30B, deepseek_16b};
 use gpu_core::Bytes;
@@ -11,7 +11,7 @@ fn run(context: u64) -> Run {
     Run { overhead: Some(Bytes(0)), op_offload: false, ..Run::new(Engine::LlamaCpp, context) }
 }
 
-/// GPUs with this much free memory, in MiB, and a CPU with plenty.
+/// GPUs with this much free memory in MiB, and a CPU with plenty.
 fn rooms(free: &[u64]) -> Rooms {
     let mut rooms: Vec<Room> = Vec::new();
     for (index, free) in free.iter().enumerate() {
@@ -67,8 +67,9 @@ fn arguments_reproduce_placement() {
     assert_eq!(found.words()[..2], ["-ngl".to_owned(), found.layers.to_string()]);
 }
 
-/// A measured decision: free MiB of the GPUs, model, options; the context, the layers of each GPU,
-/// what is moved of partial layers, and the layers whose experts alone are on the CPU.
+/// A measured decision. The input is the free MiB of the GPUs, the model and the options; the
+/// output is the context, the layers of each GPU, the moved parts of partial layers, and the layers
+/// of which only the experts are on the CPU.
 struct Case {
     free: &'static [u64],
     model: &'static str,

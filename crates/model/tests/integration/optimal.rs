@@ -1,4 +1,4 @@
-//! The search for the best placement, against every placement and against the plain ones.
+//! The search for the best placement, compared with all placements and with the simple ones.
 
 use gpu_core::{Bytes, Route};
 use gpu_model::need::{Chain, Layer, Position};
@@ -10,8 +10,8 @@ use proptest::prelude::*;
 const OBJECTIVES: [Objective; 3] =
     [Objective::Throughput, Objective::Latency, Objective::FewestRooms];
 
-/// The numbers of a layer: weights, context, reads, operations, crossing, buffer, more of it in a
-/// pipeline, entry, joined.
+/// The figures of a layer: weights, context, reads, operations, crossing, buffer, additional buffer
+/// in a pipeline, entry, joined.
 type Numbers = ((u64, u64, u64, u64), (u64, u64, u64, u64), bool);
 
 fn layer(index: usize, last: usize, numbers: &Numbers) -> Layer {
@@ -65,7 +65,7 @@ fn chains(most: usize) -> impl Strategy<Value = Chain> {
     )
 }
 
-/// Rooms of few kinds, so that some can be exchanged and some cannot, on links of two speeds.
+/// Rooms of a few kinds, so that some are interchangeable and some are not, on links of two speeds.
 fn rooms(most: usize) -> impl Strategy<Value = Rooms> {
     let kinds = prop::sample::select(vec![
         RoomKind::Gpu,
@@ -151,7 +151,7 @@ fn brute_force(chain: &Chain, rooms: &Rooms, objective: Objective) -> Option<Cos
     all.best
 }
 
-/// Returns whether layers that must stay together do not.
+/// Returns whether layers that must stay together are separated.
 fn cuts_group(chain: &Chain, split: &Split) -> bool {
     let pairs = chain.layers.iter().zip(split.rooms.windows(2)).zip(1..);
     pairs.into_iter().any(|((_, pair), next)| chain.layers[next].joined && pair[0] != pair[1])

@@ -1,4 +1,4 @@
-//! Configurations of real models, with the parameters that they are known to have.
+//! Configurations of real models, with their known parameter counts.
 
 use super::*;
 use crate::model::Mixer;
@@ -33,7 +33,7 @@ const GPT_OSS_20B: &str = r#"{"model_type":"gpt_oss","hidden_size":2880,"interme
     "num_local_experts":32,"num_experts_per_tok":4,"vocab_size":201088,"sliding_window":128,
     "dtype":"bfloat16"}"#;
 
-/// Models with their parameters: those of the published files.
+/// Models with the parameter counts of the published files.
 const KNOWN: &[(&str, &str, u64)] = &[
     ("Llama 3 8B", LLAMA_3_8B, 8_030_261_248),
     (
@@ -151,7 +151,7 @@ fn attention(kv_heads: u64, head: u64, window: Option<u64>) -> Mixer {
     Mixer::Attention { kv_heads, key: head, value: head, window }
 }
 
-/// Returns one letter per layer: full, window, latent, recurrent, parallel, or nothing.
+/// Returns one letter per layer: full, window, latent, recurrent, parallel, or none.
 fn letters(config: &Config) -> String {
     let letter = |mixer: &Mixer| match mixer {
         Mixer::Attention { window: None, .. } => 'F',
@@ -180,7 +180,7 @@ fn llama_keeps_keys_of_every_token() {
     assert_eq!(architecture.encoding, Encoding::named("BF16"));
     assert_eq!(architecture.experts, None);
     assert!(!architecture.tied);
-    // Two bytes for each parameter.
+    // Two bytes per parameter.
     let model = parse(LLAMA_3_8B).model().unwrap();
     assert_eq!(model.bytes(), Bytes(2 * 8_030_261_248));
 }
@@ -220,7 +220,7 @@ fn windows_follow_the_class() {
     assert_eq!(layers_of("gemma3", 7, ""), "wwwwwFw");
     assert_eq!(layers_of("llama4", 5, ""), "wwwFw");
     assert_eq!(layers_of("llama4", 3, r#","no_rope_layers":[0,1,1]"#), "Fww");
-    // A list wins over the rule.
+    // A list takes precedence over the rule.
     let list = r#","layer_types":["full_attention","sliding_attention","full_attention"]"#;
     assert_eq!(layers_of("gemma3", 3, list), "FwF");
     assert_eq!(
@@ -285,7 +285,7 @@ fn null_and_lists_are_read_as_the_classes_do() {
     let widths = r#"{"model_type":"gemma3n","num_hidden_layers":20,"intermediate_size":[8,16]}"#;
     let config = parse(widths);
     assert_eq!(config.architecture.feed_forward, 16);
-    // The last 15 layers use keys of the others.
+    // The last 15 layers use the keys of other layers.
     assert_eq!(letters(&config), "wwwwF---------------");
     let wide = widths.replace("16", "4294967296");
     assert!(matches!(read(wide.as_bytes()), Err(ConfigError::Value { .. })));
@@ -299,7 +299,7 @@ fn unknown_type_is_read_by_the_keys_of_llama_or_named() {
     assert!(config.generic);
     assert_eq!(config.architecture.layers, [attention(4, 16, None); 2]);
     assert!(matches!(config.tensors(), Err(ConfigError::Underived(name)) if name == "novel"));
-    // A rank tells latent attention.
+    // A rank identifies latent attention.
     let latent = parse(&text.replacen('{', r#"{"kv_lora_rank":32,"qk_rope_head_dim":8,"#, 1));
     assert_eq!(latent.architecture.layers, [Mixer::Latent { rank: 32, rope: 8 }; 2]);
     assert!(!parse(LLAMA_3_8B).generic);
@@ -337,7 +337,7 @@ fn unknown_types_of_layers_are_doubts() {
     assert_eq!(doubts(bare), ["'hidden_size' is missing: the default of its class counts"]);
 }
 
-/// Of an encoder and a decoder, the decoder keeps keys and values.
+/// In an encoder-decoder model, the decoder keeps keys and values.
 #[test]
 fn heads_and_layers_have_other_names() {
     let whisper = r#"{"model_type":"whisper","d_model":1280,"encoder_layers":32,"decoder_layers":4,
@@ -349,7 +349,7 @@ fn heads_and_layers_have_other_names() {
     let xglm = r#"{"model_type":"xglm","d_model":2048,"num_layers":24,"attention_heads":16,
         "ffn_dim":8192,"vocab_size":256008}"#;
     assert_eq!(parse(xglm).architecture.layers, [attention(16, 128, None); 24]);
-    // The class of a type states heads that a file leaves out.
+    // The class of the type states the number of heads that the file omits.
     let bare = parse(r#"{"model_type":"xglm","d_model":1024,"num_layers":24}"#).architecture;
     assert_eq!(bare.heads, 16);
     let dbrx = r#"{"model_type":"dbrx","d_model":6144,"n_heads":48,"n_layers":40,
@@ -398,7 +398,7 @@ fn parts_beside_the_language_model_are_counted_and_noted() {
 
 #[test]
 fn missing_keys_have_the_defaults_of_their_class() {
-    // The published file has no length.
+    // The published file does not state a length.
     assert_eq!(parse(GEMMA_3_4B).architecture.context, Some(131_072));
     let flat = r#"{"model_type":"qwen2_vl","hidden_size":1536,"intermediate_size":8960,"num_hidden_layers":28,
         "num_attention_heads":12,"num_key_value_heads":2,"vocab_size":151936,"tie_word_embeddings":true}"#;

@@ -1,4 +1,4 @@
-//! Headers written here, good and bad.
+//! Valid and invalid headers written by these tests.
 
 use super::*;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ impl Writer {
         self.raw(key, 9, &bytes)
     }
 
-    /// Adds a tensor; dimensions from the fastest, as ggml has them.
+    /// Adds a tensor; dimensions are listed fastest first, as in ggml.
     pub(crate) fn tensor(mut self, name: &str, shape: &[u64], number: u32) -> Self {
         let encoding = Encoding::of_ggml(number).expect("a type of ggml");
         let bytes = encoding.bytes(shape.iter().product()).expect("whole blocks");
@@ -116,7 +116,7 @@ fn pairs_and_tensors_are_read() {
 #[test]
 fn every_truncation_is_an_error() {
     let file = small().file();
-    // The padding of the last tensor may be missing: 12 bytes of 32.
+    // The padding of the last tensor may be missing: 12 of 32 bytes.
     let needed = file.len() - 12;
     for length in 0..needed {
         assert!(parse(&file[..length]).is_err(), "{length}");
@@ -142,7 +142,7 @@ fn counts_that_lie_cost_nothing() {
     for count in [1 << 20, 1 << 40, i64::MAX as u64, u64::MAX] {
         assert!(parse(&Writer::start(3, count, 0)).is_err());
         assert!(parse(&Writer::start(3, 0, count)).is_err());
-        // The length of the file is unknown: the end of the bytes is found.
+        // Even if the length of the file is unknown, the end of the data is detected.
         assert!(read(Writer::start(3, count, 0).as_slice(), None).is_err());
         let array = [&4u32.to_le_bytes()[..], &count.to_le_bytes()].concat();
         assert!(parse(&Writer::default().raw("a", 9, &array).file()).is_err());
@@ -226,9 +226,9 @@ fn tensors_that_break_a_rule_are_refused() {
     assert!(matches!(bad("a", &[8], 0, 0), GgufError::Beyond { .. }));
     let twice = Writer::default().tensor("a", &[1], 0).tensor("a", &[1], 0);
     assert!(matches!(refusal(&twice), GgufError::Name { problem: "occurs twice", .. }));
-    // 2^63 elements of about a bit: the bytes could be counted, the elements not.
+    // 2^63 elements of about one bit: the bytes could be counted, but not the elements.
     assert!(matches!(bad("a", &[1 << 62, 2], 41, 0), GgufError::Overflow(_)));
-    // The padded size of 4 × (2^30 − 1) × (2^30 + 1) numbers of 4 bytes wraps to 0.
+    // The padded size of 4 × (2^30 − 1) × (2^30 + 1) 4-byte numbers wraps to 0.
     let wraps = bad("a", &[4, (1 << 30) - 1, (1 << 30) + 1], 0, 0);
     assert!(matches!(wraps, GgufError::Overflow(_)));
 }

@@ -1,11 +1,11 @@
-//! Files as PyTorch writes them.
+//! Files as written by PyTorch.
 
 use super::*;
 use proptest::prelude::*;
 use std::io::{Cursor, Write};
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-/// Writes a zip file of entries that are not compressed.
+/// Writes a zip file with uncompressed entries.
 pub(crate) fn zipped(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
@@ -99,7 +99,7 @@ fn names_and_shapes_are_read_and_ties_counted_once() {
 #[test]
 fn dictionaries_within_are_named_by_their_path() {
     let within = dictionary(&[("w", tensor("HalfStorage", "0", 2, &[10]))]);
-    // Without the protocol before and the stop after.
+    // Without the leading protocol and the trailing stop.
     let within = within[2..within.len() - 1].to_vec();
     let weights = with_pickle(&dictionary(&[("model", within), ("step", integer(7))]));
     assert_eq!(weights.tensors[0].name, "model.w");
@@ -162,7 +162,7 @@ fn dictionary_within_itself_ends() {
 
 #[test]
 fn references_that_multiply_names_are_bounded() {
-    // One long name and one tensor, again and again.
+    // One long name and one tensor, repeated.
     let first = [text(&"n".repeat(1000)), tensor("FloatStorage", "0", 0, &[1])].concat();
     let start = [&b"\x80\x02}("[..], &first[..1005], b"q\x01", &first[1005..], b"q\x02"].concat();
     let pickle = [start, b"h\x01h\x02".repeat(1000), b"u.".to_vec()].concat();
@@ -172,7 +172,7 @@ fn references_that_multiply_names_are_bounded() {
 
 #[test]
 fn references_without_values_are_bounded() {
-    // MEMOIZE, DUP and MARK add a reference for each byte.
+    // MEMOIZE, DUP and MARK add one reference per byte.
     for opcode in [0x94, b'2', b'('] {
         let mut pickle = vec![b'N'; 1];
         pickle.resize((1 << 21) + 10, opcode);

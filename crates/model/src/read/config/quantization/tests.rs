@@ -1,4 +1,4 @@
-//! Quantized configurations, with the bytes that the files of such checkpoints hold.
+//! Quantized configurations, with the number of bytes in the files of such checkpoints.
 
 use super::super::read;
 use crate::model::Model;
@@ -16,7 +16,7 @@ fn dense() -> Value {
         "vocab_size": VOCABULARY, "tie_word_embeddings": false, "torch_dtype": "bfloat16"})
 }
 
-/// A model with a dense layer, and one with four routed experts and a shared one.
+/// A model with one dense layer, and one with four routed experts and a shared one.
 fn sparse() -> Value {
     json!({"model_type": "deepseek_v3", "hidden_size": ROWS, "intermediate_size": WIDE,
         "moe_intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -41,7 +41,7 @@ const DOWN: &str = "model.layers.1.mlp.down_proj.weight";
 const HEAD: &str = "lm_head.weight";
 const EMBEDDING: &str = "model.embed_tokens.weight";
 
-/// The weights of a square matrix, and those of the down projection.
+/// The number of weights in a square matrix, and in the down projection.
 const N: u64 = ROWS * ROWS;
 const D: u64 = ROWS * WIDE;
 
