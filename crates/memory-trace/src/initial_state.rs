@@ -61,8 +61,8 @@ pub fn start(trace: &DeviceTrace) -> Result<Start, Contradiction> {
 /// request and were freed before the end.
 ///
 /// The large pool does not split off a small remainder. So if an allocation starts where the block
-/// of a request may end, by the rules of the allocator, then it ends there: `is_block_size` tells
-/// whether a block of a segment for a request can have a size.
+/// of a request may end, by the rules of the allocator, then it ends there. `is_block_size`
+/// returns whether the block of a segment for a request can have a size.
 pub(crate) fn with_lengths(
     start: &Start,
     trace: &DeviceTrace,

@@ -27,7 +27,7 @@ pub trait Witness {
     fn after(&mut self, _number: usize, _step: Step, _given: Option<&Allocation>, _now: Level) {}
 }
 
-/// Observes nothing.
+/// Ignores all events.
 impl Witness for () {}
 
 /// A policy's memory in use and held.

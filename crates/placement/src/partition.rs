@@ -67,7 +67,7 @@ struct Best {
     set: Small,
     /// An upper bound on every division.
     most: Worth,
-    /// The least sum of the next set with which a division can be as good.
+    /// The minimum sum of the next set with which a division can be as good.
     needs: u32,
     /// Whether the devices outside that set form a single set.
     is_last: bool,

@@ -193,7 +193,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Retired(Allocation { size: self.waits, ..allocation })
     }
 
-    /// Frees a block whose use has ended, unless it is already free.
+    /// Frees a block that is no longer in use, unless it is already free.
     pub(super) fn complete_block(&mut self, retired: Retired) -> Result<(), Failure> {
         let Retired(Allocation { address, size: waits, block: id, owner }) = retired;
         if owner != self.owner {

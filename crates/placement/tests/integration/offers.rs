@@ -179,7 +179,7 @@ fn equal_devices_are_ranked_by_fit_temperature_and_last_use() {
     assert_eq!(alike, (vec![0], Why::First));
     let small = ask(&one, |o| o[3].capacity = Ok(Bytes(8 * GIB)));
     assert_eq!(small, (vec![3], Why::Fits));
-    // A share goes to the device with the least room left.
+    // A share goes to the device with the least memory left for shares.
     let share = Claim { share: Share::Memory(Bytes(2 * GIB)), ..Claim::whole(1) };
     let tight = ask(&share, |o| {
         o[1].room = Ok(Bytes(GIB));

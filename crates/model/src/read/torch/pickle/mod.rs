@@ -1,4 +1,4 @@
-//! The names and shapes in `data.pkl`: a walk over its opcodes that calls nothing.
+//! The names and shapes in `data.pkl`: a walk over its opcodes without any calls.
 //!
 //! A call that rebuilds a tensor is recognized by name and read as data; any other call results in
 //! a value without content. Source of the forms: `torch/_utils.py` and `torch/serialization.py` of
