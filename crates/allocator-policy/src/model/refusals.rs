@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn request_goes_on_where_the_next_size_first_differs() {
+    fn request_continues_where_next_size_first_differs() {
         for (before, in_request, has_effect, raised, left) in [
             (&[][..], &[70][..], false, Some(70), None),
             (&[90, 80], &[70], true, Some(70), Some(80)),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_and_given_back_is_no_change() {
+    fn taking_and_returning_memory_cancel_out() {
         let mut refusals = refused(&[], &[70, 70]);
         for _ in 0..2 {
             refusals.note_change(5, 512);

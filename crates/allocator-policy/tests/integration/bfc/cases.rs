@@ -203,7 +203,7 @@ fn backoff_from_small_size_terminates() {
 }
 
 #[test]
-fn free_regions_are_released_if_that_satisfies_request() {
+fn free_regions_are_released_if_sufficient_for_request() {
     for garbage_collection in [true, false] {
         let settings = Settings { allow_growth: true, garbage_collection, ..limited(16 << 20) };
         let memory = ModelMemory::new(Bytes::from_mib(64));

@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn caching_with_split_limit_and_memory_limit_matches_naive_model(steps in steps(120), limit in 20u64..256) {
+    fn caching_with_limits_matches_naive_model(steps in steps(120), limit in 20u64..256) {
         agrees(steps, true, Some(limit * MIB))?;
     }
 
