@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn only_settings_with_which_the_job_completes_are_helpful() {
+    fn suggests_only_settings_with_which_job_completes() {
         use StepKind::{Allocate, Free};
         // 21 MiB keep a region of 60 MiB alive, and the last request fits in none of its remainder.
         let fragmented = job(&[
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_work_still_uses_is_not_requested_memory() {
+    fn retired_memory_does_not_count_as_requested() {
         use StepKind::{Allocate, Complete, Fail, Free, Retire};
         for (steps, mib) in [
             (&[(30, 0, Allocate), (0, 0, Retire), (20, 1, Allocate), (0, 0, Complete)][..], 30),

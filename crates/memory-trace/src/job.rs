@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_those_of_pytorch() {
+    fn reads_pytorch_settings() {
         let of = |format, settings: &[(&str, &str)]| Job::of(recording(format, settings)).unwrap();
         assert!(of(Format::TorchSnapshot, &[]).settings.is_some());
         assert!(of(Format::Own, &[]).settings.is_none());

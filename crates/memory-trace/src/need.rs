@@ -343,7 +343,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn growing_device_finds_what_restarts_find(
+        fn growing_device_finds_same_need_as_restarts(
             steps in proptest::collection::vec(
                 (0u8..12, 1u64..40 << 20, 0u16..4, 0u32..24, any::<usize>()), 1..120,
             ),

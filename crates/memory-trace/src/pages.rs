@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pages_are_found_as_by_a_search_through_all(
+        fn page_lookup_matches_linear_search(
             maps in proptest::collection::vec((0u64..40, 0u64..3, any::<bool>()), 0..30),
             from in 0u64..40,
             stream in 0u64..3,

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn job_that_needs_expandable_segments_fits_with_the_setting() {
+    fn job_fits_with_expandable_segments_setting() {
         let choice = PolicyConfig::named("direct").expect("there is one");
         let found = need(&Workload::default(), &choice).expect("nothing is needed");
         let of = |(title, mib): (&str, u64)| {

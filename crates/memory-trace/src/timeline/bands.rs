@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn invisible_bands_are_dropped_and_steps_at_same_x_are_merged() {
+    fn drops_invisible_bands_and_merges_steps_at_same_x() {
         let small = Scale { top: 100_000, ..SCALE };
         let lives = [life(60, 0, Some(3)), life(30_000, 0, Some(4)), life(40_000, 1, None)];
         let bands = stack(&lives, &small, |_| 7, 7);

@@ -71,7 +71,7 @@ fn texts(svg: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn svg_labels_what_it_shows() {
+fn svg_has_labels_for_its_content() {
     let job = [('+', 1, 100), ('+', 2, 50), ('-', 1, 100), ('+', 3, 30), ('x', 9, 20), ('+', 4, 1)];
     let svg = drawn(&recording(&job, "forward"), None, |timeline| timeline.svg());
     let texts = texts(&svg);

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_covered_by_blocks_and_apart() {
+    fn requires_contiguous_blocks_and_disjoint_segments() {
         let half = LARGEST / 2;
         for (segments, said) in [
             (vec![segment(0, &[(0, 5), (5, 3)], 8), segment(8, &[(8, 1)], 1)], ""),

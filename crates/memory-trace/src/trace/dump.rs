@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_is_a_setting_of_all_devices_or_of_each() {
+    fn reads_common_or_per_device_limits() {
         let settings = |first, second| {
             let recording =
                 of(&format!("{}{}", report(0, first, 1024), report(1, second, 1024))).unwrap();

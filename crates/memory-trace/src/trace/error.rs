@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_problem_has_its_text_and_remedy() {
+    fn every_problem_has_text_and_remedy() {
         let text = |text: &str| text.to_owned();
         for (place, problem, said, remedy) in [
             (
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_a_file_is_escaped_and_cut() {
+    fn escapes_and_truncates_file_text() {
         assert_eq!(shown(b"a\x1b"), "a\\u{1b}");
         assert_eq!(shown(&[b'a'; 80]), "a".repeat(80));
         assert_eq!(shown(&[b'a'; 81]), format!("{}…", "a".repeat(80)));

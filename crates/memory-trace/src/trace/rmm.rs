@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_are_known_by_heading_or_first_row() {
+    fn detects_log_by_heading_or_first_row() {
         let row = "1,10:00:00.000002,allocate,0x100,8,0";
         for (text, is) in [
             ("Thread,Time,Action,Pointer,Size,Stream\r\n", true),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_fall_by_half_a_day_starts_a_day() {
+    fn only_drop_by_half_a_day_starts_new_day() {
         let times = |times: &[&str]| -> Vec<u64> {
             let rows: String =
                 times.iter().map(|time| format!("1,{time},allocate,0x100,8,0\n")).collect();

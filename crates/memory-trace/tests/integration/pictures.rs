@@ -135,7 +135,7 @@ fn job_with_limit_spans_and_marks_is_drawn() {
 }
 
 #[test]
-fn job_that_runs_out_of_memory_is_drawn_up_to_there() {
+fn draws_failed_job_up_to_out_of_memory() {
     let svg =
         with_timeline(&out_of_memory(), "caching", 128, |timeline| without_style(&timeline.svg()));
     assert_picture("out-of-memory.svg", &svg, include_str!("pictures/out-of-memory.svg"));
@@ -157,7 +157,7 @@ fn page_lists_largest_allocations_by_call() {
 }
 
 #[test]
-fn early_peak_is_labelled_to_its_right_and_last_event_stands_apart() {
+fn labels_early_peak_on_right_and_keeps_last_event_separate() {
     let mut events = vec![
         ("alloc", 1, 200, None),
         ("free_completed", 1, 200, None),

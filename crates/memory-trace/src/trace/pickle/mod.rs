@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_number_or_string_is_read() {
+    fn reads_every_form_of_number_and_string() {
         for (bytes, shown) in [
             (&b"K\x07."[..], "7"),
             (b"M\x07\x01.", "263"),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_container_is_read() {
+    fn reads_every_form_of_container() {
         let (list, dict) = ("a list", "a dictionary");
         for (bytes, shown, length) in [
             (&b"]."[..], list, 0),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_recalled_doubled_and_dropped() {
+    fn memo_dup_and_pop_opcodes_work() {
         for (bytes, shown) in [
             (&b"K\x07q\0Nh\0\x87."[..], &["7", "None", "7"][..]),
             (b"K\x07q\x01Nh\x01\x87.", &["7", "None", "7"]),

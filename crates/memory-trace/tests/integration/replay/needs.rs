@@ -128,7 +128,7 @@ fn need_may_assume_waiting_for_pending_work() {
 }
 
 #[test]
-fn need_under_each_allocator_is_known() {
+fn computes_need_under_each_allocator() {
     let workload = job(&[(100, 0), (0, 0), (60, 0), (30, 1), (-1, 0), (90, 0)]);
     for (name, mib, exact, replays) in [
         ("caching", 42, true, 3),

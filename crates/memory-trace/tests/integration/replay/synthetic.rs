@@ -162,7 +162,7 @@ fn captured_allocations_replay_from_private_pool() {
 }
 
 #[test]
-fn block_with_a_rest_beyond_its_rounded_request_keeps_it() {
+fn block_keeps_unsplit_remainder() {
     // With 4 divisions, 6.1 MiB are rounded to 7 MiB, and the remaining half MiB is not split off.
     let settings: Settings = "roundup_power2_divisions:4".parse().expect("PyTorch takes it");
     let mut recorder = Recorder::new(&settings, Bytes::from_mib(240));
@@ -186,7 +186,7 @@ fn block_with_a_rest_beyond_its_rounded_request_keeps_it() {
 }
 
 #[test]
-fn region_of_another_size_is_not_the_recorded_one() {
+fn detects_region_of_different_size() {
     let mut recorder = Recorder::new(&Settings::default(), Bytes::from_mib(240));
     recorder.allocate(3 << 20, 0);
     let trace = recorder.snapshot(false);

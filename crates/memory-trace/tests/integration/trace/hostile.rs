@@ -65,7 +65,7 @@ fn pickled_code_is_rejected_by_name_and_never_run() {
 }
 
 #[test]
-fn deep_nesting_uses_no_stack() {
+fn deep_nesting_does_not_use_stack() {
     let depth = 200_000;
     // Nested lists, under an ignored key and in place of the segments.
     let nested = [vec![b']'; depth], vec![b'a'; depth - 1]].concat();
@@ -194,7 +194,7 @@ fn long_shared_string_is_read_once() {
 }
 
 #[test]
-fn long_string_in_place_of_name_or_number_is_rejected_and_truncated() {
+fn rejects_and_truncates_long_string_as_name_or_number() {
     for text in long_texts() {
         for (key, said) in [
             (&b"\x8c\x06action"[..], "device_traces[0][0]: the action 'tttt"),
