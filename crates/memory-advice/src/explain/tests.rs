@@ -290,7 +290,7 @@ fn listed_process_may_be_self_in_container() {
 }
 
 #[test]
-fn pool_with_scattered_room_is_fragmented_and_full_pool_is_too_small() {
+fn distinguishes_fragmented_pool_from_full_pool() {
     let pool = |in_use: f64, unused: f64, largest: f64, limit: f64| OomFigures {
         asked: gib(2.0),
         in_use: gib(in_use),

@@ -59,7 +59,7 @@ pub(crate) fn check(rows: &[Row]) {
 }
 
 #[test]
-fn vllm_start_gives_option_with_its_number() {
+fn vllm_start_failure_suggests_option_with_value() {
     check(&[
         row(
             "ValueError: The model's max seq len (40960) is larger than the maximum number of \
@@ -172,7 +172,7 @@ fn vllm_start_gives_option_with_its_number() {
 }
 
 #[test]
-fn torch_inside_an_engine_gets_its_options() {
+fn torch_inside_engine_gets_options_of_engine() {
     check(&[
         row(
             "  File \"/x/vllm/v1/worker/gpu_model_runner.py\", line 7, in capture_model\n\
@@ -307,7 +307,7 @@ fn memory_outside_pytorch_is_not_another_tenant() {
 }
 
 #[test]
-fn impossible_figures_are_named_and_not_used() {
+fn reports_impossible_figures_without_using_them() {
     check(&[
         row(
             "[HAMI-core ERROR (pid:7 thread=1 allocator.c:53)]: Device 1 OOM 18446744073705454321 / \
@@ -344,7 +344,7 @@ fn impossible_figures_are_named_and_not_used() {
 }
 
 #[test]
-fn sglang_and_others_say_what_ran_short() {
+fn sglang_and_others_state_the_shortage() {
     check(&[
         row(
             "[2025-01-02 03:04:05 TP1] Load weight end. type=M, dtype=torch.bfloat16, avail \
@@ -470,7 +470,7 @@ fn sglang_and_others_say_what_ran_short() {
 }
 
 #[test]
-fn llama_cpp_says_what_failed_and_what_helps() {
+fn explains_llama_cpp_failure_with_remedy() {
     check(&[
         row(
             "0.05.111.222 E ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on \
@@ -540,7 +540,7 @@ fn llama_cpp_says_what_failed_and_what_helps() {
 }
 
 #[test]
-fn compiled_program_says_its_need() {
+fn compiled_program_states_its_need() {
     check(&[row(
         "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to \
          allocate 7516192768 bytes.\nBufferAssignment OOM Debugging.\nBufferAssignment stats:\n  \
@@ -594,7 +594,7 @@ fn wrapped_and_prefixed_message_is_read() {
 }
 
 #[test]
-fn full_cache_of_an_engine_is_no_full_gpu() {
+fn full_engine_cache_is_not_a_full_gpu() {
     check(&[
         row(
             "[2025-05-01 02:03:04 TP1] RuntimeError: Prefill out of memory. Try to lower your \

@@ -4,7 +4,7 @@ use crate::engines::{check, row};
 use gpu_memory_advice::explain::Cause;
 
 #[test]
-fn host_memory_is_no_gpu_memory() {
+fn distinguishes_host_memory_from_gpu_memory() {
     check(&[
         row(
             "slurmstepd: error: Detected 2 oom_kill events in StepId=4711.batch. Some of the step \
@@ -68,7 +68,7 @@ fn host_memory_is_no_gpu_memory() {
 }
 
 #[test]
-fn sizes_and_survivals_of_libraries_are_read() {
+fn reads_sizes_and_outcomes_of_library_messages() {
     check(&[
         row(
             "[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::140] Error Code 2: OutOfMemory \
@@ -180,7 +180,7 @@ fn sizes_and_survivals_of_libraries_are_read() {
 }
 
 #[test]
-fn host_memory_and_kills_of_programs_are_told_apart() {
+fn distinguishes_host_memory_errors_from_kills() {
     check(&[
         row(
             "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an array \
