@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_ggml_name_encodings() {
+    fn maps_ggml_numbers_to_encodings() {
         for (number, name) in GGML {
             assert_eq!(Encoding::of_ggml(*number).map(Encoding::name), Some(*name));
         }

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn lfm2_is_not_cut_after_attention() {
+    fn lfm2_is_not_split_after_attention() {
         let attention = Mixer::Attention { kv_heads: 2, key: 64, value: 64, window: None };
         let layers = vec![Mixer::Nothing, attention, Mixer::Nothing];
         let mut model = model(Architecture { layers, ..shape(true) });
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn token_reads_only_experts_that_it_uses() {
+    fn token_reads_only_its_experts() {
         let experts = Experts { count: 8, used: 2, feed_forward: 256, shared: 0, dense_layers: 1 };
         let shape = Architecture { experts: Some(experts), ..shape(false) };
         let chain = chain(&model(shape), &Run::new(Engine::LlamaCpp, 256)).unwrap();

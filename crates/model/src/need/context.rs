@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_share_context_of_llama() {
+    fn llama_sequences_share_context() {
         let four = Run { sequences: 4, ..run(32768) };
         assert_eq!(context(LLAMA, &four, 1), Bytes(128 * MIB));
         let four = Run { sequences: 4, ..Run::new(Engine::Vllm, 32768) };
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn attention_beside_a_state_keeps_both() {
+    fn parallel_layer_keeps_attention_and_state() {
         let (convolution, state) = (24_576, 524_288);
         let both = Mixer::Parallel { kv_heads: 8, key: 128, value: 128, convolution, state };
         let recurrent = Mixer::Recurrent { convolution, state };

@@ -188,7 +188,7 @@ mod tests {
 
     /// Sums over the tensors of files.
     #[test]
-    fn bytes_are_those_of_the_files() {
+    fn packed_sizes_match_published_files() {
         let (rows, columns) = (1024, 4096);
         let n = rows * columns;
         for (name, packing, bytes) in [

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn engine_is_one_that_loads_the_weights() {
+    fn default_engine_can_load_the_weights() {
         let plain = Model::default();
         for (model, weights, expected) in [
             (&plain, None, Engine::LlamaCpp),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_names_what_works() {
+    fn rejection_names_an_alternative() {
         let run =
             |engine, weights| Run { weights: Scheme::named(weights), ..Run::new(engine, 256) };
         let plain = Model::default();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_need_a_compute_capability() {
+    fn kernels_require_compute_capability() {
         let plain = Model::default();
         for (model, engine, weights, least) in [
             (&plain, Engine::Vllm, "", (7, 0)),

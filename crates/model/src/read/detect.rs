@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_bytes_win_over_the_name() {
+    fn first_bytes_take_precedence_over_name() {
         assert_eq!(detect("model.bin", b"GGUF\x03\0\0\0"), Some(Format::Gguf));
         assert_eq!(detect("model.gguf", b"PK\x03\x04...."), Some(Format::Torch));
         let legacy = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_formats_of_files_not_opened() {
+    fn name_determines_format_of_unopened_file() {
         for (name, format) in [
             ("a.safetensors", Some(Format::Safetensors)),
             ("A.GGUF", Some(Format::Gguf)),

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_refused() {
+    fn rejects_paths() {
         for file in ["../../etc/shadow", "/dev/zero", "a/b", "..", ".", "a\\\\b", "c:b", ""] {
             let text = format!(r#"{{"weight_map":{{"a":"{file}"}}}}"#);
             assert!(matches!(read(text.as_bytes()), Err(IndexError::Path(_))), "{file}");
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_indexes_are_refused() {
+    fn rejects_malformed_indexes() {
         let twice = r#"{"weight_map":{"a":"b","a":"c"}}"#;
         for text in [twice, "", "[]", "{}", r#"{"weight_map":{"a":1}}"#] {
             assert!(matches!(read(text.as_bytes()), Err(IndexError::Json(_))), "{text}");

@@ -38,13 +38,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_and_controlling_names_are_tamed() {
+    fn shortens_and_escapes_names() {
         assert_eq!(shown("a\u{1b}[2Jb"), "a\\x1b[2Jb");
         assert_eq!(shown(&"x".repeat(81)), format!("{}…", "x".repeat(80)));
     }
 
     #[test]
-    fn names_that_lead_elsewhere_are_not_plain() {
+    fn names_with_paths_are_not_plain() {
         assert!(is_plain("model-00001-of-00002.safetensors"));
         for name in ["", "..", ".hidden", "/etc/passwd", "a/b", "..\\b", "C:x", "a\0b", "a\nb"] {
             assert!(!is_plain(name), "{name:?}");

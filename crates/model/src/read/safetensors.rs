@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn header_of_two_gigabytes_is_refused_unread() {
+    fn rejects_two_gigabyte_header_without_reading_it() {
         let mut file = (2u64 << 30).to_le_bytes().to_vec();
         file.extend(b"{}");
         let error = read(file.as_slice(), 3 << 30).unwrap_err();
@@ -331,13 +331,13 @@ mod tests {
     }
 
     #[test]
-    fn pointer_of_git_lfs_is_told() {
+    fn reports_git_lfs_pointer() {
         let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
         assert!(matches!(read_bytes(pointer), Err(SafetensorsError::Pointer)));
     }
 
     #[test]
-    fn lying_lengths_are_refused() {
+    fn rejects_false_lengths() {
         let mut bytes = 90_000_000u64.to_le_bytes().to_vec();
         bytes.extend(b"{}");
         let lie = bytes.as_slice();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_overlaps_and_wrong_sizes_are_refused() {
+    fn rejects_gaps_overlaps_and_wrong_sizes() {
         assert!(matches!(refusal(&one("U8", "[1]", 1, 2), 2), SafetensorsError::Offset { .. }));
         assert!(matches!(refusal(&one("U8", "[0]", 1, 0), 1), SafetensorsError::Offset { .. }));
         assert!(matches!(refusal(&one("U8", "[3]", 0, 2), 2), SafetensorsError::Size { .. }));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_wrap_are_refused() {
+    fn rejects_overflowing_sizes() {
         // 4 × (2^30 − 1) × (2^30 + 1) elements of 4 bytes are 16 bytes less than 2^64.
         let wraps = one("F32", "[4,1073741823,1073741825]", 0, 0);
         assert!(matches!(refusal(&wraps, 0), SafetensorsError::Overflow(_)));
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn json_that_is_not_of_tensors_is_refused() {
+    fn rejects_json_without_tensors() {
         let twice = r#"{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},
                         "a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#;
         let metadata = r#"{"__metadata__":{"a":"b","a":"c"}}"#;
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_other_formats_are_unknown() {
+    fn rejects_types_of_other_formats() {
         for dtype in ["Q4_0", "f32", "F128", ""] {
             let error = refusal(&one(dtype, "[0]", 0, 0), 0);
             assert!(matches!(error, SafetensorsError::UnknownType { .. }), "{dtype}");
@@ -431,7 +431,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn written_tensors_are_read_again(
+        fn written_tensors_round_trip(
             shapes in prop::collection::vec((prop::collection::vec(0u64..5, 0..4), 0..TYPES.len()), 0..12)
         ) {
             let mut header = serde_json::Map::new();
@@ -454,7 +454,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_at_random_are_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..64), text in ".{0,80}") {
+        fn random_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..64), text in ".{0,80}") {
             let _ = read_bytes(&bytes);
             let _ = read_bytes(&file(&format!("{{{text}"), 0));
         }

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_between_gpus_passes_through_host_if_no_route_is_given() {
+    fn transfers_pass_through_host_without_route() {
         let gpu = |at: usize| Room::gpu(format!("GPU {at}"), Bytes(1));
         let mut rooms = Rooms::new(vec![gpu(0), gpu(1), Room::cpu(Bytes(1)), Room::disk()]);
         let rates = Rates::default();

@@ -18,7 +18,7 @@ const LOST: &str = "not found again";
 const MISSES: [&str; 1] = ["deepseek-ai/DeepSeek-V3"];
 
 #[test]
-fn quantized_checkpoints_are_within_two_percent_of_their_files() {
+fn quantized_checkpoints_are_within_two_percent_of_files() {
     let models = rows();
     let (mut wrong, mut listed, mut verified) = (Vec::new(), Vec::new(), 0);
     for line in ROWS.lines().filter(|line| !line.starts_with('#')) {

@@ -106,7 +106,7 @@ pub(crate) fn require_in_document(rows: &[String]) {
 }
 
 #[test]
-fn derived_parameters_are_those_that_transformers_counts() {
+fn derived_parameters_match_transformers() {
     let (mut wrong, mut listed) = (Vec::new(), Vec::new());
     for Row { name, repository, year, source, published, counted, model_type, config, .. } in rows()
     {

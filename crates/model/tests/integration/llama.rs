@@ -31,7 +31,7 @@ fn use_mib(split: &Split) -> Vec<(u64, u64, u64)> {
 }
 
 #[test]
-fn layers_follow_shares_as_llama_places_them() {
+fn layer_shares_match_llama() {
     let model = LLAMA_8B.gguf("Q8_0");
     let chain = chain(&model, &run(32768)).unwrap();
     let two = rooms(&[24000, 24000]);
@@ -47,7 +47,7 @@ fn layers_follow_shares_as_llama_places_them() {
 }
 
 #[test]
-fn shares_of_four_devices_are_near_what_llama_printed() {
+fn shares_of_four_devices_are_close_to_llama_output() {
     let chain = chain(&LLAMA_8B.gguf("F16"), &run(16384)).unwrap();
     let split = placed(&chain, &rooms(&[8000; 4]), None, &[]);
     let used = use_mib(&split);
@@ -176,7 +176,7 @@ fn model(name: &str) -> Model {
 }
 
 #[test]
-fn fit_decides_as_llama_does() {
+fn fit_matches_llama() {
     for case in dense_cases().into_iter().chain(expert_cases()) {
         let name = format!("{:?} {}", case.free, case.model);
         let rooms = rooms(case.free);
@@ -200,7 +200,7 @@ fn fit_decides_as_llama_does() {
 }
 
 #[test]
-fn fit_leaves_alone_what_fits() {
+fn fit_keeps_fitting_placement() {
     for (free, model_name, tokens) in [
         (&[8000, 8000][..], "llama8b", Some(32768)),
         (&[24000, 12000, 8000], "llama8b", None),
@@ -215,7 +215,7 @@ fn fit_leaves_alone_what_fits() {
 }
 
 #[test]
-fn fit_does_not_change_what_the_user_set() {
+fn fit_keeps_user_settings() {
     let shares = FitOptions { shares: vec![1.0, 1.0], ..options(Some(131_072)) };
     let found = fit(&model("llama8b"), &run(0), &rooms(&[8000, 8000]), &shares);
     assert_eq!(found.unwrap_err(), FitError::Fixed("the shares of the GPUs"));

@@ -191,7 +191,7 @@ fn mixtures_are_within_two_percent_of_published_files() {
 }
 
 #[test]
-fn rows_that_are_no_whole_blocks_get_blocks_of_32() {
+fn rows_of_partial_blocks_get_blocks_of_32() {
     // Rows of 896, which is not a multiple of 256.
     let narrow = model(
         r#"{"model_type":"llama","hidden_size":896,"intermediate_size":4864,"num_hidden_layers":1,
@@ -209,7 +209,7 @@ fn rows_that_are_no_whole_blocks_get_blocks_of_32() {
 }
 
 #[test]
-fn names_are_found_in_any_case_and_by_other_names() {
+fn finds_schemes_in_any_case_and_by_alias() {
     for (name, found) in [
         ("q4_k_m", "Q4_K_M"),
         ("Q4_K", "Q4_K_M"),
@@ -238,7 +238,7 @@ fn names_are_found_in_any_case_and_by_other_names() {
 }
 
 #[test]
-fn schemes_that_an_engine_cannot_load_are_refused_with_ones_that_it_can() {
+fn rejects_unloadable_schemes_with_alternatives() {
     for (name, engine, works) in [
         ("Q4_K_M", Engine::Vllm, "AWQ"),
         ("Q8_0", Engine::Vllm, "FP8"),

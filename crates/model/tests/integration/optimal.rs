@@ -226,7 +226,7 @@ proptest! {
 }
 
 #[test]
-fn machine_of_sixteen_different_devices_is_searched_in_some_orders() {
+fn searches_some_orders_of_sixteen_different_devices() {
     let sizes = (20..60).map(|size| ((size, 5, size, 3), (4, 6, 3, 2), size % 11 == 0));
     let numbers: Vec<Numbers> = sizes.collect();
     let last = numbers.len() - 1;

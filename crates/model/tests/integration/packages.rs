@@ -74,7 +74,7 @@ fn read(directory: &Path) -> Found {
 }
 
 #[test]
-fn safetensors_of_the_reference_package_are_read() {
+fn reads_safetensors_of_reference_package() {
     let directory = tempfile::tempdir().unwrap();
     if written(SAFETENSORS, directory.path()).is_none() {
         return;
@@ -99,7 +99,7 @@ fn safetensors_of_the_reference_package_are_read() {
 }
 
 #[test]
-fn gguf_of_the_reference_package_is_read() {
+fn reads_gguf_of_reference_package() {
     let directory = tempfile::tempdir().unwrap();
     if written(GGUF, directory.path()).is_none() {
         return;
@@ -117,7 +117,7 @@ fn gguf_of_the_reference_package_is_read() {
 }
 
 #[test]
-fn types_of_ggml_have_the_sizes_of_the_reference_package() {
+fn ggml_type_sizes_match_reference_package() {
     let directory = tempfile::tempdir().unwrap();
     let Some(output) = written(TYPES, directory.path()) else { return };
     let text = String::from_utf8(output.stdout).unwrap();

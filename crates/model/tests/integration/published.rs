@@ -254,7 +254,7 @@ fn median(rows: &[Row]) -> f64 {
 }
 
 #[test]
-fn predictions_are_near_published_figures() {
+fn predictions_are_close_to_published_figures() {
     let mut table = String::new();
     for (name, rows) in [("measured", reserved()), ("published", machines())] {
         for row in &rows {

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn older_keys_become_lists_of_layers() {
+    fn converts_older_keys_to_layer_lists() {
         let (full, linear) = ("full_attention", "linear_attention");
         let found = layers(r#"{"attn_type_list":[0,1]}"#, "layer_types");
         assert_eq!(found, json!([linear, full]));

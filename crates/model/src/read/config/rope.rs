@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn factor_that_is_none_is_a_doubt() {
+    fn invalid_scaling_factor_is_a_doubt() {
         for factor in ["0", "-2", "\"4\"", "1e300"] {
             let text = format!(
                 r#"{{"model_type":"qwen2","hidden_size":64,"num_hidden_layers":1,"num_attention_heads":4,

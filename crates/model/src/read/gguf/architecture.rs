@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_given_for_all_or_each() {
+    fn reads_heads_for_all_layers_or_each() {
         let one = base("llama", 2).integer("llama.attention.head_count_kv", 2);
         assert_eq!(layers(one), [attention(2, 32, None); 2]);
         assert_eq!(layers(base("llama", 1)), [attention(8, 32, None)]);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_those_of_llama_cpp() {
+    fn states_match_llama_cpp() {
         let state = Mixer::Recurrent { convolution: 3 * 8192, state: 128 * 4096 };
         let full = attention(8, 32, None);
         assert_eq!(layers(with_state("qwen3next", 4)), [state, state, state, full]);

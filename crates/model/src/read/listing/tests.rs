@@ -82,7 +82,7 @@ fn missing_shards_are_named() {
 }
 
 #[test]
-fn index_that_does_not_fit_its_shards_is_refused() {
+fn rejects_index_with_mismatched_shards() {
     let mut files = indexed();
     files[3].1 = tensors(&[("c", 4)]);
     assert!(
@@ -128,7 +128,7 @@ fn splits_of_gguf_are_one_model() {
 }
 
 #[test]
-fn several_models_are_told_apart_by_a_name() {
+fn selects_one_of_several_models_by_name() {
     let one = |name: &str| Writer::default().tensor(name, &[1], 0).file();
     let files = [("m-Q4_K_M.gguf", one("a")), ("m-Q8_0.gguf", one("b")), ("x.txt", Vec::new())];
     let error = read(&files, None).unwrap_err();
@@ -159,7 +159,7 @@ fn several_models_are_told_apart_by_a_name() {
 }
 
 #[test]
-fn files_of_pytorch_are_read_last() {
+fn prefers_other_formats_over_pytorch() {
     let files = [
         ("optimizer.pt", text("not read")),
         ("pytorch_model.bin", small()),
@@ -181,7 +181,7 @@ fn files_of_pytorch_are_read_last() {
 }
 
 #[test]
-fn configuration_alone_is_a_model_with_derived_tensors() {
+fn derives_tensors_from_configuration_alone() {
     let found = read(&[("config.json", text(CONFIG))], None).unwrap();
     assert_eq!(found.format, Format::Config);
     assert_eq!(found.notes, ["no weight files: sizes computed from config.json"]);
@@ -222,7 +222,7 @@ fn configuration_alone_is_a_model_with_derived_tensors() {
 }
 
 #[test]
-fn index_without_its_files_tells_the_total() {
+fn index_without_files_provides_total() {
     let parameters = 2 * 4 * 8 + 4 * 8 * 8 + 3 * 8 * 16 + 3 * 8;
     let of = |config: &str, metadata: &str| {
         let index =
@@ -254,7 +254,7 @@ fn index_without_its_files_tells_the_total() {
 }
 
 #[test]
-fn bad_configuration_is_an_error_only_alone() {
+fn invalid_configuration_is_an_error_only_alone() {
     let bad = ("config.json", text("{"));
     assert!(matches!(read(std::slice::from_ref(&bad), None), Err(ReadError::Config { .. })));
     let found = read(&[bad, ("model.safetensors", tensors(&[("a", 1)]))], None).unwrap();

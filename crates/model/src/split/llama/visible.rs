@@ -40,7 +40,7 @@ mod tests {
     use gpu_core::Bytes;
 
     #[test]
-    fn gpus_without_layers_are_not_seen() {
+    fn hides_gpus_without_layers() {
         let gpu = |name: &str| Room::gpu(name, Bytes(1 << 30));
         let rooms = Rooms::new(vec![gpu("GPU 0"), gpu("GPU 3"), Room::cpu(Bytes(1)), gpu("GPU 5")]);
         let mut split = measure(&Chain::default(), &rooms, Vec::new(), Vec::new());

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn names_mean_whole_parts_of_a_path() {
+    fn names_match_whole_path_components() {
         let expert = "model.layers.7.mlp.experts.gate_proj.weight";
         let query = "model.layers.7.self_attn.q_proj.weight";
         for (name, tensor, expected) in [
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_names_are_kept_for_the_reader() {
+    fn reports_first_invalid_name() {
         let names = Names::new(["lm_head", "re:(?<=a)b", "re:("]);
         assert_eq!(names.unread.as_deref(), Some("re:(?<=a)b"));
         let many: Vec<String> = (0..600).map(|at| format!("re:a{at}")).collect();

@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_is_that_of_python() {
+    fn arithmetic_matches_python() {
         for (text, expected) in [
             ("2*width+3", 8195),
             ("2*(width+3)", 8198),
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_about_layers() {
+    fn conditions_depend_on_layer() {
         for (text, layers) in [
             ("i<2", [true, true, false, false]),
             ("(i+1)%2==0", [false, true, false, true]),
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_is_null() {
+    fn missing_values_are_null() {
         for text in [
             "huge*huge",
             "huge+huge",
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_expressions_are_refused() {
+    fn rejects_malformed_expressions() {
         let nested = format!("{}1{}", "(".repeat(1000), ")".repeat(1000));
         for text in ["", "1+", "(1", "f(1)", "'a", "1 + 1", "at(", &nested] {
             assert_eq!(Expression::parse(text), Err(Malformed), "{text}");
