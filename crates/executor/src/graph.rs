@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn cycle_is_an_error_that_names_its_nodes() {
+    fn cycle_error_names_its_nodes() {
         let edges = [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)];
         let error =
             TaskGraph::with_names(5, edges, names(&["in", "a", "b", "c", "out"])).unwrap_err();
@@ -335,14 +335,14 @@ mod tests {
     }
 
     #[test]
-    fn node_after_itself_is_a_cycle() {
+    fn self_edge_is_a_cycle() {
         let error = TaskGraph::from_edges(2, [(1, 1)]).unwrap_err();
         assert_eq!(error, GraphError::Cycle { nodes: vec!["node 1".to_owned()] });
         assert_eq!(error.to_string(), "order the nodes of the cycle node 1");
     }
 
     #[test]
-    fn graph_that_cannot_be_numbered_is_refused() {
+    fn rejects_graph_with_too_many_nodes() {
         for nodes in [MAX_NODES + 1, usize::MAX] {
             let error = TaskGraph::from_edges(nodes, []).unwrap_err();
             assert_eq!(error, GraphError::TooLarge { nodes, edges: 0 });

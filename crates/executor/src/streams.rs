@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn event_is_recorded_only_where_one_waits() {
+    fn records_event_only_if_a_stream_waits() {
         let graph = TaskGraph::from_edges(3, [(0, 1), (0, 2)]).expect("no cycle");
         let plan = StreamPlan::new(&graph, |node| usize::from(node.0 == 2));
         let records = plan.steps().iter().filter(|step| matches!(step, Step::Record { .. }));

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_no_node_reads_is_a_result() {
+    fn unread_output_is_a_result() {
         let values = values();
         values.of_node(A).set_output(1, 7_u32).expect("it exists");
         assert_eq!(values.take::<u32>(A, 1).as_deref(), Ok(&7));

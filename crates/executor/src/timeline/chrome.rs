@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_slices_are_on_threads_of_their_own() {
+    fn overlapping_slices_get_separate_threads() {
         let graph = TaskGraph::from_edges(3, []).expect("no cycle");
         let json = chrome(&trace(&[(0, 0, 0, 10), (1, 0, 5, 15), (2, 0, 10, 12)]), &graph);
         let thread = |node| {

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn long_node_keeps_its_name_beside_short_ones() {
+    fn long_node_keeps_its_name_next_to_short_ones() {
         let names = ["constant", "product", "sum"].map(Into::into).into();
         let graph = TaskGraph::with_names(3, [], names).expect("no cycle");
         let span = |node, start_nanos, end_nanos| Span {

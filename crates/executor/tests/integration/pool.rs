@@ -66,7 +66,7 @@ fn error_names_its_node_and_ends_the_run() {
 }
 
 #[test]
-fn panic_of_a_kernel_is_an_error_that_names_its_node() {
+fn kernel_panic_error_names_its_node() {
     for threads in [1, 3] {
         let pool = Pool::new(threads).expect("threads can be created");
         let kernel = |node: NodeIx, _: &Context<'_, '_>| {
@@ -185,7 +185,7 @@ fn parts_run_on_idle_threads() {
 /// thread.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the other thread has to fall asleep meanwhile")]
-fn last_node_wakes_the_thread_that_started_the_run() {
+fn last_node_wakes_starting_thread() {
     let pool = Pool::new(2).expect("threads can be created");
     let has_begun = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&has_begun);
@@ -205,7 +205,7 @@ fn last_node_wakes_the_thread_that_started_the_run() {
 }
 
 #[test]
-fn panic_of_a_part_is_the_panic_of_its_kernel() {
+fn panic_of_a_part_becomes_panic_of_its_kernel() {
     for threads in [1, 2] {
         let pool = Pool::new(threads).expect("threads can be created");
         let kernel = |_: NodeIx, context: &Context<'_, 'static>| {

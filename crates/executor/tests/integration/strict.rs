@@ -88,7 +88,7 @@ fn run_without(plan: &StreamPlan, streams: &mut Strict<'_>, left_out: usize) -> 
 
 proptest! {
     #[test]
-    fn every_wait_is_needed_and_no_other(
+    fn every_wait_is_necessary_and_sufficient(
         (nodes, edges) in graphs(),
         streams in prop::collection::vec(0usize..4, 60),
     ) {
@@ -111,7 +111,7 @@ proptest! {
 }
 
 #[test]
-fn refused_launch_names_its_node_and_waits_for_the_rest() {
+fn failed_launch_names_its_node_and_waits_for_rest() {
     let graph = TaskGraph::from_edges(3, [(0, 1), (1, 2)]).expect("no cycle");
     let inputs = inputs(3, &[(0, 1), (1, 2)]);
     let mut strict = Strict { faulty: Some(1), ..Strict::new(&inputs) };
@@ -122,7 +122,7 @@ fn refused_launch_names_its_node_and_waits_for_the_rest() {
 }
 
 #[test]
-fn canceled_plan_launches_nothing_more() {
+fn canceled_plan_stops_launching() {
     let graph = TaskGraph::from_edges(2, [(0, 1)]).expect("no cycle");
     let inputs = inputs(2, &[(0, 1)]);
     let cancel = Cancel::default();
