@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_links_are_not_guessed() {
+    fn unknown_links_stay_unknown() {
         let mut topology = pairs(2, |_, _| Link::Unknown);
         topology.links[1].pop();
         let matrix = Matrix::of(&topology, &[]);

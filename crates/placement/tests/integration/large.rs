@@ -5,7 +5,7 @@ use gpu_core::*;
 use gpu_placement::*;
 
 #[test]
-fn required_device_is_kept_although_others_are_cooler() {
+fn keeps_required_device_when_others_are_cooler() {
     let mut all = offers(0..24);
     all[17].temperature = Ok(Celsius(80));
     let claim = Claim { required: vec![uuid(17)], ..Claim::whole(9) };
