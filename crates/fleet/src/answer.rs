@@ -220,13 +220,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn object_follows_lines_of_login_scripts() {
+    fn finds_object_after_login_script_output() {
         let text = b"Welcome\nto the lab\n{\n \"schema\": 1, \"gpus\": []\n}\n";
         assert_eq!(object(text).unwrap().get(), "{\n \"schema\": 1, \"gpus\": []\n}");
     }
 
     #[test]
-    fn what_is_not_an_object_of_gpuws_is_told() {
+    fn reports_output_without_gpuws_object() {
         let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
         let deep = |depth| format!("{{\"schema\": 1, \"a\": {}}}", nested(depth));
         assert!(object(deep(100).as_bytes()).is_ok());

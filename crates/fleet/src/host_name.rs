@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn options_commands_and_control_characters_are_refused() {
+    fn rejects_options_commands_and_control_characters() {
         let long = "a".repeat(400);
         for name in [
             "",

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn pipe_is_read_to_its_end_within_the_deadline() {
+    fn reads_pipe_to_its_end_within_deadline() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         let (kind, mode) = (rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR);

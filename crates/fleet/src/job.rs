@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn start_is_recognised_however_the_bytes_arrive() {
+    fn recognises_start_in_any_chunking() {
         let text = b"gpuws: GPU 1\ngpuws: started\nfrom the job\ngpuws: started\n";
         for size in 1..=text.len() {
             let (file, mut writer) = UnixStream::pair().unwrap();

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn host_is_no_option_and_the_command_is_one_argument() {
+    fn passes_command_as_one_argument_after_host() {
         let host: HostName = "alice@gpu01".parse().unwrap();
         let ssh = Ssh::default().command(&host, &["gpuws", "status"], Duration::from_millis(500));
         let words = words(&ssh);
