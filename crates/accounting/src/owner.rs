@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn command_is_the_program_and_its_script() {
+    fn command_consists_of_program_and_script() {
         for (line, name) in [
             (&["python", "train.py", "--seed", "7"][..], "python train.py"),
             (&["/opt/conda/bin/python3.11", "-u", "/home/x/train.py"], "python3.11 train.py"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn job_names_the_work_before_the_command() {
+    fn job_takes_precedence_over_command() {
         let mut info = with(&["python", "a.py"]);
         info.cgroup = Ok("/system.slice/vllm.service".to_owned());
         assert_eq!(Work::of(Some(&info)), Work::Service("vllm.service".into()));

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_widen_and_lose_nothing() {
+    fn buckets_widen_without_loss() {
         let mut series = Series::default();
         let (second, gib) = (Duration::from_secs(1), Bytes::from_mib(1_024));
         for end in 1..=100_000 {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn interval_is_spread_over_the_buckets_that_it_lies_in() {
+    fn interval_is_spread_over_overlapping_buckets() {
         let mut series = Series::default();
         let gib = Bytes::from_mib(1_024);
         let pieces = series.watch(Timestamp(500), Timestamp(3_000));
