@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn suspect_is_condemned_after_its_time_and_its_warning() {
+    fn suspect_is_due_after_its_time_and_warning() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         scene.minutes(7, &high(&info));
         scene.look(&high(&info));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_without_the_suspect_begins_its_time_anew() {
+    fn scan_without_suspect_restarts_its_time() {
         let (info, other) = (process(7, 1), process(8, 2));
         let likely = [(&info, Confidence::Likely)];
         let breaks: [&[(&ProcessInfo, Confidence)]; 3] = [&[], &likely, &high(&other)];
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn process_that_reuses_the_pid_has_its_own_time() {
+    fn process_with_reused_pid_has_its_own_time() {
         let mut scene = Scene::new(GHOSTS);
         scene.minutes(10, &high(&process(7, 1)));
         let second = process(7, 2);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_looks_is_not_watched() {
+    fn time_without_scans_does_not_count() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         scene.minutes(5, &high(&info));
         scene.minute += 60;
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn time_of_an_execution_is_neither_watched_nor_a_break() {
+    fn execution_time_neither_counts_nor_interrupts() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         scene.minutes(6, &high(&info));
         scene.minute += 60;
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_looks_neither_raises_nor_clears() {
+    fn gap_without_scans_neither_raises_nor_clears() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         let raised = |scene: &Scene| scene.watch.raised().count();
         scene.look(&high(&info));
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn hourly_limit_and_the_time_between_attempts_hold() {
+    fn respects_hourly_limit_and_time_between_attempts() {
         let all: Vec<ProcessInfo> = (1..=3).map(|pid| process(pid + 6, 1)).collect();
         let suspects: Vec<_> = all.iter().map(|info| (info, Confidence::High)).collect();
         let mut scene = Scene::new(GHOSTS);
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_break_nor_a_new_policy_shortens_the_time_between_attempts() {
+    fn break_or_new_policy_does_not_shorten_retry_interval() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         scene.minutes(12, &high(&info));
         scene.watch.tried(&[info.key]);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn each_user_is_warned_of_no_more_processes_than_may_be_ended() {
+    fn limits_warnings_per_user_to_hourly_limit() {
         let all: Vec<ProcessInfo> = (0..600).map(|pid| process(pid + 100, 1)).collect();
         let mut other = process(7, 1);
         other.uid = Ok(1002);
@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_covers_only_whom_it_names() {
+    fn rule_covers_only_named_users() {
         let ghost = FindingKind::Ghost;
         let alice = process(7, 1);
         let with = |change: &dyn Fn(&mut ProcessInfo)| {
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn services_are_spared_and_jobs_unless_the_rule_says_so() {
+    fn spares_services_and_jobs_without_explicit_rule() {
         let in_cgroup = |path: &str, job: bool| {
             let mut info = process(7, 1);
             info.cgroup = Ok(path.to_owned());

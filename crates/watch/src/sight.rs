@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn device_that_sleeps_is_used_by_nobody() {
+    fn sleeping_device_has_no_users() {
         let absence = |why, kind| {
             let finding = Finding {
                 kind,

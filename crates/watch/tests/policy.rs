@@ -36,7 +36,7 @@ fn rule_with(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn whole_policy_is_read() {
+fn parses_complete_policy() {
     let policy = parse(
         r#"
         [findings]
@@ -86,14 +86,14 @@ fn whole_policy_is_read() {
 }
 
 #[test]
-fn empty_policy_ends_nothing() {
+fn empty_policy_ends_no_process() {
     let policy = parse("").unwrap();
     assert!(policy.reap.is_none() && policy.tell.on_finding.is_none() && !policy.tell.owner);
     assert_eq!(policy.usual.min_confidence, Confidence::Likely);
 }
 
 #[test]
-fn unknown_keys_and_words_have_a_suggestion_and_a_line() {
+fn unknown_keys_and_words_get_suggestion_and_line() {
     for (text, expected) in [
         ("[finding]\n", "line 1: unknown key 'finding'; did you mean 'findings'?"),
         ("[findings]\nafer = \"1m\"", "line 2: unknown key 'afer'; did you mean 'after'?"),
@@ -169,7 +169,7 @@ fn rule_must_be_explicit_and_possible() {
 }
 
 #[test]
-fn what_the_machine_does_not_have_is_found() {
+fn reports_names_missing_on_the_machine() {
     let known = "[findings]\nignore = [\"ghost:0\", \"ghost:9\", \"hoarder\"]\n\
                  [[allow]]\nprogram = \"/bin/sh\"\n[[allow]]\nprogram = \"/nosuch\"\n";
     let rules = rule_with("warn", "gpus = [\"0\", \"77\"]\nwarn");
@@ -187,7 +187,7 @@ fn what_the_machine_does_not_have_is_found() {
 }
 
 #[test]
-fn name_of_a_process_allows_nothing() {
+fn process_name_is_not_an_allowance() {
     let told = why("[[allow]]\nprogram = \"vllm\"");
     assert!(told.contains("a process chooses its own name"), "{told}");
     assert!(why("[[allow]]\nkinds = [\"ghost\"]").contains("name a 'user'"));
