@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_kubernetes_permits() {
+    fn accepts_only_names_valid_in_kubernetes() {
         for name in ["a", "train-0", "kube-system", "a.b-c9"] {
             assert!(is_name(name), "{name}");
         }

@@ -51,7 +51,7 @@ fn name_of(snapshot: &Snapshot, pid: u32) -> Option<String> {
 }
 
 #[test]
-fn pod_is_named_by_its_devices_if_only_one_can_be_meant() {
+fn names_pod_by_devices_only_if_unambiguous() {
     let pods = Pods {
         known: Vec::new(),
         assigned: vec![
@@ -104,7 +104,7 @@ fn uid_is_better_evidence_than_devices() {
 }
 
 #[test]
-fn cgroup_of_a_users_own_making_names_no_pod() {
+fn user_created_cgroup_does_not_name_a_pod() {
     let known = KnownPod {
         uid: A.to_owned(),
         namespace: "lab".to_owned(),
