@@ -437,11 +437,13 @@ fn divided(
         .map(|party| {
             let held = held.next().unwrap_or_default();
             let share = scaled.next().unwrap_or_default();
-            let used = match is_rest(party) {
-                true => rest.next().unwrap_or_default(),
-                // Without compute on the device, divide evenly.
-                false if own == 0 => Duration::ZERO,
-                false => share,
+            let used = if is_rest(party) {
+                rest.next().unwrap_or_default()
+            } else if own == 0 {
+                // Without compute, `scaled` is an even division.
+                Duration::ZERO
+            } else {
+                share
             };
             let idle = if party.own.or(whole) == Some(0) { held } else { Duration::ZERO };
             Booked { held, used, idle, energy: Energy::default() }

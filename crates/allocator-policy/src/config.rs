@@ -197,9 +197,10 @@ impl PolicyConfig {
     /// If the policy cannot be created.
     pub fn model(&self, total: Bytes) -> Result<(Arc<ModelMemory>, Box<dyn Policy>), Failure> {
         let memory = Arc::new(ModelMemory::new(total));
-        let policy = match self.sees_only_grants() {
-            true => self.build(Unsized(memory.clone()))?,
-            false => self.on(total).build(memory.clone())?,
+        let policy = if self.sees_only_grants() {
+            self.build(Unsized(memory.clone()))?
+        } else {
+            self.on(total).build(memory.clone())?
         };
         Ok((memory, policy))
     }

@@ -145,13 +145,13 @@ where
             return false;
         }
         tally.node.set(node);
-        let result = match self.is_observed {
-            false => (self.kernel)(NodeIx(node), context),
-            true if self.cancel.as_ref().is_some_and(Cancel::is_canceled) => {
-                self.stop(RunError::Canceled);
-                return false;
-            }
-            true => self.timed(node, context, tally),
+        let result = if !self.is_observed {
+            (self.kernel)(NodeIx(node), context)
+        } else if self.cancel.as_ref().is_some_and(Cancel::is_canceled) {
+            self.stop(RunError::Canceled);
+            return false;
+        } else {
+            self.timed(node, context, tally)
         };
         match result {
             Ok(()) => {

@@ -279,10 +279,7 @@ impl<'env> Shared<'env> {
                 self.idle.fetch_add(SEARCHING, Ordering::SeqCst);
                 continue;
             }
-            match round < BUSY_SEARCHES {
-                true => std::hint::spin_loop(),
-                false => std::thread::yield_now(),
-            }
+            if round < BUSY_SEARCHES { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
         self.idle.fetch_sub(SEARCHING, Ordering::SeqCst);
         if found.is_some() && self.has_ready() {

@@ -144,9 +144,12 @@ fn object(text: &[u8]) -> Result<Box<RawValue>, NoAnswer> {
     if text.is_empty() {
         return Err(unreadable("no JSON in it"));
     }
-    let no_json = |error: serde_json::Error| match error.is_eof() {
-        true => unreadable("the JSON ends early"),
-        false => unreadable(&format!("no JSON at line {}", error.line())),
+    let no_json = |error: serde_json::Error| {
+        if error.is_eof() {
+            unreadable("the JSON ends early")
+        } else {
+            unreadable(&format!("no JSON at line {}", error.line()))
+        }
     };
     serde_json::from_slice::<Sound>(text).map_err(no_json)?;
     match serde_json::from_slice::<Versioned>(text) {

@@ -150,9 +150,10 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<HostName>> {
             return Err(Error::new(ErrorKind::Invalid, format!("ask more than {MOST} hosts")));
         }
     }
-    match hosts.is_empty() {
-        true => Err(Error::new(ErrorKind::Invalid, "find the name of a host")),
-        false => Ok(hosts),
+    if hosts.is_empty() {
+        Err(Error::new(ErrorKind::Invalid, "find the name of a host"))
+    } else {
+        Ok(hosts)
     }
 }
 

@@ -121,10 +121,8 @@ pub(crate) fn attempt(
     let mut interrupted = None;
     let end = clock.monotonic().saturating_add(limit);
     loop {
-        let left = match errors.has_started {
-            true => Duration::MAX,
-            false => end.saturating_sub(clock.monotonic()),
-        };
+        let left =
+            if errors.has_started { Duration::MAX } else { end.saturating_sub(clock.monotonic()) };
         if left.is_zero() {
             let error = format!("the job did not start within {} s", limit.as_secs_f64());
             return Ok(Tried::NotStarted(255, HostMessage { error, hint: None }));

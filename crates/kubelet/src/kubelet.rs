@@ -94,9 +94,10 @@ impl Kubelet {
 
 /// Rejects names that Kubernetes does not permit. The error does not repeat them.
 fn named(names: &[&str]) -> Result<(), String> {
-    match names.iter().all(|name| is_name(name)) {
-        true => Ok(()),
-        false => Err("it names a pod as Kubernetes does not".to_owned()),
+    if names.iter().all(|name| is_name(name)) {
+        Ok(())
+    } else {
+        Err("it names a pod as Kubernetes does not".to_owned())
     }
 }
 

@@ -54,9 +54,10 @@ impl Job {
     /// If the settings of the allocator are not valid for PyTorch.
     pub fn of(recording: Recording) -> Result<Self, SettingError> {
         let is_torch = recording.format == Format::TorchSnapshot || !recording.settings.is_empty();
-        let settings = match is_torch && recording.format != Format::BfcDump {
-            true => Some(Settings::from_recording(&recording.settings)?),
-            false => None,
+        let settings = if is_torch && recording.format != Format::BfcDump {
+            Some(Settings::from_recording(&recording.settings)?)
+        } else {
+            None
         };
         Ok(Job { recording, settings })
     }

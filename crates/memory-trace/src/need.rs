@@ -60,12 +60,11 @@ pub fn need(workload: &Workload, choice: &PolicyConfig) -> Result<Need, Failure>
     let unlimited = endless.outcome.clone();
     let most = endless.peak;
     let live = Bytes(workload.peak_requested());
-    let (least, tight, exact) = match choice.sees_only_grants() {
-        true => search.upward(live, endless)?,
-        false => {
-            let (least, tight) = search.bisect(live, most, None)?;
-            (least, tight, false)
-        }
+    let (least, tight, exact) = if choice.sees_only_grants() {
+        search.upward(live, endless)?
+    } else {
+        let (least, tight) = search.bisect(live, most, None)?;
+        (least, tight, false)
     };
     Ok(Need { least, exact, replays: search.replays, unlimited, tight })
 }

@@ -62,9 +62,10 @@ fn key((stream, kind): Owner, aligned_as: u64, address: u64) -> (u64, bool, u64,
 
 /// Returns the kind of pages of this size; a recording contains no kind for pages.
 pub(crate) fn kind_of_pages(size: u64) -> SegmentKind {
-    match size.is_multiple_of(page_of(SegmentKind::Large)) {
-        true => SegmentKind::Large,
-        false => SegmentKind::Small,
+    if size.is_multiple_of(page_of(SegmentKind::Large)) {
+        SegmentKind::Large
+    } else {
+        SegmentKind::Small
     }
 }
 

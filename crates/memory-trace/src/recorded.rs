@@ -162,9 +162,10 @@ impl RecordedMemory {
                     event.size, event.address
                 )
             });
-            let tally = match event.action.takes() {
-                true => &mut tape.found.taken,
-                false => &mut tape.found.given_back,
+            let tally = if event.action.takes() {
+                &mut tape.found.taken
+            } else {
+                &mut tape.found.given_back
             };
             tally.count(false);
         }

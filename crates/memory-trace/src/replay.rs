@@ -208,12 +208,11 @@ impl<'a> Replay<'a> {
             {
                 allocation = self.allocate(policy, held.stream, held.size);
             }
-            self.slots[held.slot as usize] = match held.retired {
-                true => {
-                    self.retired += 1;
-                    Slot::Retired(policy.retire(allocation?)?)
-                }
-                false => Slot::Live(allocation?),
+            self.slots[held.slot as usize] = if held.retired {
+                self.retired += 1;
+                Slot::Retired(policy.retire(allocation?)?)
+            } else {
+                Slot::Live(allocation?)
             };
         }
         Ok(())

@@ -133,9 +133,8 @@ mod tests {
     use super::*;
 
     fn pairs(count: usize, link: fn(usize, usize) -> Link) -> Topology {
-        let cell = |from: usize, to: usize| match from == to {
-            true => Link::Itself,
-            false => link(from.min(to), from.max(to)),
+        let cell = |from: usize, to: usize| {
+            if from == to { Link::Itself } else { link(from.min(to), from.max(to)) }
         };
         let row = |from| (0..count).map(|to| cell(from, to)).collect();
         Topology { links: (0..count).map(row).collect(), ..Topology::default() }

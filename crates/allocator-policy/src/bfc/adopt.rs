@@ -64,9 +64,10 @@ impl<M: DeviceMemory> Bfc<M> {
                 rest = upper;
             }
             let id = rest;
-            rest = match self.blocks[id].size > block.size {
-                true => self.blocks.split(id, block.size),
-                false => NONE,
+            rest = if self.blocks[id].size > block.size {
+                self.blocks.split(id, block.size)
+            } else {
+                NONE
             };
             taken.push(self.activate(id, block.requested.unwrap_or(block.size).min(block.size)));
         }

@@ -81,9 +81,10 @@ impl<M: DeviceMemory> Bfc<M> {
         tried: &mut Option<u64>,
     ) -> Result<Option<Region>, Failure> {
         *tried = Some(tried.map_or(size, |shortest| shortest.min(size)));
-        Ok(match self.settings.adjacent_regions {
-            true => self.regions.take_adjacent(&self.memory, size, self.limit)?,
-            false => Regions::take(&self.memory, size)?,
+        Ok(if self.settings.adjacent_regions {
+            self.regions.take_adjacent(&self.memory, size, self.limit)?
+        } else {
+            Regions::take(&self.memory, size)?
         })
     }
 

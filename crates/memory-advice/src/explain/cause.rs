@@ -344,9 +344,10 @@ fn foreign(said: &mut Vec<String>, shown: &OomFigures) {
 fn outside(account: &Account) -> Option<String> {
     let context = account.context.filter(|context| *context > Bytes(0))?;
     let size = approximate(context, account.slack);
-    Some(match context <= MOST_CONTEXT {
-        true => format!("{size} context"),
-        false => format!("{size} of this process outside its allocator"),
+    Some(if context <= MOST_CONTEXT {
+        format!("{size} context")
+    } else {
+        format!("{size} of this process outside its allocator")
     })
 }
 

@@ -149,9 +149,10 @@ fn by_figures(
             if cause == Cause::ManyContexts {
                 list.work("run fewer processes on this GPU: one CUDA context less suffices");
             }
-            let why = match account.itself_among.is_empty() {
-                true => "shows them; wait or ask their owners",
-                false => "shows which of them is this process; wait for the others",
+            let why = if account.itself_among.is_empty() {
+                "shows them; wait or ask their owners"
+            } else {
+                "shows which of them is this process; wait for the others"
             };
             list.add(RemedyKind::Command, "gpuws status", why);
             elsewhere(list, shown, account, now);

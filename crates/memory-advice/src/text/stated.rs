@@ -285,18 +285,19 @@ fn component(case: Case<'_>) -> Option<String> {
 
 fn quota(case: Case<'_>) -> Option<String> {
     let (needed, limit) = (case.needed()?, case.limit()?);
-    Some(match needed >= WRAPPED {
-        true => format!(
+    Some(if needed >= WRAPPED {
+        format!(
             "{needed} bytes are {} below zero as an unsigned number: its counter missed a release. \
              The limit is {}.",
             size(needed.wrapping_neg()),
             size(limit)
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "With the request it would hold {}, above its limit of {}.",
             size(needed),
             size(limit)
-        ),
+        )
     })
 }
 

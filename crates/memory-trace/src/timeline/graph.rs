@@ -39,9 +39,10 @@ pub(super) fn draw(timeline: &Timeline<'_>) -> String {
     let top = top.saturating_add(top / 25);
     let mut scale = Scale { events, top, base: 0 };
     let place = |time| scale.x(timeline.place(time));
-    let end = match timeline.outcome.survived() {
-        true => scale.x(events as usize),
-        false => place(timeline.map_time()),
+    let end = if timeline.outcome.survived() {
+        scale.x(events as usize)
+    } else {
+        place(timeline.map_time())
     };
     let bands = bands::stack(&timeline.history.lives, &scale, place, end);
     let mut graph = Graph { timeline, scale, end, svg: String::new() };
@@ -250,10 +251,7 @@ impl Graph<'_, '_> {
         let outcome = &self.timeline.outcome;
         let x = self.x(self.timeline.peak_time());
         let y = self.scale.y(outcome.peak.reserved.0);
-        let (class, gap) = match x > (LEFT + PLOT.0 / 2) * 10 {
-            true => ("end", -80),
-            false => ("", 80),
-        };
+        let (class, gap) = if x > (LEFT + PLOT.0 / 2) * 10 { ("end", -80) } else { ("", 80) };
         let text = format!(
             "peak: {} reserved, {} allocated",
             amount(outcome.peak.reserved),

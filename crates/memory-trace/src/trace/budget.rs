@@ -44,10 +44,7 @@ impl Budget {
     /// Reserves room in a table. The capacity at least doubles when it grows.
     #[inline]
     pub(super) fn room<T>(&self, table: &mut Vec<T>, more: usize) -> Result<(), Exceeded> {
-        match table.capacity() - table.len() < more {
-            true => self.grow(table, more),
-            false => Ok(()),
-        }
+        if table.capacity() - table.len() < more { self.grow(table, more) } else { Ok(()) }
     }
 
     #[cold]

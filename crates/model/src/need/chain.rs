@@ -193,9 +193,12 @@ impl Builder<'_> {
         let mut parts = parts.to_vec();
         for part in &mut parts {
             size.add(Sum { bytes: part.bytes, elements: part.elements });
-            let share = |whole: u64| match part.kind.is_routed() {
-                true => product(&[whole / count.max(1), used.min(count)]),
-                false => whole,
+            let share = |whole: u64| {
+                if part.kind.is_routed() {
+                    product(&[whole / count.max(1), used.min(count)])
+                } else {
+                    whole
+                }
             };
             part.reads = Bytes(share(part.bytes.0));
             part.operations = share(part.elements).saturating_mul(2);

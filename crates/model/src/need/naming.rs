@@ -108,10 +108,7 @@ pub(crate) fn place(name: &str) -> Place {
         }
         before = part;
     }
-    match parts().any(|part| INPUTS.contains(&part)) {
-        true => Place::Input,
-        false => Place::Output,
-    }
+    if parts().any(|part| INPUTS.contains(&part)) { Place::Input } else { Place::Output }
 }
 
 /// Returns whether a tensor belongs to an encoder, or to a second model.

@@ -44,9 +44,10 @@ impl Unusable {
                     (Engine::LlamaCpp, false) => "--weights Q4_K_M plans for a GGUF file of it",
                     _ => "the unquantized checkpoint works",
                 };
-                match names.is_empty() {
-                    true => gguf.to_owned(),
-                    false => format!("{} works; {gguf}", names.join(" or ")),
+                if names.is_empty() {
+                    gguf.to_owned()
+                } else {
+                    format!("{} works; {gguf}", names.join(" or "))
                 }
             }
             Unusable::Scheme(engine, _, others) => {
@@ -269,9 +270,10 @@ pub fn check(model: &Model, format: Format, run: &Run) -> Result<(), Unusable> {
     {
         return Err(Unusable::Scheme(engine, weights.name(), others));
     }
-    match caches(engine).contains(&run.keys.name()) {
-        true => Ok(()),
-        false => Err(Unusable::Cache(engine, run.keys.name())),
+    if caches(engine).contains(&run.keys.name()) {
+        Ok(())
+    } else {
+        Err(Unusable::Cache(engine, run.keys.name()))
     }
 }
 

@@ -203,9 +203,10 @@ fn bytes(name: &str, entry: &Entry) -> Result<u64, SafetensorsError> {
         .try_fold(1u64, |product, dimension| product.checked_mul(*dimension))
         .and_then(|elements| elements.checked_mul(encoding.block_bits()))
         .ok_or_else(|| SafetensorsError::Overflow(shown(name)))?;
-    match bits.is_multiple_of(8) {
-        true => Ok(bits / 8),
-        false => Err(SafetensorsError::Misaligned(shown(name))),
+    if bits.is_multiple_of(8) {
+        Ok(bits / 8)
+    } else {
+        Err(SafetensorsError::Misaligned(shown(name)))
     }
 }
 

@@ -143,9 +143,10 @@ impl Split {
             else {
                 continue;
             };
-            let names = match first.name == last.name {
-                true => first.name.clone(),
-                false => format!("{} to {}", first.name, last.name),
+            let names = if first.name == last.name {
+                first.name.clone()
+            } else {
+                format!("{} to {}", first.name, last.name)
             };
             let experts = run.iter().flat_map(|moved| &moved.kinds).all(|kind| kind.is_routed());
             let part = if experts { "the experts" } else { "parts" };
@@ -219,14 +220,16 @@ pub fn measure(
         let (Some(place), Some(of)) = (used.get_mut(room), rooms.rooms.get(room)) else { continue };
         place.weights += layer.weights + layer.training;
         place.context += layer.context;
-        place.buffer = match layer.pinned {
-            true => place.buffer.max(chain.pinned_buffer),
-            false if pipelined => place.buffer.max(layer.pipelined),
-            false if without_experts(layer, index, &moved) => {
-                place.buffer.max(layer.buffer_without_experts)
-            }
-            false => place.buffer.max(layer.buffer),
+        let buffer = if layer.pinned {
+            chain.pinned_buffer
+        } else if pipelined {
+            layer.pipelined
+        } else if without_experts(layer, index, &moved) {
+            layer.buffer_without_experts
+        } else {
+            layer.buffer
         };
+        place.buffer = place.buffer.max(buffer);
         let mut time = if layer.pinned { 0 } else { of.layer_nanos(layer) };
         if of.kind == RoomKind::Gpu {
             place.overhead = chain.overhead;

@@ -172,10 +172,8 @@ pub fn sizes(model: &Model, run: &Run, rooms: &Rooms) -> Result<Vec<Served>, Unk
         let (_, smallest) = chosen.last()?;
         let with = |share| of_chain(&chain, shape, run, smallest.capacity, ranks, share);
         let usual = with(SHARE);
-        let (size, share) = match usual.fits {
-            true => (usual, SHARE),
-            false => (with(LARGEST_SHARE), LARGEST_SHARE),
-        };
+        let (size, share) =
+            if usual.fits { (usual, SHARE) } else { (with(LARGEST_SHARE), LARGEST_SHARE) };
         let mut rooms: Vec<usize> = chosen.iter().map(|(at, _)| *at).collect();
         rooms.sort_unstable();
         Some(Served { size, rooms, share })

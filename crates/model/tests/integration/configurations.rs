@@ -199,9 +199,10 @@ fn random_configurations_agree_with_transformers() {
         };
         let counted = row["parameters"].as_u64().unwrap();
         if derived.abs_diff(counted) * 50 > counted {
-            match doubts {
-                true => doubted += 1,
-                false => wrong.push(format!("{derived}, not {counted}: {config}")),
+            if doubts {
+                doubted += 1
+            } else {
+                wrong.push(format!("{derived}, not {counted}: {config}"))
             }
         }
     }

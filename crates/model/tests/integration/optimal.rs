@@ -121,10 +121,8 @@ impl All<'_> {
         for room in 0..self.rooms.rooms.len() {
             let kind = self.rooms.rooms[room].kind;
             let last = used.last().map(|last| self.rooms.rooms[*last].kind);
-            let in_order = last.is_none_or(|last| match self.chain.cpu_first {
-                true => last >= kind,
-                false => last <= kind,
-            });
+            let in_order = last
+                .is_none_or(|last| if self.chain.cpu_first { last >= kind } else { last <= kind });
             if used.contains(&room) || !in_order {
                 continue;
             }

@@ -41,19 +41,22 @@ impl Allowed {
             Err(_) => None,
         });
         let given: Vec<Option<bool>> = [user, service, program].into_iter().flatten().collect();
-        match given.contains(&Some(false)) {
-            true => Some(false),
-            false => given.into_iter().collect::<Option<Vec<bool>>>().map(|_| true),
+        if given.contains(&Some(false)) {
+            Some(false)
+        } else {
+            given.into_iter().collect::<Option<Vec<bool>>>().map(|_| true)
         }
     }
 
     /// Returns whether this executable is the program; `None` if it may be a version that has since
     /// been replaced.
     fn is_file(&self, path: &str, program: &Executable) -> Option<bool> {
-        match program.is_roots() {
-            true if self.file == Some(program.file) => Some(true),
-            true if program.path == path => None,
-            _ => Some(false),
+        if program.is_roots() && self.file == Some(program.file) {
+            Some(true)
+        } else if program.is_roots() && program.path == path {
+            None
+        } else {
+            Some(false)
         }
     }
 }

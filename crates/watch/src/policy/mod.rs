@@ -179,9 +179,10 @@ impl Policy {
             };
             self.ignored.iter().any(covers)
         };
-        let is_ignored = match finding.devices.is_empty() {
-            true => is_known(None),
-            false => finding.devices.iter().all(|id| is_known(Some(id))),
+        let is_ignored = if finding.devices.is_empty() {
+            is_known(None)
+        } else {
+            finding.devices.iter().all(|id| is_known(Some(id)))
         };
         let is_allowed = |suspect: &gpu_reaper::Suspect| {
             let info = info(&suspect.process);

@@ -242,9 +242,10 @@ impl Reader<'_> {
                 if let Some(said) = said.filter(|&said| said != listed) {
                     let device = trace.device;
                     let what = format!("{listed} of {said} {what} of device {device} are listed");
-                    return Err(match listed < said {
-                        true => Problem::Truncated { what },
-                        false => Problem::Malformed { what },
+                    return Err(if listed < said {
+                        Problem::Truncated { what }
+                    } else {
+                        Problem::Malformed { what }
                     });
                 }
             }

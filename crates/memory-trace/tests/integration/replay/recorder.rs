@@ -238,9 +238,10 @@ impl Recorder {
         expandable: bool,
     ) -> trace::Segment {
         let address = blocks[0].address;
-        let is_small = match expandable {
-            true => self.device.small.lock().expect("nobody panicked").contains(&address),
-            false => size == PAGE as u64,
+        let is_small = if expandable {
+            self.device.small.lock().expect("nobody panicked").contains(&address)
+        } else {
+            size == PAGE as u64
         };
         let recorded = |block: &BlockMap| trace::RecordedBlock {
             address: block.address,

@@ -56,10 +56,7 @@ impl Reader<'_> {
         let keys = self.keys;
         let hidden = keys.number(&["hidden_size", "n_embd", "d_model", "model_dim"], 0)?;
         let stateful = matches!(self.family, Mamba | Mamba2);
-        let heads = match stateful {
-            true => 0,
-            false => keys.number(&HEADS, 0)?,
-        };
+        let heads = if stateful { 0 } else { keys.number(&HEADS, 0)? };
         let kv_heads = match self.family {
             Falcon if keys.flag("new_decoder_architecture", false)? => {
                 keys.number(&["num_kv_heads"], heads)?
@@ -237,9 +234,10 @@ impl Reader<'_> {
             }
             // Classes without a list have one window for all layers, or none.
             _ if self.is_known && keys.integer(&["sliding_window"])?.is_some() => {
-                match keys.flag("use_sliding_window", true)? {
-                    true => all(Kind::Sliding),
-                    false => all(Kind::Full),
+                if keys.flag("use_sliding_window", true)? {
+                    all(Kind::Sliding)
+                } else {
+                    all(Kind::Full)
                 }
             }
             _ => all(Kind::Full),

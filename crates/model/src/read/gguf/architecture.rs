@@ -77,9 +77,10 @@ impl Keys<'_> {
     }
 
     fn plausible(&self, name: &str, number: u64) -> Result<u64, GgufError> {
-        match number > MAX {
-            true => Err(GgufError::Value { key: shown(&self.key(name)), wanted: "at most 2^31" }),
-            false => Ok(number),
+        if number > MAX {
+            Err(GgufError::Value { key: shown(&self.key(name)), wanted: "at most 2^31" })
+        } else {
+            Ok(number)
         }
     }
 

@@ -36,9 +36,10 @@ impl<R: Read> Cursor<R> {
         limit: u64,
         what: &'static str,
     ) -> Result<(), GgufError> {
-        match found > limit {
-            true => Err(GgufError::TooMuch { what, at: self.at, found, limit }),
-            false => Ok(()),
+        if found > limit {
+            Err(GgufError::TooMuch { what, at: self.at, found, limit })
+        } else {
+            Ok(())
         }
     }
 

@@ -97,12 +97,13 @@ fn count<R: Read>(
 
 fn alignment(values: &Values) -> Result<u64, GgufError> {
     let alignment = values.integer("general.alignment")?.unwrap_or(32);
-    match alignment.is_power_of_two() && alignment <= u64::from(u32::MAX) {
-        true => Ok(alignment),
-        false => Err(GgufError::Value {
+    if alignment.is_power_of_two() && alignment <= u64::from(u32::MAX) {
+        Ok(alignment)
+    } else {
+        Err(GgufError::Value {
             key: "general.alignment".to_owned(),
             wanted: "a power of two of 32 bits",
-        }),
+        })
     }
 }
 

@@ -216,8 +216,9 @@ fn array<R: Read>(cursor: &mut Cursor<R>, key: &str, room: u64) -> Result<Value,
 
 /// Rejects a duplicate name.
 pub(super) fn unique(names: &mut HashSet<String>, name: &str) -> Result<(), GgufError> {
-    match names.insert(name.to_owned()) {
-        true => Ok(()),
-        false => Err(GgufError::Name { name: shown(name), problem: "occurs twice" }),
+    if names.insert(name.to_owned()) {
+        Ok(())
+    } else {
+        Err(GgufError::Name { name: shown(name), problem: "occurs twice" })
     }
 }

@@ -121,9 +121,10 @@ fn storages<R: Read + Seek>(
         claimed = claimed.saturating_add(entry.size());
         storages.insert(key.to_owned(), entry.size());
     }
-    match claimed > length {
-        true => Err(TorchError::Claimed { claimed, length }),
-        false => Ok((top, storages)),
+    if claimed > length {
+        Err(TorchError::Claimed { claimed, length })
+    } else {
+        Ok((top, storages))
     }
 }
 

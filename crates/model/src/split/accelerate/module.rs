@@ -102,10 +102,8 @@ impl Tree {
     }
 
     fn add(&mut self, module: &Module, name: String, copies: &BTreeSet<&str>) -> usize {
-        let full = |part: &str| match name.is_empty() {
-            true => part.to_owned(),
-            false => format!("{name}.{part}"),
-        };
+        let full =
+            |part: &str| if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") };
         let leaf = |(part, size): &(String, Bytes)| {
             let name = full(part);
             let size = if copies.contains(name.as_str()) { Bytes(0) } else { *size };

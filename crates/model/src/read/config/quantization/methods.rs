@@ -174,9 +174,10 @@ fn fp8(method: &str, v: Values<'_>) -> Packing {
 
 fn bnb(method: &str, v: Values<'_>) -> Packing {
     let four = ["load_in_4bit", "_load_in_4bit"].iter().any(|key| v.flag(key) == Some(true));
-    match four || method.ends_with("4bit") {
-        true => Packing::bnb4(v.flag("bnb_4bit_use_double_quant") == Some(true)),
-        false => Packing::bnb8(),
+    if four || method.ends_with("4bit") {
+        Packing::bnb4(v.flag("bnb_4bit_use_double_quant") == Some(true))
+    } else {
+        Packing::bnb8()
     }
 }
 
@@ -206,9 +207,10 @@ fn gptq(q: &mut Quantization, v: Values<'_>, bits: u64, group: u64) {
         name => vec![name],
     });
     let only: Vec<&str> = flat.filter_map(serde_json::Value::as_str).collect();
-    match only.is_empty() {
-        true => q.rule(Which::Linear, Some(packing)),
-        false => q.named(Names::new(only), Some(packing)),
+    if only.is_empty() {
+        q.rule(Which::Linear, Some(packing))
+    } else {
+        q.named(Names::new(only), Some(packing))
     }
     if v.flag("lm_head") == Some(true) {
         q.rule(Which::Output, Some(packing));

@@ -41,9 +41,10 @@ impl Names {
                 None => self.not_read(name),
             }
         } else if name.contains(['*', '?']) {
-            match is_full || name.len() > 1024 {
-                true => self.not_read(name),
-                false => self.globs.push(name.to_owned()),
+            if is_full || name.len() > 1024 {
+                self.not_read(name)
+            } else {
+                self.globs.push(name.to_owned())
             }
         } else {
             let name = name.trim_matches('.');

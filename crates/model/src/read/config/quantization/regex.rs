@@ -143,10 +143,12 @@ impl Parser<'_> {
             Some(b'{') => {
                 self.at += 1;
                 let least = self.number()?;
-                let most = match self.take(b",") {
-                    true if self.peek() == Some(b'}') => u32::MAX,
-                    true => self.number()?,
-                    false => least,
+                let most = if !self.take(b",") {
+                    least
+                } else if self.peek() == Some(b'}') {
+                    u32::MAX
+                } else {
+                    self.number()?
                 };
                 if self.peek() != Some(b'}') || least > MAX_REPEAT || most < least {
                     return None;

@@ -83,10 +83,8 @@ impl<'a> Machine<'a> {
             let (pairs, _) = entries.as_chunks::<2>();
             for [key, value] in pairs {
                 let Value::Text(key) = self.value(*key) else { continue };
-                let name = match prefix.is_empty() {
-                    true => (*key).to_owned(),
-                    false => format!("{prefix}.{key}"),
-                };
+                let name =
+                    if prefix.is_empty() { (*key).to_owned() } else { format!("{prefix}.{key}") };
                 if name.len() > MAX_NAME_BYTES {
                     return Err("the name of a tensor has more than 1024 bytes".to_owned());
                 }
