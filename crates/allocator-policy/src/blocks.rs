@@ -25,7 +25,7 @@ pub(crate) struct Block {
     /// The neighbour above, in the same region.
     pub(crate) next: BlockId,
     /// Its position in a [`FreeSet`](crate::free_set::FreeSet) while it is in one.
-    pub(crate) place: Place,
+    pub(crate) links: HeapLinks,
     /// The free list of the policy to which it belongs.
     pub(crate) list: u32,
     /// Its state.
@@ -36,7 +36,7 @@ pub(crate) struct Block {
 
 /// The position of a block in a heap; a parent comes before its children in the order of best fit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct HeapLinks {
     /// Its first child.
     pub(crate) child: BlockId,
     /// Its previous sibling; for the first child, the parent.
@@ -49,8 +49,8 @@ impl Block {
     /// Creates the single free block of a new region.
     pub(crate) fn whole(address: u64, size: u64, list: u32) -> Self {
         let (previous, next, state) = (NONE, NONE, BlockState::Free);
-        let place = Place::default();
-        Block { address, size, requested: 0, previous, next, place, list, state, queued: false }
+        let links = HeapLinks::default();
+        Block { address, size, requested: 0, previous, next, links, list, state, queued: false }
     }
 
     /// Returns whether the block is only a part of its region.
@@ -124,7 +124,7 @@ impl Blocks {
             requested: 0,
             previous: id,
             next: lower.next,
-            place: Place::default(),
+            links: HeapLinks::default(),
             list: lower.list,
             state: BlockState::Free,
             queued: false,

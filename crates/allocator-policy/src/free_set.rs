@@ -63,7 +63,7 @@ impl FreeSet {
             return self.insert_sorted(blocks, class, id);
         }
         self.filled[class / 64] |= 1 << (class % 64);
-        blocks[id].place.child = NONE;
+        blocks[id].links.child = NONE;
         let first = &mut self.firsts[class];
         *first = if *first == NONE { id } else { meld(blocks, *first, id) };
     }
@@ -130,7 +130,7 @@ impl FreeSet {
 
     #[inline(always)]
     fn pop_heap(&mut self, blocks: &mut Blocks, class: usize) {
-        let first = join(blocks, blocks[self.firsts[class]].place.child);
+        let first = join(blocks, blocks[self.firsts[class]].links.child);
         self.firsts[class] = first;
         // Branchless, because the processor cannot predict whether other blocks follow.
         self.filled[class / 64] ^= u64::from(first == NONE) << (class % 64);
@@ -235,7 +235,7 @@ impl FreeSet {
     pub(crate) fn sort_largest(&mut self, blocks: &Blocks) {
         if let Some(class) = self.last_filled()
             && !self.is_sorted(class)
-            && blocks[self.firsts[class]].place.child != NONE
+            && blocks[self.firsts[class]].links.child != NONE
         {
             self.sort(blocks, class);
         }
@@ -281,17 +281,17 @@ impl FreeSet {
 fn meld(blocks: &mut Blocks, one: BlockId, other: BlockId) -> BlockId {
     let (first, second) =
         if blocks[other].key() < blocks[one].key() { (other, one) } else { (one, other) };
-    let child = std::mem::replace(&mut blocks[first].place.child, second);
-    let place = &mut blocks[second].place;
-    (place.left, place.right) = (first, child);
-    blocks[child].place.left = second;
+    let child = std::mem::replace(&mut blocks[first].links.child, second);
+    let links = &mut blocks[second].links;
+    (links.left, links.right) = (first, child);
+    blocks[child].links.left = second;
     first
 }
 
 /// Merges a list of siblings into one heap, and returns the first block.
 #[inline(always)]
 fn join(blocks: &mut Blocks, siblings: BlockId) -> BlockId {
-    if blocks[siblings].place.right == NONE { siblings } else { join_many(blocks, siblings) }
+    if blocks[siblings].links.right == NONE { siblings } else { join_many(blocks, siblings) }
 }
 
 /// Merges siblings pairwise, and then the pairs into one heap. The result has half as many children
@@ -301,35 +301,35 @@ fn join_many(blocks: &mut Blocks, siblings: BlockId) -> BlockId {
     let (mut pairs, mut rest) = (NONE, siblings);
     while rest != NONE {
         let one = rest;
-        let other = blocks[one].place.right;
-        rest = blocks[other].place.right;
+        let other = blocks[one].links.right;
+        rest = blocks[other].links.right;
         let pair = if other == NONE { one } else { meld(blocks, one, other) };
-        blocks[pair].place.right = pairs;
+        blocks[pair].links.right = pairs;
         pairs = pair;
     }
-    let (mut all, mut rest) = (pairs, blocks[pairs].place.right);
+    let (mut all, mut rest) = (pairs, blocks[pairs].links.right);
     while rest != NONE {
         let pair = rest;
-        rest = blocks[pair].place.right;
+        rest = blocks[pair].links.right;
         all = meld(blocks, all, pair);
     }
-    blocks[all].place.right = NONE;
+    blocks[all].links.right = NONE;
     all
 }
 
 /// Removes a block other than the first from its heap.
 #[inline(never)]
 fn detach(blocks: &mut Blocks, first: BlockId, id: BlockId) {
-    let place = blocks[id].place;
-    let left = &mut blocks[place.left].place;
+    let links = blocks[id].links;
+    let left = &mut blocks[links.left].links;
     if left.child == id {
-        left.child = place.right;
+        left.child = links.right;
     } else {
-        left.right = place.right;
+        left.right = links.right;
     }
-    blocks[place.right].place.left = place.left;
-    if place.child != NONE {
-        let below = join(blocks, place.child);
+    blocks[links.right].links.left = links.left;
+    if links.child != NONE {
+        let below = join(blocks, links.child);
         meld(blocks, first, below);
     }
 }
@@ -338,9 +338,9 @@ fn detach(blocks: &mut Blocks, first: BlockId, id: BlockId) {
 /// for all preceding blocks, starting with the first of the heap, the child is the next block in
 /// order.
 fn next_in_heap(blocks: &mut Blocks, id: BlockId) -> BlockId {
-    let next = join(blocks, blocks[id].place.child);
-    blocks[id].place.child = next;
-    blocks[next].place.left = id;
+    let next = join(blocks, blocks[id].links.child);
+    blocks[id].links.child = next;
+    blocks[next].links.left = id;
     next
 }
 
@@ -349,10 +349,10 @@ fn heap(blocks: &Blocks, first: BlockId) -> Vec<BlockId> {
     let mut all = Vec::from_iter((first != NONE).then_some(first));
     let mut seen = 0;
     while let Some(id) = all.get(seen) {
-        let mut child = blocks[*id].place.child;
+        let mut child = blocks[*id].links.child;
         while child != NONE {
             all.push(child);
-            child = blocks[child].place.right;
+            child = blocks[child].links.right;
         }
         seen += 1;
     }
@@ -451,13 +451,13 @@ mod tests {
     #[test]
     fn equal_sized_blocks_are_found_in_address_order() {
         let mut both = Both::default();
-        for place in 0..5000 {
-            both.insert(512, place * 7 % 5000 * 512);
+        for index in 0..5000 {
+            both.insert(512, index * 7 % 5000 * 512);
         }
-        for place in 0..4990 {
+        for index in 0..4990 {
             let found = both.set.best_fit(&mut both.blocks, 500);
-            assert_eq!(found.map(|id| both.blocks[id].address), Some(place * 512));
-            both.remove(512, place * 512);
+            assert_eq!(found.map(|id| both.blocks[id].address), Some(index * 512));
+            both.remove(512, index * 512);
         }
         assert_eq!(both.set.in_order(&both.blocks).len(), 10);
     }

@@ -91,8 +91,8 @@ impl Regions {
     }
 
     pub(super) fn add(&mut self, region: Region, first: BlockId) {
-        let place = self.held.partition_point(|held| held.region.address < region.address);
-        self.held.insert(place, HeldRegion { region, first });
+        let index = self.held.partition_point(|held| held.region.address < region.address);
+        self.held.insert(index, HeldRegion { region, first });
     }
 
     /// Frees a region.

@@ -140,11 +140,11 @@ impl<M: DeviceMemory> Bfc<M> {
             return "<allocator contains no memory>".to_owned();
         }
         let mut map = vec!['_'; MAP as usize];
-        let place =
+        let column =
             |offset: u64| (u128::from(offset) * u128::from(MAP) / u128::from(pool)) as usize;
         let mut draw = |from: u64, to: u64, letter| {
             if from < to {
-                map[place(from)..=place(to - 1)].fill(letter);
+                map[column(from)..=column(to - 1)].fill(letter);
             }
         };
         let mut below = 0;

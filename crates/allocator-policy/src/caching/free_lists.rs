@@ -27,8 +27,8 @@ pub(super) const UNMAPPED: u32 = 2;
 pub(super) const SHARED: u32 = 4;
 
 /// Returns the list field for ordinary blocks of a free list.
-pub(super) fn list_of(shelf: FreeListId) -> u32 {
-    shelf << FREE_LIST
+pub(super) fn list_of(free_list: FreeListId) -> u32 {
+    free_list << FREE_LIST
 }
 
 /// Returns the free list of a list field.
@@ -37,8 +37,8 @@ pub(super) fn free_list_of(list: u32) -> FreeListId {
 }
 
 /// Returns the kind of blocks in a free list.
-pub(super) fn kind_of(shelf: FreeListId) -> SegmentKind {
-    if shelf & 1 == 0 { SegmentKind::Small } else { SegmentKind::Large }
+pub(super) fn kind_of(free_list: FreeListId) -> SegmentKind {
+    if free_list & 1 == 0 { SegmentKind::Small } else { SegmentKind::Large }
 }
 
 /// Free blocks of one pool, stream and kind.
@@ -79,7 +79,7 @@ impl Pool {
 /// All free lists.
 #[derive(Debug)]
 pub(super) struct FreeLists {
-    shelves: Vec<FreeList>,
+    lists: Vec<FreeList>,
     pub(super) pools: Vec<Pool>,
     by_pool_and_stream: BTreeMap<(u32, Stream), FreeListId>,
     recent: Option<(u32, Stream, FreeListId)>,
@@ -89,7 +89,7 @@ impl Default for FreeLists {
     fn default() -> Self {
         let common = Pool::new(PoolId::default(), 1);
         FreeLists {
-            shelves: Vec::new(),
+            lists: Vec::new(),
             pools: vec![common],
             by_pool_and_stream: BTreeMap::new(),
             recent: None,
@@ -102,7 +102,7 @@ impl FreeLists {
     #[inline]
     pub(super) fn find(&mut self, pool: u32, stream: Stream, kind: SegmentKind) -> FreeListId {
         let first = match self.recent {
-            Some((its, recent, shelf)) if recent == stream && its == pool => shelf,
+            Some((its, recent, free_list)) if recent == stream && its == pool => free_list,
             _ => self.look_up(pool, stream),
         };
         first + (kind as FreeListId)
@@ -111,10 +111,10 @@ impl FreeLists {
     #[cold]
     fn look_up(&mut self, pool: u32, stream: Stream) -> FreeListId {
         let first = *self.by_pool_and_stream.entry((pool, stream)).or_insert_with(|| {
-            let first = self.shelves.len() as FreeListId;
+            let first = self.lists.len() as FreeListId;
             for _ in 0..2 {
                 let (free, unmapped) = (FreeSet::default(), BTreeMap::new());
-                self.shelves.push(FreeList { free, unmapped, stream, pool });
+                self.lists.push(FreeList { free, unmapped, stream, pool });
             }
             first
         });
@@ -124,7 +124,7 @@ impl FreeLists {
 
     /// Returns the index of a private pool.
     pub(super) fn pool(&self, id: PoolId) -> Option<u32> {
-        self.pools.iter().position(|pool| pool.id == id).map(|place| place as u32)
+        self.pools.iter().position(|pool| pool.id == id).map(|index| index as u32)
     }
 
     /// Returns the index of a private pool, and creates the pool if it does not exist.
@@ -137,34 +137,34 @@ impl FreeLists {
 
     /// Makes [`largest`](Self::largest) fast.
     pub(super) fn sort_largest(&mut self, blocks: &Blocks) {
-        self.shelves.iter_mut().for_each(|shelf| shelf.free.sort_largest(blocks));
+        self.lists.iter_mut().for_each(|list| list.free.sort_largest(blocks));
     }
 
     /// Returns the size of the largest free block.
     pub(super) fn largest(&self, blocks: &Blocks) -> u64 {
-        self.shelves
+        self.lists
             .iter()
-            .filter_map(|shelf| shelf.free.largest(blocks))
+            .filter_map(|list| list.free.largest(blocks))
             .map(|id| blocks[id].size)
             .max()
             .unwrap_or(0)
     }
 
     /// Returns the pool of a free list.
-    pub(super) fn pool_of(&mut self, shelf: FreeListId) -> &mut Pool {
-        &mut self.pools[self.shelves[shelf as usize].pool as usize]
+    pub(super) fn pool_of(&mut self, free_list: FreeListId) -> &mut Pool {
+        &mut self.pools[self.lists[free_list as usize].pool as usize]
     }
 }
 
 impl std::ops::Index<FreeListId> for FreeLists {
     type Output = FreeList;
-    fn index(&self, shelf: FreeListId) -> &FreeList {
-        &self.shelves[shelf as usize]
+    fn index(&self, free_list: FreeListId) -> &FreeList {
+        &self.lists[free_list as usize]
     }
 }
 
 impl std::ops::IndexMut<FreeListId> for FreeLists {
-    fn index_mut(&mut self, shelf: FreeListId) -> &mut FreeList {
-        &mut self.shelves[shelf as usize]
+    fn index_mut(&mut self, free_list: FreeListId) -> &mut FreeList {
+        &mut self.lists[free_list as usize]
     }
 }

@@ -19,7 +19,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
                 let (address, size) = (block.address, Bytes(block.size));
                 let mapped = block.list & UNMAPPED == 0;
                 if mapped && !open {
-                    let stream = Some(self.shelves[free_list_of(block.list)].stream);
+                    let stream = Some(self.free_lists[free_list_of(block.list)].stream);
                     let (size, blocks) = (Bytes(0), Vec::new());
                     segments.push(SegmentMap { address, size, stream, blocks });
                 }

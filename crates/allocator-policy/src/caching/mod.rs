@@ -55,7 +55,7 @@ pub struct Caching<M: DeviceMemory, E: Events = NoWork> {
     settings: Settings,
     rules: Rules,
     blocks: Blocks,
-    shelves: FreeLists,
+    free_lists: FreeLists,
     /// Regions and address ranges, by start address.
     segments: BTreeMap<u64, HeldSegment>,
     counters: Counters,
@@ -103,7 +103,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             settings,
             rules,
             blocks: Blocks::default(),
-            shelves: FreeLists::default(),
+            free_lists: FreeLists::default(),
             segments: BTreeMap::new(),
             counters: Counters::default(),
             whole: None,
@@ -147,13 +147,13 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Finds the best free block for a request and removes it from its free list.
     #[inline(always)]
-    fn find(&mut self, shelf: FreeListId, size: u64) -> Option<BlockId> {
+    fn find(&mut self, free_list: FreeListId, size: u64) -> Option<BlockId> {
         if self.rules.garbage.is_some() {
-            self.shelves.pool_of(shelf).searches[kind_of(shelf) as usize] += 1;
+            self.free_lists.pool_of(free_list).searches[kind_of(free_list) as usize] += 1;
         }
         let rules = &self.rules;
         let serves = |best: &Block| rules.may_serve(best.size, size) && best.list & EXPANDABLE == 0;
-        match self.shelves[shelf].free.take_best_fit(&mut self.blocks, size, serves) {
+        match self.free_lists[free_list].free.take_best_fit(&mut self.blocks, size, serves) {
             Ok(taken) => {
                 if self.whole.is_some()
                     && let Some(id) = taken
@@ -162,34 +162,45 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
                 }
                 taken
             }
-            Err(best) => self.find_further(shelf, size, best),
+            Err(best) => self.find_further(free_list, size, best),
         }
     }
 
     /// Continues from the best block, which belongs to an expandable segment.
     #[cold]
-    fn find_further(&mut self, shelf: FreeListId, size: u64, mut best: BlockId) -> Option<BlockId> {
+    fn find_further(
+        &mut self,
+        free_list: FreeListId,
+        size: u64,
+        mut best: BlockId,
+    ) -> Option<BlockId> {
         if self.blocks[best].list & EXPANDABLE != 0 {
-            best = self.best_with_expandable(shelf, best)?;
+            best = self.best_with_expandable(free_list, best)?;
         }
         if !self.rules.may_serve(self.blocks[best].size, size) {
             return None;
         }
-        self.unshelve(best);
+        self.remove_free(best);
         Some(best)
     }
 
     /// Allocates a block that is in no free list, or its lower part.
     #[inline(always)]
-    fn hand_out(&mut self, id: BlockId, shelf: FreeListId, size: u64, asked: u64) -> Allocation {
-        let kind = kind_of(shelf);
+    fn hand_out(
+        &mut self,
+        id: BlockId,
+        free_list: FreeListId,
+        size: u64,
+        asked: u64,
+    ) -> Allocation {
+        let kind = kind_of(free_list);
         let block = self.blocks[id];
         let (was_part, ordinary) = (block.is_part(), block.list & EXPANDABLE == 0);
         let rest = block.size - size;
         let mut given = block.size;
         if self.rules.splits(kind, size, rest) {
             let upper = self.blocks.split(id, size);
-            self.shelve(upper);
+            self.insert_free(upper);
             given = size;
             if ordinary && was_part {
                 self.counters.take(kind, Metric::InactiveSplitBytes, size);
@@ -213,9 +224,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Adds a mapped free block to its free list.
     #[inline(always)]
-    fn shelve(&mut self, id: BlockId) {
-        let shelf = free_list_of(self.blocks[id].list);
-        self.shelves[shelf].free.insert(&mut self.blocks, id);
+    fn insert_free(&mut self, id: BlockId) {
+        let free_list = free_list_of(self.blocks[id].list);
+        self.free_lists[free_list].free.insert(&mut self.blocks, id);
         if !self.blocks[id].queued && self.may_release(id) {
             self.enqueue(id);
         }
@@ -226,9 +237,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Removes a mapped free block from its free list.
     #[inline(always)]
-    fn unshelve(&mut self, id: BlockId) {
-        let shelf = free_list_of(self.blocks[id].list);
-        self.shelves[shelf].free.remove(&mut self.blocks, id);
+    fn remove_free(&mut self, id: BlockId) {
+        let free_list = free_list_of(self.blocks[id].list);
+        self.free_lists[free_list].free.remove(&mut self.blocks, id);
         if self.whole.is_some() {
             self.note_taken(id);
         }
@@ -276,21 +287,21 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     #[inline(always)]
     fn put_back(&mut self, id: BlockId) {
         let block = self.blocks[id];
-        let shelf = free_list_of(block.list);
-        let kind = kind_of(shelf);
+        let free_list = free_list_of(block.list);
+        let kind = kind_of(free_list);
         let (mut absorbed, mut absorbed_bytes) = (0, 0);
         let mut whole = id;
         if self.joins(block.previous, block.list) {
             absorbed += 1;
             absorbed_bytes += self.blocks[block.previous].size;
-            self.unshelve(block.previous);
+            self.remove_free(block.previous);
             whole = block.previous;
             self.blocks.join_next(whole);
         }
         if self.joins(block.next, block.list) {
             absorbed += 1;
             absorbed_bytes += self.blocks[block.next].size;
-            self.unshelve(block.next);
+            self.remove_free(block.next);
             self.blocks.join_next(whole);
         }
         let merged = &mut self.blocks[whole];
@@ -300,7 +311,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             let is_part = merged.is_part();
             self.count_split(kind, is_part, block.size, absorbed, absorbed_bytes);
         }
-        self.shelve(whole);
+        self.insert_free(whole);
     }
 
     /// Counts a freed block of this size that was merged with its free neighbours; the merged block
@@ -348,12 +359,12 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
         }
         let pool = self.pool_for(stream);
         let rounded = self.rules.round(size.0);
-        let shelf = self.shelves.find(pool, stream, kind_for(rounded));
-        let id = match self.find(shelf, rounded) {
+        let free_list = self.free_lists.find(pool, stream, kind_for(rounded));
+        let id = match self.find(free_list, rounded) {
             Some(id) => id,
-            None => self.miss(shelf, rounded, size.0)?,
+            None => self.miss(free_list, rounded, size.0)?,
         };
-        Ok(self.hand_out(id, shelf, rounded, size.0))
+        Ok(self.hand_out(id, free_list, rounded, size.0))
     }
 
     fn free(&mut self, allocation: Allocation) -> Result<(), Failure> {
@@ -401,7 +412,7 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
             peak_reserved: Bytes(self.counters.peak(Metric::ReservedBytes)),
             allocations: self.counters.now(Metric::Allocation),
             segments: self.segments.len() as u64,
-            largest_free: Bytes(self.shelves.largest(&self.blocks)),
+            largest_free: Bytes(self.free_lists.largest(&self.blocks)),
             retries: self.counters.retries,
             out_of_memory: self.counters.out_of_memory,
             device_allocations: self.counters.device_allocations,

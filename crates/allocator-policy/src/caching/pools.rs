@@ -37,11 +37,11 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         if id == PoolId::default() {
             return Err(PoolError::Common);
         }
-        let pool = self.shelves.pool_or_new(id);
+        let pool = self.free_lists.pool_or_new(id);
         if self.captures.iter().any(|capture| capture.pool == pool) {
             return Err(PoolError::Busy(id));
         }
-        self.shelves.pools[pool as usize].users += 1;
+        self.free_lists.pools[pool as usize].users += 1;
         self.captures.push(Capture { pool, stream });
         Ok(())
     }
@@ -51,9 +51,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// # Errors
     /// [`PoolError::Unused`].
     pub fn end_capture(&mut self, id: PoolId) -> Result<(), PoolError> {
-        let pool = self.shelves.pool(id);
-        let place = self.captures.iter().position(|capture| Some(capture.pool) == pool);
-        self.captures.remove(place.ok_or(PoolError::Unused(id))?);
+        let pool = self.free_lists.pool(id);
+        let index = self.captures.iter().position(|capture| Some(capture.pool) == pool);
+        self.captures.remove(index.ok_or(PoolError::Unused(id))?);
         Ok(())
     }
 
@@ -70,10 +70,10 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// # Errors
     /// [`PoolError::Common`] and [`PoolError::Unused`].
     pub fn release_pool(&mut self, id: PoolId) -> Result<(), PoolError> {
-        match self.shelves.pool(id) {
+        match self.free_lists.pool(id) {
             Some(0) => Err(PoolError::Common),
-            Some(pool) if self.shelves.pools[pool as usize].users > 0 => {
-                self.shelves.pools[pool as usize].users -= 1;
+            Some(pool) if self.free_lists.pools[pool as usize].users > 0 => {
+                self.free_lists.pools[pool as usize].users -= 1;
                 Ok(())
             }
             _ => Err(PoolError::Unused(id)),
@@ -82,7 +82,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Returns the private pools and the device memory that each holds.
     pub fn private_pools(&self) -> impl Iterator<Item = (PoolId, Bytes)> + '_ {
-        self.shelves.pools.iter().skip(1).map(|pool| (pool.id, Bytes(pool.reserved)))
+        self.free_lists.pools.iter().skip(1).map(|pool| (pool.id, Bytes(pool.reserved)))
     }
 
     /// Returns the index of the pool that currently serves a stream.

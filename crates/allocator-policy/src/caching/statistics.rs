@@ -1,6 +1,6 @@
 //! The statistics of PyTorch's `torch.cuda.memory_stats`.
 
-use super::counters::{Course, Courses, Metric};
+use super::counters::{Metric, PoolTotals, Totals};
 use super::{Caching, Events};
 use gpu_core::{Bytes, DeviceMemory};
 use std::collections::BTreeMap;
@@ -119,16 +119,16 @@ impl Statistics {
     }
 }
 
-impl From<Course> for Stat {
-    fn from(course: Course) -> Self {
-        let Course { current, peak, added, freed } = course;
+impl From<Totals> for Stat {
+    fn from(totals: Totals) -> Self {
+        let Totals { current, peak, added, freed } = totals;
         Stat { current, peak, allocated: added, freed }
     }
 }
 
-impl From<Courses> for Pools {
-    fn from(courses: Courses) -> Self {
-        let Courses { all, large, small } = courses;
+impl From<PoolTotals> for Pools {
+    fn from(totals: PoolTotals) -> Self {
+        let PoolTotals { all, large, small } = totals;
         Pools { all: all.into(), large_pool: large.into(), small_pool: small.into() }
     }
 }
@@ -137,7 +137,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Returns all statistics.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.counters;
-        let of = |metric| Pools::from(counters.courses(metric));
+        let of = |metric| Pools::from(counters.pool_totals(metric));
         Statistics {
             allocation: of(Metric::Allocation),
             segment: of(Metric::Segment),

@@ -53,7 +53,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     ) -> Result<(), Failure> {
         let id = self.check(allocation)?;
         let block = &mut self.blocks[id];
-        if self.shelves[free_list_of(block.list)].stream == stream {
+        if self.free_lists[free_list_of(block.list)].stream == stream {
             return Ok(());
         }
         block.list |= SHARED;

@@ -54,21 +54,21 @@ impl WholeBlocks {
     }
 
     /// Returns the best fit among the regions of a free list.
-    pub(super) fn first(&self, shelf: FreeListId, size: u64) -> Option<BlockId> {
-        self.of_size(shelf, size).next()
+    pub(super) fn first(&self, free_list: FreeListId, size: u64) -> Option<BlockId> {
+        self.of_size(free_list, size).next()
     }
 
     /// Returns the largest region of a free list, if it has at least `size` bytes.
-    pub(super) fn last(&self, shelf: FreeListId, size: u64) -> Option<BlockId> {
-        self.of_size(shelf, size).next_back()
+    pub(super) fn last(&self, free_list: FreeListId, size: u64) -> Option<BlockId> {
+        self.of_size(free_list, size).next_back()
     }
 
     fn of_size(
         &self,
-        shelf: FreeListId,
+        free_list: FreeListId,
         size: u64,
     ) -> impl DoubleEndedIterator<Item = BlockId> + '_ {
-        let range = (shelf, u128::from(size) << 64)..=(shelf, u128::MAX);
+        let range = (free_list, u128::from(size) << 64)..=(free_list, u128::MAX);
         self.by_size.range(range).map(|(_, id)| *id)
     }
 }
@@ -93,8 +93,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Returns whether garbage collection may release a whole region.
     fn ages_with(&self, id: BlockId) -> bool {
-        let shelf = free_list_of(self.blocks[id].list);
-        kind_of(shelf) == SegmentKind::Large && self.shelves[shelf].pool == 0
+        let free_list = free_list_of(self.blocks[id].list);
+        kind_of(free_list) == SegmentKind::Large && self.free_lists[free_list].pool == 0
     }
 
     /// Adds a block that became free, if it is a whole region.
@@ -103,7 +103,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         if !self.is_whole(id) {
             return;
         }
-        let searches = self.shelves.pools[0].searches[SegmentKind::Large as usize];
+        let searches = self.free_lists.pools[0].searches[SegmentKind::Large as usize];
         let time = self.ages_with(id).then_some(searches);
         if let Some(whole) = &mut self.whole {
             whole.add(&self.blocks, id, time);

@@ -323,16 +323,17 @@ impl fmt::Display for Settings {
             pairs.push(("expandable_segments", "True".to_owned()));
         }
         if self.roundup_power2_divisions != default.roundup_power2_divisions {
-            let places = self.roundup_power2_divisions.iter().enumerate();
-            let list: Vec<_> = places.map(|(i, parts)| format!("{}:{parts}", 1u64 << i)).collect();
+            let intervals = self.roundup_power2_divisions.iter().enumerate();
+            let list: Vec<_> =
+                intervals.map(|(i, parts)| format!("{}:{parts}", 1u64 << i)).collect();
             pairs.push(("roundup_power2_divisions", format!("[{}]", list.join(","))));
         }
         if let Some(fraction) = self.per_process_memory_fraction {
             pairs.push(("per_process_memory_fraction", fraction.to_string()));
         }
         pairs.extend(self.others.iter().map(|(key, value)| (key.as_str(), value.clone())));
-        for (place, (key, value)) in pairs.into_iter().enumerate() {
-            let comma = if place == 0 { "" } else { "," };
+        for (index, (key, value)) in pairs.into_iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
             write!(f, "{comma}{key}:{value}")?;
         }
         Ok(())

@@ -77,12 +77,12 @@ pub(super) fn divisions(value: &str) -> Option<[u64; INTERVALS]> {
             continue;
         }
         let from: u64 = from.trim().parse().ok().filter(|from: &u64| from.is_power_of_two())?;
-        let place = (from.ilog2() as usize).min(INTERVALS - 1);
+        let index = (from.ilog2() as usize).min(INTERVALS - 1);
         if last.is_none() {
-            all[..place].fill(parts);
+            all[..index].fill(parts);
         }
-        all[place] = parts;
-        last = Some(place);
+        all[index] = parts;
+        last = Some(index);
     }
     Some(all)
 }

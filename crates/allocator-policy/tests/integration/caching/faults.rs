@@ -24,8 +24,8 @@ fn job(settings: &str, failing: Option<(usize, ErrorKind)>) -> usize {
                 }
                 check(&caching, ordinary);
                 if held.len() > 4 {
-                    let place = (round as usize + held.len()) % held.len();
-                    caching.free(held.swap_remove(place)).expect("it is its own");
+                    let index = (round as usize + held.len()) % held.len();
+                    caching.free(held.swap_remove(index)).expect("it is its own");
                     check(&caching, ordinary);
                 }
             }

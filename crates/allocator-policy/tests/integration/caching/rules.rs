@@ -96,8 +96,8 @@ fn free_neighbours_are_coalesced() {
     let mut caching = caching(&device, "");
     let mut parts: Vec<_> =
         (0..4).map(|_| caching.allocate(Bytes(MIB / 2), STREAM).expect("1 GiB is free")).collect();
-    for place in [0, 1, 1, 0] {
-        let part = parts.remove(place);
+    for index in [0, 1, 1, 0] {
+        let part = parts.remove(index);
         caching.free(part).expect("it is its own");
         check(&caching, true);
     }

@@ -125,7 +125,7 @@ fn recorded(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 #[test]
 fn snapshot_settings_are_parsed() {
-    let zeros: Vec<_> = (0..16).map(|place| format!("{}:0", 1u64 << place)).collect();
+    let zeros: Vec<_> = (0..16).map(|index| format!("{}:0", 1u64 << index)).collect();
     let settings = Settings::from_recording(&recorded(&[
         ("PYTORCH_CUDA_ALLOC_CONF", ""),
         ("max_split_size", "-1"),

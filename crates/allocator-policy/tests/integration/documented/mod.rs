@@ -108,16 +108,16 @@ impl Program {
             ["behind"] => (0, self.subject.allocate_behind(size)),
             _ => panic!("'{name}' taken {how:?}"),
         };
-        let (place, length) = match given {
+        let (address, length) = match given {
             Some(allocation) => {
-                let place = amount(allocation.address() - subject::BASE);
+                let address = amount(allocation.address() - subject::BASE);
                 let length = amount(allocation.size().0);
                 self.live.insert(name.to_owned(), (part, allocation));
-                (place, length)
+                (address, length)
             }
             None => ("–".to_owned(), "refused".to_owned()),
         };
-        [place, length, self.held(part)]
+        [address, length, self.held(part)]
     }
 
     fn held(&mut self, part: usize) -> String {
