@@ -76,10 +76,10 @@ pub(crate) fn with_lengths(
     };
     // Live memory, and the index of its block if the size is not yet known.
     let mut live: BTreeMap<u64, Option<(usize, usize)>> = BTreeMap::new();
-    for (place, segment) in segments.iter().enumerate() {
+    for (index, segment) in segments.iter().enumerate() {
         let blocks = segment.blocks.iter().enumerate();
         live.extend(blocks.map(|(number, block)| {
-            (block.address, unknown(segment, block).then_some((place, number)))
+            (block.address, unknown(segment, block).then_some((index, number)))
         }));
     }
     let mut left = live.values().flatten().count();
@@ -90,14 +90,14 @@ pub(crate) fn with_lengths(
         match event.action {
             Action::Alloc => {
                 if let Some((_, below)) = live.range_mut(..event.address).next_back()
-                    && let Some((place, number)) = *below
+                    && let Some((index, number)) = *below
                 {
-                    let segment = &segments[place];
+                    let segment = &segments[index];
                     let block = segment.blocks[number];
                     let length = event.address - block.address;
                     let inside = event.address - segment.address < segment.size;
                     if inside && is_block_size(segment, block.size, length) {
-                        segments[place].blocks[number].size = length;
+                        segments[index].blocks[number].size = length;
                         *below = None;
                         left -= 1;
                     }

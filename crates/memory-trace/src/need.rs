@@ -213,7 +213,7 @@ impl Search<'_> {
 ///
 /// Assumes that all peaks coincide.
 pub fn together(needs: &[Bytes], total: Bytes) -> Vec<Vec<usize>> {
-    let mut sets = Sets { needs, set: Vec::new(), found: Vec::new(), looks: 0 };
+    let mut sets = Sets { needs, set: Vec::new(), found: Vec::new(), examined: 0 };
     sets.extend(total.0, 0, u64::MAX);
     sets.found
 }
@@ -222,23 +222,23 @@ struct Sets<'a> {
     needs: &'a [Bytes],
     set: Vec<usize>,
     found: Vec<Vec<usize>>,
-    looks: usize,
+    examined: usize,
 }
 
 impl Sets<'_> {
     /// The maximum numbers of returned and of examined sets.
     const MAX: usize = 64;
-    const LOOKS: usize = 1_000_000;
+    const MAX_EXAMINED: usize = 1_000_000;
 
     /// Adds jobs starting at this index; `skipped` is the smallest need of the jobs skipped so far.
     fn extend(&mut self, left: u64, from: usize, mut skipped: u64) {
-        self.looks += 1;
+        self.examined += 1;
         let mut rest = self.needs[from..].iter().map(|need| need.0).fold(0, u64::saturating_add);
         for job in from..self.needs.len() {
             // A skipped job would fit even with all remaining ones.
             if skipped <= left.saturating_sub(rest)
                 || self.found.len() >= Self::MAX
-                || self.looks > Self::LOOKS
+                || self.examined > Self::MAX_EXAMINED
             {
                 return;
             }
@@ -363,8 +363,8 @@ mod tests {
                     }),
                 }
             }
-            let held = held.into_iter().enumerate().map(|(place, (size, retired))| {
-                InitialAllocation { slot: place as u32, size, address: 0, stream: 0, retired }
+            let held = held.into_iter().enumerate().map(|(index, (size, retired))| {
+                InitialAllocation { slot: index as u32, size, address: 0, stream: 0, retired }
             });
             let workload = Workload { held: held.collect(), ..builder.job() };
             for choice in policies() {

@@ -210,7 +210,7 @@ impl Tape {
         self.found.first.get_or_insert_with(|| Divergence { event, what: what() });
     }
 
-    fn place_elsewhere(&mut self, size: u64) -> Result<Region> {
+    fn reserve_elsewhere(&mut self, size: u64) -> Result<Region> {
         let address = self.elsewhere;
         let end = size.checked_next_multiple_of(2 << 20).and_then(|size| address.checked_add(size));
         self.elsewhere = end.ok_or_else(|| refused(size))?;
@@ -284,7 +284,7 @@ impl DeviceMemory for RecordedMemory {
         let mut tape = self.lock();
         match tape.take(Action::SegmentAlloc, size.0, None)? {
             Some(address) => Ok(Region { address, size }),
-            None => tape.place_elsewhere(size.0),
+            None => tape.reserve_elsewhere(size.0),
         }
     }
 
@@ -297,7 +297,7 @@ impl DeviceMemory for RecordedMemory {
         let mut tape = self.lock();
         let range = match tape.next_range() {
             Some(range) => range,
-            None => tape.place_elsewhere(size.0)?,
+            None => tape.reserve_elsewhere(size.0)?,
         };
         tape.ranges.push(range);
         Ok(Region { address: range.address, size })

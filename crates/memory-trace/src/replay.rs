@@ -11,7 +11,7 @@ pub trait Witness {
     fn before_held(&mut self, _held: InitialAllocation) {}
 
     /// Called after each initial allocation of the job, before the first step.
-    fn begun(&mut self, _place: usize, _held: InitialAllocation, _given: &Allocation) {}
+    fn begun(&mut self, _index: usize, _held: InitialAllocation, _given: &Allocation) {}
 
     /// Called before a step.
     fn before(&mut self, _number: usize, _step: Step) {}
@@ -158,10 +158,10 @@ impl<'a> Replay<'a> {
             outcome.stop = Some(Stop { step: None, shortage: shortage(failure)? });
             return Ok(outcome);
         }
-        for (place, &held) in self.workload.held.iter().enumerate() {
+        for (index, &held) in self.workload.held.iter().enumerate() {
             match &self.slots[held.slot as usize] {
-                Slot::Live(given) => witness.begun(place, held, given),
-                Slot::Retired(retired) => witness.begun(place, held, retired.allocation()),
+                Slot::Live(given) => witness.begun(index, held, given),
+                Slot::Retired(retired) => witness.begun(index, held, retired.allocation()),
                 Slot::Vacant => {}
             }
         }

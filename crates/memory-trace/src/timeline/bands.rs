@@ -23,11 +23,11 @@ pub(super) struct Band {
 
 /// Returns the bands of the largest allocations.
 ///
-/// `place` maps a time to a position on the axis; `end` is the end of the job.
+/// `position` maps a time to a position on the axis; `end` is the end of the job.
 pub(super) fn stack(
     lives: &[Life],
     scale: &Scale,
-    place: impl Fn(usize) -> i64,
+    position: impl Fn(usize) -> i64,
     end: i64,
 ) -> Vec<Band> {
     // A band less than half a unit high would be invisible.
@@ -36,7 +36,7 @@ pub(super) fn stack(
     largest.sort_by_key(|life| (std::cmp::Reverse(lives[*life].size), *life));
     largest.truncate(MAX);
     loop {
-        let bands = stacked(&largest, lives, &place, end);
+        let bands = stacked(&largest, lives, &position, end);
         let corners: usize = bands.iter().map(|band| band.steps.len()).sum();
         if corners <= MAX_CORNERS || largest.len() <= 1 {
             return bands;
@@ -45,7 +45,12 @@ pub(super) fn stack(
     }
 }
 
-fn stacked(chosen: &[usize], lives: &[Life], place: &impl Fn(usize) -> i64, end: i64) -> Vec<Band> {
+fn stacked(
+    chosen: &[usize],
+    lives: &[Life],
+    position: &impl Fn(usize) -> i64,
+    end: i64,
+) -> Vec<Band> {
     let mut changes: Vec<(usize, bool, usize)> = Vec::with_capacity(2 * chosen.len());
     let mut bands: Vec<Band> = Vec::with_capacity(chosen.len());
     for (band, &life) in chosen.iter().enumerate() {
@@ -54,7 +59,7 @@ fn stacked(chosen: &[usize], lives: &[Life], place: &impl Fn(usize) -> i64, end:
         if let Some(to) = to {
             changes.push((to, false, band));
         }
-        bands.push(Band { life, steps: Vec::new(), end: to.map_or(end, place), is_dark: false });
+        bands.push(Band { life, steps: Vec::new(), end: to.map_or(end, position), is_dark: false });
     }
     // Of the initial memory, the longest-lived is at the bottom.
     let stays = |band: usize| lives[chosen[band]].to.unwrap_or(usize::MAX);
@@ -66,7 +71,7 @@ fn stacked(chosen: &[usize], lives: &[Life], place: &impl Fn(usize) -> i64, end:
     let mut height = 0;
     for (time, begins, band) in changes {
         let size = lives[chosen[band]].size;
-        let x = place(time);
+        let x = position(time);
         if begins {
             bands[band].steps.push((x, height));
             bands[band].is_dark = pile.last().is_none_or(|under| !bands[*under].is_dark);

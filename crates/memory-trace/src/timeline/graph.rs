@@ -38,13 +38,13 @@ pub(super) fn draw(timeline: &Timeline<'_>) -> String {
     let events = events + events / 100 + 1;
     let top = top.saturating_add(top / 25);
     let mut scale = Scale { events, top, base: 0 };
-    let place = |time| scale.x(timeline.place(time));
+    let position = |time| scale.x(timeline.event_at(time));
     let end = if timeline.outcome.survived() {
         scale.x(events as usize)
     } else {
-        place(timeline.map_time())
+        position(timeline.map_time())
     };
-    let bands = bands::stack(&timeline.history.lives, &scale, place, end);
+    let bands = bands::stack(&timeline.history.lives, &scale, position, end);
     let mut graph = Graph { timeline, scale, end, svg: String::new() };
     let keys = graph.legend(bands.len(), limit.is_some());
     scale.base = keys + LABEL + spans.len() as i64 * SPAN + PLOT.1;
@@ -72,7 +72,7 @@ impl Graph<'_, '_> {
     }
 
     fn x(&self, time: usize) -> i64 {
-        self.scale.x(self.timeline.place(time))
+        self.scale.x(self.timeline.event_at(time))
     }
 
     fn axes(&mut self, spans: &[Vec<spans::Span>]) {
@@ -192,9 +192,9 @@ impl Graph<'_, '_> {
             path.upright(self.scale.y(under));
         }
         path.across(end);
-        for (place, &(x, under)) in band.steps.iter().enumerate().rev() {
+        for (index, &(x, under)) in band.steps.iter().enumerate().rev() {
             path.upright(self.scale.y(under + life.size));
-            path.across(if place == 0 { first } else { x });
+            path.across(if index == 0 { first } else { x });
         }
         path.close();
         // Equal sizes get the same hue. Light and dark alternate, so that neighbours can be
@@ -349,10 +349,10 @@ impl Graph<'_, '_> {
     fn map(&mut self, top: i64) -> i64 {
         let timeline = self.timeline;
         let sums = Totals::of(&timeline.segments);
-        let place = thousands(timeline.place(timeline.map_time()) as u64);
+        let event = thousands(timeline.event_at(timeline.map_time()) as u64);
         let when = match timeline.outcome.stop {
-            Some(_) => format!("where memory ran out, event {place}"),
-            None => format!("at the peak, event {place}"),
+            Some(_) => format!("where memory ran out, event {event}"),
+            None => format!("at the peak, event {event}"),
         };
         let count = match timeline.segments.len() {
             1 => "1 segment".to_owned(),

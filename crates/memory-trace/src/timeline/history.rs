@@ -102,8 +102,8 @@ impl History {
 }
 
 impl Witness for History {
-    fn begun(&mut self, place: usize, held: InitialAllocation, given: &Allocation) {
-        self.begin(held.slot, given.size().0, 0, Origin::Start(place));
+    fn begun(&mut self, index: usize, held: InitialAllocation, given: &Allocation) {
+        self.begin(held.slot, given.size().0, 0, Origin::Start(index));
     }
 
     fn before(&mut self, _number: usize, _step: Step) {

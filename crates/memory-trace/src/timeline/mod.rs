@@ -99,7 +99,7 @@ impl<'a> Timeline<'a> {
     }
 
     /// Returns the event of the recording after this many steps, counted from 0.
-    fn place(&self, time: usize) -> usize {
+    fn event_at(&self, time: usize) -> usize {
         let step = time.checked_sub(1);
         let event = step.and_then(|step| self.workload.events.get(step));
         event.map_or(0, |event| *event as usize)

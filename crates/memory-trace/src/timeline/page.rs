@@ -60,7 +60,7 @@ impl Timeline<'_> {
             let before = matches!(life.origin, Origin::Start(_));
             let group = groups.entry((life.size, before, self.asked_by(life))).or_default();
             group.count += 1;
-            let event = self.place(life.from);
+            let event = self.event_at(life.from);
             let (first, last) = group.events.unwrap_or((event, event));
             group.events = Some((first.min(event), last.max(event)));
         }
@@ -73,7 +73,7 @@ impl Timeline<'_> {
         let _ = writeln!(
             page,
             "<table>\n<caption>Largest allocations at event {}</caption>\n<tr><th>together</th><th>allocations</th><th>from event</th><th>asked for by</th></tr>",
-            thousands(self.place(at) as u64)
+            thousands(self.event_at(at) as u64)
         );
         for ((size, before, asked_by), Group { count, events }) in largest {
             let event = |event: usize| thousands(event as u64);

@@ -72,8 +72,8 @@ fn round_step(length: u64) -> u64 {
 pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) && digits.len() > 4 {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) && digits.len() > 4 {
             text.push(' ');
         }
         text.push(digit);

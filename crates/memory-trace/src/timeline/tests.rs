@@ -180,8 +180,11 @@ fn page_csp_allows_only_own_script_and_style() {
     }
     assert_eq!(html.matches("<style>").count() + html.matches("<script>").count(), 3);
     assert!(!html.contains(" style=") && !html.contains(" onclick") && !html.contains("unsafe"));
-    let places = html.replace("http://www.w3.org/2000/svg", "");
-    assert!(!places.contains("://") && !places.contains("src="), "nothing is loaded");
+    let without_namespace = html.replace("http://www.w3.org/2000/svg", "");
+    assert!(
+        !without_namespace.contains("://") && !without_namespace.contains("src="),
+        "nothing is loaded"
+    );
     assert!(html.contains("<td>f, a/b.py:7</td>"), "{html}");
 }
 

@@ -41,9 +41,9 @@ fn recording(events: &[(&str, u64, u64, Option<u32>)], live: &[(u64, u64)]) -> R
             r#"{{"annotation":{{"name":"{name}","begins":{begins},"time_us":{time_us}}}}}"#
         ));
     }
-    for (place, (action, number, mib, stack)) in events.iter().enumerate() {
+    for (index, (action, number, mib, stack)) in events.iter().enumerate() {
         let stack = stack.map_or(String::new(), |stack| format!(r#","stack":{stack}"#));
-        let (time, size) = (5_000_000 + 1500 * place as u64, mib * MIB);
+        let (time, size) = (5_000_000 + 1500 * index as u64, mib * MIB);
         let address = if *action == "oom" {
             String::new()
         } else {

@@ -18,12 +18,12 @@ fn survives(workload: &Workload, choice: &PolicyConfig, total: u64) -> bool {
 fn job(steps: &[(i32, u8)]) -> Workload {
     let mut recorder = Recorder::new(&Settings::default(), Bytes(1 << 40));
     for &(step, kind) in steps {
-        let place = step.unsigned_abs() as usize;
+        let index = step.unsigned_abs() as usize;
         match (u64::try_from(step), kind) {
             (Ok(size), stream) => recorder.allocate((size << 16) + 1, u64::from(stream)),
-            (Err(_), 0) => recorder.free(place, true),
-            (Err(_), 1) => recorder.free(place, false),
-            (Err(_), _) => recorder.complete(place),
+            (Err(_), 0) => recorder.free(index, true),
+            (Err(_), 1) => recorder.free(index, false),
+            (Err(_), _) => recorder.complete(index),
         }
     }
     Workload::of(&recorder.snapshot(false), &Stacks::default()).expect("it is consistent")

@@ -91,8 +91,8 @@ impl DeviceMemory for Noting {
         let mut mapped = events.iter().rev().take_while(|event| event.action == Action::SegmentMap);
         let back = mapped.position(|event| event.address == part.address);
         if let Some(back) = back {
-            let place = events.len() - 1 - back;
-            events.remove(place);
+            let index = events.len() - 1 - back;
+            events.remove(index);
             return Ok(());
         }
         drop(events);
@@ -167,11 +167,11 @@ impl Recorder {
         self.device.events.lock().expect("nobody panicked").splice(from..from, found);
     }
 
-    pub(crate) fn free(&mut self, place: usize, at_once: bool) {
+    pub(crate) fn free(&mut self, index: usize, at_once: bool) {
         if self.live.is_empty() {
             return;
         }
-        let (allocation, size) = self.live.swap_remove(place % self.live.len());
+        let (allocation, size) = self.live.swap_remove(index % self.live.len());
         self.device.note(Action::FreeRequested, allocation.address(), size);
         if at_once {
             self.device.note(Action::FreeCompleted, allocation.address(), size);
@@ -183,11 +183,11 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn complete(&mut self, place: usize) {
+    pub(crate) fn complete(&mut self, index: usize) {
         if self.retired.is_empty() {
             return;
         }
-        let (retired, size) = self.retired.swap_remove(place % self.retired.len());
+        let (retired, size) = self.retired.swap_remove(index % self.retired.len());
         self.device.note(Action::FreeCompleted, retired.address(), size);
         self.policy.complete(retired).expect("it is its own");
     }

@@ -65,11 +65,11 @@ proptest! {
         // the device refused it, and a recording does not show which.
         let retires = !setting.starts_with("max_split");
         let run = |recorder: &mut Recorder, steps: &[(u8, u64, usize, u64)]| {
-            for &(kind, size, place, stream) in steps {
+            for &(kind, size, index, stream) in steps {
                 match kind {
                     0..=2 => recorder.allocate(size, stream),
-                    3 => recorder.free(place, !retires || !place.is_multiple_of(4)),
-                    _ => recorder.complete(place),
+                    3 => recorder.free(index, !retires || !index.is_multiple_of(4)),
+                    _ => recorder.complete(index),
                 }
             }
         };
