@@ -256,7 +256,7 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
             amount(shown.free.unwrap_or_default()),
             amount(asked)
         )),
-        Cause::NotTold => said.push(not_told(shown, account)),
+        Cause::NotTold => said.push(unknown(shown, account)),
     }
     let of_cache = matches!(cause, Cause::OtherProcesses | Cause::ManyContexts | Cause::TooBig);
     if of_cache
@@ -519,7 +519,7 @@ fn ladder(said: &mut Vec<String>, shown: &OomFigures) {
     });
 }
 
-fn not_told(shown: &OomFigures, account: &Account) -> String {
+fn unknown(shown: &OomFigures, account: &Account) -> String {
     match (shown.asked, account.lacking) {
         (Some(_), Some(lacking)) if lacking > Bytes(0) => {
             let lacking = approximate(lacking, account.lacking_slack);

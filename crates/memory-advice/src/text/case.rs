@@ -16,9 +16,9 @@ const FULL_PERCENT: u128 = 85;
 
 /// A message of an engine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Case<'a>(pub(super) &'a Event);
+pub(super) struct Message<'a>(pub(super) &'a Event);
 
-impl Case<'_> {
+impl Message<'_> {
     pub(super) fn fact(self, fact: Fact) -> Option<u64> {
         u64::try_from(*self.0.facts.get(&fact)?).ok()
     }
@@ -28,27 +28,27 @@ impl Case<'_> {
     }
 
     pub(super) fn asked(self) -> Option<u64> {
-        Case::bytes(&self.0.tried)
+        Message::bytes(&self.0.tried)
     }
 
     pub(super) fn free(self) -> Option<u64> {
-        Case::bytes(&self.0.free)
+        Message::bytes(&self.0.free)
     }
 
     pub(super) fn total(self) -> Option<u64> {
-        Case::bytes(&self.0.total)
+        Message::bytes(&self.0.total)
     }
 
     pub(super) fn limit(self) -> Option<u64> {
-        Case::bytes(&self.0.limit)
+        Message::bytes(&self.0.limit)
     }
 
     pub(super) fn needed(self) -> Option<u64> {
-        Case::bytes(&self.0.needed)
+        Message::bytes(&self.0.needed)
     }
 
     pub(super) fn used(self) -> Option<u64> {
-        Case::bytes(&self.0.allocated)
+        Message::bytes(&self.0.allocated)
     }
 
     /// Returns the memory that is left in the engine's pool.

@@ -23,7 +23,7 @@ pub fn shown(event: &Event) -> OomFigures {
         .or_else(|| Some(reserved?.saturating_sub(in_use?)))
         .or_else(|| bytes(&event.cached))
         .or_else(|| Some(dump.pool?.held?.saturating_sub(in_use?)));
-    let mut rungs = event.ladder.iter().filter_map(|rung| rung.bytes);
+    let mut sizes = event.ladder.iter().filter_map(|attempt| attempt.bytes);
     let others = event.processes.iter();
     OomFigures {
         backend: event.backend.clone(),
@@ -42,9 +42,9 @@ pub fn shown(event: &Event) -> OomFigures {
             .or_else(|| dump.stat("Limit"))
             .or_else(|| dump.pool.and_then(|pool| pool.limit)),
         largest_free: largest_free(dump),
-        ladder: rungs
+        ladder: sizes
             .next()
-            .map(|first| (first, rungs.next_back().unwrap_or(first), event.ladder.len())),
+            .map(|first| (first, sizes.next_back().unwrap_or(first), event.ladder.len())),
         needs_at_least: event
             .rematerialization
             .as_ref()
