@@ -54,7 +54,7 @@ impl MessageSource {
 pub struct OomFigures {
     /// The program that printed it.
     pub speaker: MessageSource,
-    /// `cuda`, `hip`, `xpu`, `vulkan`, `nvenc`, …, if known.
+    /// The backend, such as `cuda`, `hip`, `xpu`, `vulkan` or `nvenc`, if known.
     pub backend: Option<String>,
     /// The requested size.
     pub asked: Option<Bytes>,
@@ -78,15 +78,15 @@ pub struct OomFigures {
     pub limit: Option<Bytes>,
     /// The largest free block of the allocator.
     pub largest_free: Option<Bytes>,
-    /// The first and the last size of a ladder, and the number of attempts.
+    /// The first and last size of a series of ever smaller requests, and the number of attempts.
     pub ladder: Option<(Bytes, Bytes, usize)>,
-    /// The least memory that the compiler could achieve.
+    /// The minimum memory that the compiler could achieve.
     pub needs_at_least: Option<Bytes>,
-    /// The program reports that it continued without the memory.
+    /// Whether the program reports that it continued without the memory.
     pub went_on: bool,
-    /// The rest of the limit, if the message contains this and not the limit.
+    /// The remaining memory below the limit, if the message has this figure but not the limit.
     pub left: Option<Bytes>,
-    /// The total need including the request, if the message has one figure for it.
+    /// The total need including the request, if the message has a single figure for it.
     pub needs: Option<Bytes>,
     /// The variable with the settings of its allocator, if the message names it.
     pub variable: Option<&'static str>,
@@ -100,7 +100,7 @@ pub struct OomFigures {
     pub stated: Option<Stated>,
     /// Remedies in the terms of the engine, best first.
     pub own_remedies: Vec<Remedy>,
-    /// Figures that no memory can have, one sentence each; they are in no other field.
+    /// Figures that no memory can have, one sentence each; they appear in no other field.
     pub impossible: Vec<String>,
 }
 
@@ -116,7 +116,7 @@ pub struct Stated {
 }
 
 impl OomFigures {
-    /// Returns whether the device may be NVIDIA's; only the message describes other devices.
+    /// Returns whether the device may be NVIDIA's. Other devices are described only by the message.
     pub fn may_be_nvidia(&self) -> bool {
         const OTHERS: [&str; 8] = ["hip", "xpu", "mps", "npu", "mlu", "musa", "hpu", "tpu"];
         self.backend.as_deref().is_none_or(|backend| !OTHERS.contains(&backend))
@@ -153,8 +153,8 @@ impl OomFigures {
         }
     }
 
-    /// Returns whether free memory is an estimate: total minus what this process reserved, because
-    /// the driver does not show the memory of others.
+    /// Returns whether the free memory is an estimate: the total minus the memory that this process
+    /// reserved, because the driver does not report the memory of others.
     pub(super) fn estimates_free(&self, account: &Account) -> bool {
         let sum = self.free.zip(account.held).map(|(free, held)| free + held);
         self.backend.as_deref() == Some("xpu")
@@ -165,7 +165,7 @@ impl OomFigures {
 
     /// Returns whether `more` exceeds `less`, beyond rounding errors.
     pub(super) fn surely_more(&self, more: Bytes, less: Bytes) -> bool {
-        // The sum of a few printed figures is off by at most this many halves of a last digit.
+        // A sum of a few printed figures is off by at most this many rounding errors.
         more > less + Bytes(self.slack.0.saturating_mul(3))
     }
 }
@@ -217,7 +217,7 @@ pub struct Resident {
 }
 
 impl Now {
-    /// Describes the parts of the machine's state that concern a message.
+    /// Describes those parts of the machine's state that are relevant to a message.
     pub(super) fn reported(&self, shown: &OomFigures, account: &Account) -> Vec<String> {
         let mut reported = Vec::new();
         for other in &shown.others {

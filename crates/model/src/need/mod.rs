@@ -1,7 +1,8 @@
-//! What a model takes when it runs: weights, context, buffers, and what training adds.
+//! The memory that a model needs when it runs: weights, context, buffers, and additions for
+//! training.
 //!
-//! The unit is the layer: [`chain()`] lists them in order, each with all that it brings to the
-//! device that holds it. [`estimate`] adds them up for one device.
+//! The unit is the layer: [`chain()`] lists them in order, each with all the memory that it needs
+//! on its device. [`estimate`] adds them up for one device.
 
 mod buffers;
 mod chain;
@@ -23,7 +24,7 @@ pub use run::{Engine, Optimizer, Precision, Recompute, Run, Training};
 pub use weights::Part;
 pub(crate) use weights::assumed_tensors;
 
-/// Multiplies, saturating: the factors come from headers.
+/// Multiplies, saturating, because the factors come from headers.
 pub(crate) fn product(factors: &[u64]) -> u64 {
     factors.iter().fold(1, |product, factor| product.saturating_mul(*factor))
 }
