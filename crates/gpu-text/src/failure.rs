@@ -1,7 +1,7 @@
 //! The failure texts of whole tools.
 //!
 //! nvidia-smi's messages have no numbers, so they are recognised by phrases that are the same in
-//! all its versions. A passage that only sounds like a failure and mentions the subject is
+//! all its versions. A passage that merely sounds like a failure and mentions GPUs or the driver is
 //! [`ErrorCode::Other`].
 
 mod phrases;
@@ -15,15 +15,15 @@ use phrases::{COMPLAINTS, GENERAL, NOT_KILLED, PHRASES, SUBJECTS, SURVIVALS};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The most words of a failure text in which the name of its device is searched, and the most of
-/// such texts.
+/// The maximum number of words in which the name of a device is searched, and the maximum number of
+/// such failure texts.
 const MAX_WORDS: usize = 100;
 const MAX_DEVICE_FAILURES: usize = 256;
 
 /// How much of a passage is read, in bytes.
 const MAX_PASSAGE: usize = 4096;
 
-/// Returns the failure of a whole tool in a line or a passage; nothing when it is no failure text.
+/// Returns the failure of a whole tool in a line or a passage; empty if it is not a failure text.
 pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
     let end = passage.floor_char_boundary(MAX_PASSAGE);
     if end < SHORTEST {
@@ -43,7 +43,7 @@ pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
             codes.push(*code);
         }
     }
-    // A phrase that is known says more than one that is not.
+    // A known phrase is more specific than `Other`.
     if codes.iter().any(|code| *code != ErrorCode::Other) {
         codes.retain(|code| *code != ErrorCode::Other);
     }
@@ -59,10 +59,10 @@ pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
     codes
 }
 
-/// No shorter passage has a meaning: a complaint has four letters, a subject three.
+/// No shorter passage has a meaning: a complaint has at least four letters, a subject three.
 pub(crate) const SHORTEST: usize = 7;
 
-/// A set of search phrases, by their positions.
+/// A bit set of search phrases, by index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Set([u64; Set::WORDS]);
 
@@ -88,7 +88,7 @@ impl Set {
 
 /// All search phrases, so that a passage is scanned once.
 struct Vocabulary {
-    /// The phrases with their positions in a set, by first byte.
+    /// The phrases with their indexes in a set, by first byte.
     by_first: [Vec<(&'static [u8], u32)>; 128],
     phrases: Vec<(Set, ErrorCode)>,
     complaints: Set,
@@ -133,8 +133,8 @@ impl Vocabulary {
     }
 }
 
-/// Records in `document` the failure that `line` reports; returns whether it reports one. A message
-/// of the kernel log is none of a tool.
+/// Records in `document` the failure that `line` reports; returns whether it reports one. A kernel
+/// log message is not a failure of a tool.
 pub(crate) fn note(document: &mut Document, line: &str) -> bool {
     if kernel_log::is_row(line, std::iter::empty()) {
         return false;
@@ -147,7 +147,7 @@ pub(crate) fn note(document: &mut Document, line: &str) -> bool {
         }
         let of_device =
             [ErrorCode::DeviceHandle, ErrorCode::MigPending, ErrorCode::NvlinksInactive];
-        // A listing names the device in the row above.
+        // A listing names the device in the previous row.
         let above = document.gpus.last().and_then(|gpu| gpu.index).map(NamedDevice::Index);
         if of_device.contains(&code)
             && document.device_failures.len() < MAX_DEVICE_FAILURES
@@ -160,8 +160,8 @@ pub(crate) fn note(document: &mut Document, line: &str) -> bool {
     found
 }
 
-/// Returns the failures of documents that the snapshot does not show at a device: they name none,
-/// or one with figures of another moment.
+/// Returns the failures that the snapshot attributes to no device: their text names no device, or
+/// one whose figures come from another time.
 pub fn unattributed(documents: &[Document]) -> Vec<ErrorCode> {
     let has_figures = |device: NamedDevice| {
         let is_it = |gpu: &&Gpu| match device {
@@ -205,8 +205,8 @@ fn named_device(text: &str) -> Option<NamedDevice> {
     index
 }
 
-/// Returns whether only programs write such a line. Only a log has it, so it counts in a text of
-/// any length.
+/// Returns whether only programs print such a line. People do not write it in prose, so it counts
+/// in a text of any length.
 fn is_of_log(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -237,8 +237,8 @@ fn is_of_log(code: ErrorCode) -> bool {
     )
 }
 
-/// Returns whether a text is a failure: a log with a line that only programs write, or a short text
-/// that mostly complains.
+/// Returns whether a text is a failure: a log with a line that only programs print, or a short text
+/// that consists mostly of complaints.
 pub(crate) fn is_failure(text: &Text) -> bool {
     const MAX_LINES: usize = 60;
     if text.lines().any(|(_, line)| codes(line).into_iter().any(is_of_log)) {
@@ -256,7 +256,7 @@ pub(crate) fn is_failure(text: &Text) -> bool {
         complaining += if codes.is_empty() { 0 } else { lines };
         known |= codes.iter().any(|code| *code != ErrorCode::Other);
     }
-    // Prose complains too, in fewer of its lines.
+    // Prose contains complaints too, but in fewer of its lines.
     complaining > 0 && complaining * if known { 4 } else { 2 } >= all
 }
 
@@ -273,8 +273,8 @@ pub(crate) fn parse(text: &Text) -> Document {
     document
 }
 
-/// Lines without a blank one between them, and their joint meaning: terminals and mailers wrap
-/// messages in the middle of a phrase.
+/// Consecutive lines without a blank one between them, and the failures they report together:
+/// terminals and mailers wrap messages in the middle of a phrase.
 struct Passage<'a> {
     joined: String,
     lines: Vec<(usize, &'a str)>,
@@ -286,7 +286,7 @@ fn passages(text: &Text) -> impl Iterator<Item = Passage<'_>> {
         let mut passage = Passage { joined: String::new(), lines: Vec::new() };
         let mut rest = lines.by_ref().skip_while(|(_, line)| line.trim().is_empty());
         passage.lines.push(rest.next()?);
-        // A passage that is too long continues as the next one.
+        // The rest of an overlong passage becomes the next passage.
         while passage.joined.len() < MAX_PASSAGE {
             let (_, line) = passage.lines.last()?;
             let words = line.split_whitespace();
@@ -344,7 +344,7 @@ mod tests {
                 "NCCL error: unhandled cuda error: an illegal memory access was encountered",
                 &[ErrorCode::MemoryAccess],
             ),
-            // Two failures, and neither explains the other.
+            // Two unrelated failures.
             (
                 "bash: nvidia-smi: command not found RuntimeError: No CUDA GPUs are available",
                 &[ErrorCode::NoCudaDevice, ErrorCode::NoTool],

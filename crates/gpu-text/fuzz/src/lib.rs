@@ -1,5 +1,5 @@
-//! The invariants of every fuzz target: the same answer twice, bounded output, no claim from
-//! silence.
+//! The invariants of every fuzz target: parsing is deterministic, output is bounded, and missing
+//! data never becomes a claim.
 
 use gpu_core::Timestamp;
 use gpu_text::{Document, Hint, Kind, parse, sections, snapshot, topology};

@@ -24,10 +24,10 @@ const BELOW: &str = "reduce memory use below ";
 const REDUCED: &str = "only reduced to ";
 const FAILED: &str = "failed to allocate ";
 
-/// The maximum length of `Can't`, with any encoding of its apostrophe.
+/// The maximum length of `Can't`, in any encoding of its apostrophe.
 const MAX_CAN_NOT: usize = 16;
 
-/// The most retry sizes that are kept.
+/// The maximum number of retry sizes kept.
 const MAX_RUNGS: usize = 1000;
 
 /// Returns the mark of a word.
@@ -89,7 +89,7 @@ fn exhausted(
 }
 
 fn finish(reader: &mut Reader, mut event: Event) {
-    // The same error is printed again as it propagates; the complaint was about its first.
+    // XLA prints the same error again as it propagates; the complaint belongs to the first one.
     reader.complete(&mut event);
     let is_known = |known: &Event| {
         let rematerialization = known.rematerialization.clone();
@@ -104,7 +104,7 @@ fn finish(reader: &mut Reader, mut event: Event) {
     reader.add(event);
 }
 
-/// `Out of memory allocating 7 bytes`: from XLA's host client if an error says so before it,
+/// `Out of memory allocating 7 bytes`: from XLA's host client if an earlier error identifies it,
 /// otherwise from CuPy.
 fn host(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let is_xla = ["RESOURCE_EXHAUSTED", "Resource exhausted", "XlaRuntimeError", "JaxRuntimeError"]

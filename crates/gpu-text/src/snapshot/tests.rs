@@ -1,4 +1,4 @@
-//! What a snapshot takes from pasted output.
+//! Snapshots of pasted output.
 
 use super::*;
 use crate::sections;
@@ -219,7 +219,7 @@ fn every_machine_error_is_a_fault_of_its_own() {
     assert_eq!(versions.version.as_deref(), Ok("470.1"));
 }
 
-/// An index, the fault of its sample, and the MIG modes now and after a reset.
+/// The index, the fault of the sample, and the current and pending MIG modes.
 type State = (u32, Option<ErrorKind>, Reading<bool>, Reading<bool>);
 
 fn states(text: &str) -> Vec<State> {
@@ -240,7 +240,7 @@ fn failure_text_is_about_the_device_that_it_names() {
         |name: &str| format!("Unable to determine the device handle for {name}: GPU is lost.");
     assert_eq!(states(&handle("GPU 0000:0A:00.0")), [(0, lost, unknown, unknown)]);
     assert_eq!(states(&handle("GPU3")), [(3, lost, unknown, unknown)]);
-    // The device that the table lacks.
+    // The device that is missing from the table.
     let listed = format!("index, pci.bus_id\n0, 0:1:0.0\n2, 0:3:0.0\n\n{}", handle("GPU 0:2:0.0"));
     assert_eq!(
         states(&listed),

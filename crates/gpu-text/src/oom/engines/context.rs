@@ -5,28 +5,28 @@ use super::{Fact, Short};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// The most notes that are kept.
+/// The maximum number of notes kept.
 const MAX_NOTES: usize = 64;
 
 /// The distance before a message in which the reader searches for its engine and phase, in bytes.
 const NEAR: usize = 6000;
 
-/// The number of lines before a message in which the engine's words are about it.
+/// The number of lines before a message within which the engine's text refers to it.
 const MAX_LINES: usize = 150;
 
-/// The lines after a message on which words about it follow.
+/// The number of lines after a message within which further text refers to it.
 const MAX_LINES_AFTER: usize = 400;
 
-/// A place in the engine's text that shows where a following message comes from.
+/// A clue in the log to the source of a later message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::oom) enum Place {
-    /// It belongs to an engine.
+    /// The message comes from this engine.
     Engine(Framework),
     /// The engine was in a phase that needs this memory.
     Phase(Short),
 }
 
-/// Words of paths, functions and log lines, with what they show.
+/// Words in paths, functions and log lines, with the clue each gives.
 const PLACES: &[(&str, Place)] = &[
     ("vllm", Place::Engine(Framework::Vllm)),
     ("aphrodite", Place::Engine(Framework::Vllm)),
@@ -67,12 +67,12 @@ const PLACES: &[(&str, Place)] = &[
     ("wake_up", Place::Phase(Short::WakeUp)),
 ];
 
-/// The places in a piece of a log.
+/// The clues in a piece of a log, by position.
 #[derive(Debug, Default)]
 pub(in crate::oom) struct Places(Vec<(usize, Place)>);
 
 impl Places {
-    /// Notes what a word at a position shows, given the text from there.
+    /// Records the clues of the word at a position, given the text from there.
     pub(in crate::oom) fn note_word(&mut self, at: usize, word: &str, rest: &str) {
         static BY_WORD: LazyLock<HashMap<&str, Vec<(&str, Place)>>> = LazyLock::new(|| {
             let mut places: HashMap<_, Vec<_>> = HashMap::new();
@@ -88,17 +88,16 @@ impl Places {
         self.0.extend(known.map(|(_, place)| (at, *place)));
     }
 
-    /// Notes a place.
     pub(in crate::oom) fn note(&mut self, at: usize, place: Place) {
         self.0.push((at, place));
     }
 
-    /// Puts the places in order; to be called before [`Places::before`].
+    /// Sorts the clues by position; call this before [`Clues::before`].
     pub(in crate::oom) fn sort(&mut self) {
         self.0.sort_by_key(|(at, _)| *at);
     }
 
-    /// Returns the engine and its phase at a position, by the nearest places before it.
+    /// Returns the engine and phase at a position, from the nearest clues before it.
     pub(in crate::oom) fn before(&self, at: usize) -> (Option<Framework>, Option<Short>) {
         let end = self.0.partition_point(|(known, _)| *known <= at);
         let near = || self.0[..end].iter().rev().take(MAX_LINES);
@@ -152,7 +151,7 @@ impl Notes {
 }
 
 impl Event {
-    /// Adds the figures of another line of the same program that this one lacks.
+    /// Adds figures that this event lacks from another line of the same program.
     pub(in crate::oom) fn fill_from(&mut self, other: &Event) {
         let pairs = [
             (&mut self.tried, &other.tried),
@@ -175,7 +174,7 @@ impl Event {
         self.backend = self.backend.take().or_else(|| other.backend.clone());
     }
 
-    /// Returns whether the event comes from a program, or from one that it is built on.
+    /// Returns whether the event comes from a program, or from one that the program is built on.
     pub(in crate::oom) fn is_of(&self, program: Framework) -> bool {
         let root = |framework| match framework {
             Framework::Ollama => Framework::LlamaCpp,
@@ -186,7 +185,7 @@ impl Event {
         root(self.engine.unwrap_or(self.framework)) == root(program)
     }
 
-    /// Returns whether words on a line are about this event, by its place.
+    /// Returns whether text on a line is near enough to refer to this event.
     pub(in crate::oom) fn is_near(&self, line: usize) -> bool {
         line.abs_diff(self.line) <= MAX_LINES_AFTER
     }

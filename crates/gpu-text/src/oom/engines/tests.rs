@@ -1,4 +1,4 @@
-//! The table itself, and what its rows and the text around a message give.
+//! The table itself, and the data from its rows and from the text around a message.
 
 use super::super::{Event, Framework, Wording, read};
 use super::*;
@@ -40,7 +40,7 @@ fn every_pattern_can_match() {
 
 #[test]
 fn no_row_is_hidden_by_an_earlier_one() {
-    // A row that is the start of a later one would always be found first.
+    // A row that is a prefix of a later one would always match first.
     let rows: Vec<&Shape> = table::all().collect();
     for (index, later) in rows.iter().enumerate() {
         for earlier in &rows[..index] {
@@ -71,7 +71,7 @@ fn figures_have_the_units_of_their_program() {
          memory utilization (0.9, 28.8 GiB).");
     assert_eq!((bytes(&vllm.free), bytes(&vllm.total)), (Some(21 << 29), Some(32 << 30)));
     assert_eq!((vllm.gpu, vllm.facts[&Fact::Utilization]), (Some(2), 900_000));
-    // PyTorch writes cuda on AMD too.
+    // PyTorch prints cuda on AMD too.
     assert_eq!(vllm.backend, None);
     let negative =
         one("Available KV cache memory: -0.50 GiB\nValueError: No available memory for \
@@ -104,7 +104,7 @@ fn retry_is_about_the_last_failure_only() {
     let log = format!("{}{retry}{}", failure(900), failure(500));
     let wordings: Vec<_> = read(log.as_bytes()).events.iter().map(|event| event.wording).collect();
     assert_eq!(wordings, [Some(Wording::NoFailure), None]);
-    // The same message again is still one event.
+    // A repetition of the message is still one event.
     let twice = format!("{}{retry}{}{retry}", failure(900), failure(900));
     let event = one(&twice);
     assert_eq!((event.times, event.wording), (2, Some(Wording::NoFailure)));

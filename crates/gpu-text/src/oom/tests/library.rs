@@ -1,4 +1,4 @@
-//! Libraries and programs that print a line or two.
+//! Libraries and programs whose messages have one or two lines.
 
 use super::*;
 

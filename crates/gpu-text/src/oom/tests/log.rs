@@ -1,4 +1,4 @@
-//! Changes that a log makes to a message: wrapping, prefixes, repetition, mixing and truncation.
+//! How logs alter messages: wrapping, prefixes, repetition, mixing and truncation.
 
 use super::*;
 
@@ -107,7 +107,7 @@ fn truncated_message_keeps_its_figures() {
     }
 }
 
-/// Reads a log in small pieces, which are pushed in parts of another size.
+/// Reads a log in small pieces, pushed in chunks of another size.
 fn in_pieces(log: &[u8], piece: usize, overlap: usize) -> Report {
     let mut reader = LogReader::with_pieces(piece, overlap);
     for part in log.chunks(37) {

@@ -52,10 +52,10 @@ fn consecutive_dumps_are_events_and_exception_belongs_to_first() {
     let shapes: Vec<u64> =
         all(&log).iter().map(|event| event.tensor.as_ref().unwrap().shape[0]).collect();
     assert_eq!(shapes, [64, 128]);
-    // A dump without its start is still an event.
+    // A dump that lost its start is still an event.
     let tail = &DUMP[DUMP.find("Bin (268435456)").unwrap()..];
     assert_eq!(one(tail).dump.bins.len(), 1);
-    // TensorFlow's own errors identify TensorFlow, wherever its allocator was built.
+    // TensorFlow's own errors identify TensorFlow, whichever project built its allocator.
     let of_xla = DUMP.replace("tensorflow/tsl", "external/xla/xla/tsl");
     assert_eq!(one(&of_xla).framework, Framework::TensorFlow);
     let end = of_xla.find("OP_REQUIRES").unwrap();
