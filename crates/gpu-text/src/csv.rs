@@ -144,7 +144,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Doc
     if kind == Kind::QueryApps {
         document.processes = Some(Vec::new());
     }
-    let mut places = Places::of(&document.columns);
+    let mut columns_by_name = ColumnIndexes::of(&document.columns);
     let open_line = text.open_line();
     for (number, line) in text.lines() {
         let line = field::without_remark(line).trim();
@@ -152,7 +152,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Doc
             continue;
         }
         if let Some(columns) = header(line) {
-            places = Places::of(&columns);
+            columns_by_name = ColumnIndexes::of(&columns);
             document.columns = columns;
             continue;
         }
@@ -174,7 +174,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Doc
             document.note_unread(number, line, "more rows than are kept");
             continue;
         }
-        let Some(row) = Row::new(&places, &cells, separator) else {
+        let Some(row) = Row::new(&columns_by_name, &cells, separator) else {
             if !failure::note(&mut document, line) {
                 document.note_unread(number, line, "more cells than fields");
             }
@@ -250,19 +250,19 @@ fn is_field(name: &str) -> bool {
 }
 
 /// Column indexes by lowercase name; if two columns share a name, the first one counts.
-struct Places {
+struct ColumnIndexes {
     by_name: BTreeMap<String, usize>,
     count: usize,
 }
 
-impl Places {
+impl ColumnIndexes {
     fn of(columns: &[String]) -> Self {
         work_meter::add(columns.len());
         let mut by_name = BTreeMap::new();
         for (at, name) in columns.iter().enumerate() {
             by_name.entry(name.to_ascii_lowercase()).or_insert(at);
         }
-        Places { by_name, count: columns.len() }
+        ColumnIndexes { by_name, count: columns.len() }
     }
 
     fn find(&self, name: &str) -> Option<usize> {
@@ -273,14 +273,14 @@ impl Places {
 
 /// A row: its cells by column name.
 struct Row<'a> {
-    columns: &'a Places,
+    columns: &'a ColumnIndexes,
     cells: Vec<Cow<'a, str>>,
 }
 
 impl<'a> Row<'a> {
     /// Assigns cells to columns; extra cells are commas in the free text. `None` if no column has
     /// free text.
-    fn new(columns: &'a Places, cells: &[&'a str], separator: &str) -> Option<Self> {
+    fn new(columns: &'a ColumnIndexes, cells: &[&'a str], separator: &str) -> Option<Self> {
         let surplus = cells.len().saturating_sub(columns.count);
         let free = if surplus == 0 {
             columns.count
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_health_are_as_in_log() {
+    fn health_columns_match_log() {
         let document = of(
             Kind::QueryGpu,
             "index, remapped_rows.pending, remapped_rows.failure, gpu_recovery_action, \

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_without_header_are_of_the_query_above() {
+    fn rows_without_header_belong_to_query_above() {
         let of = |rows: &str| {
             kind(&format!("$ nvidia-smi --query-gpu=index,name --format=csv,noheader\n{rows}"))
         };
@@ -322,7 +322,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn short_word_is_field_or_nothing(word in "[A-Za-z0-9]{1,6}") {
+        fn short_word_is_field_or_unrecognized(word in "[A-Za-z0-9]{1,6}") {
             prop_assert!(is_short_word(&word));
             let is_between = word == "fuser" || word == "lsof";
             prop_assert!(is_between || !command::is_between(&word));

@@ -33,13 +33,13 @@ pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
     if passage.contains("oomkilled") {
         NOT_KILLED.iter().for_each(|words| passage = passage.replace(words, ""));
     }
-    let said = VOCABULARY.said(passage.as_bytes());
+    let found = VOCABULARY.find_in(passage.as_bytes());
     let mut codes = Vec::new();
-    if said == Set::default() {
+    if found == Set::default() {
         return codes;
     }
     for (all, code) in &VOCABULARY.phrases {
-        if !codes.contains(code) && said.has_all(all) {
+        if !codes.contains(code) && found.has_all(all) {
             codes.push(*code);
         }
     }
@@ -52,8 +52,8 @@ pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
             codes.retain(|code| code != general);
         }
     }
-    let is_vague = said.has_some(&VOCABULARY.complaints) && said.has_some(&VOCABULARY.subjects);
-    if codes.is_empty() && is_vague && !said.has_some(&VOCABULARY.survivals) {
+    let is_vague = found.has_some(&VOCABULARY.complaints) && found.has_some(&VOCABULARY.subjects);
+    if codes.is_empty() && is_vague && !found.has_some(&VOCABULARY.survivals) {
         codes.push(ErrorCode::Other);
     }
     codes
@@ -69,12 +69,12 @@ struct Set([u64; Set::WORDS]);
 impl Set {
     const WORDS: usize = 4;
 
-    fn add(&mut self, place: u32) {
-        self.0[place as usize / 64] |= 1 << (place % 64);
+    fn add(&mut self, index: u32) {
+        self.0[index as usize / 64] |= 1 << (index % 64);
     }
 
-    fn has(&self, place: u32) -> bool {
-        self.0[place as usize / 64] & 1 << (place % 64) != 0
+    fn has(&self, index: u32) -> bool {
+        self.0[index as usize / 64] & 1 << (index % 64) != 0
     }
 
     fn has_all(&self, other: &Set) -> bool {
@@ -98,16 +98,16 @@ struct Vocabulary {
 
 static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
     let mut by_first = [const { Vec::new() }; 128];
-    let mut places: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut indexes: BTreeMap<&str, u32> = BTreeMap::new();
     let mut set = |texts: &[&'static str]| {
         let mut set = Set::default();
         for text in texts {
-            let next = places.len() as u32;
-            let place = *places.entry(text).or_insert(next);
-            if place == next {
-                by_first[usize::from(text.as_bytes()[0])].push((text.as_bytes(), place));
+            let next = indexes.len() as u32;
+            let index = *indexes.entry(text).or_insert(next);
+            if index == next {
+                by_first[usize::from(text.as_bytes()[0])].push((text.as_bytes(), index));
             }
-            set.add(place);
+            set.add(index);
         }
         set
     };
@@ -119,17 +119,17 @@ static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
 
 impl Vocabulary {
     /// Returns the set of phrases in a lowercase passage.
-    fn said(&self, passage: &[u8]) -> Set {
+    fn find_in(&self, passage: &[u8]) -> Set {
         work_meter::add(passage.len());
-        let mut said = Set::default();
+        let mut found = Set::default();
         for (at, byte) in passage.iter().enumerate() {
-            for (text, place) in self.by_first.get(usize::from(*byte)).into_iter().flatten() {
-                if !said.has(*place) && passage[at..].starts_with(text) {
-                    said.add(*place);
+            for (text, index) in self.by_first.get(usize::from(*byte)).into_iter().flatten() {
+                if !found.has(*index) && passage[at..].starts_with(text) {
+                    found.add(*index);
                 }
             }
         }
-        said
+        found
     }
 }
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_failure_of_a_passage_counts_alone() {
+    fn specific_failure_replaces_general_one() {
         for (passage, want) in [
             (
                 "nvidia-container-cli: detection error: nvml error: driver/library version mismatch",

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn other_objects_are_none_and_broken_one_is_unread() {
+    fn other_objects_are_rejected_and_broken_one_is_unread() {
         let parsed = |text: &str| crate::parse(text.as_bytes(), &Hint::default());
         assert!(parsed("{\n\"gpus\": []\n}\n").is_err());
         for broken in [&JSON[..JSON.len() / 2], &JSON.replace("9100", "-1")] {

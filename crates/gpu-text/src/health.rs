@@ -365,7 +365,7 @@ GPU 00000000:0A:00.0
     }
 
     #[test]
-    fn health_of_fabric_is_told_from_missing_values() {
+    fn fabric_health_differs_from_missing_values() {
         let of = |key: &str, value: &str| {
             let mut details = DeviceDetails::default();
             leaf(&mut details, &["gpu".to_owned(), "fabric".to_owned()], key, value);
@@ -388,7 +388,7 @@ GPU 00000000:0A:00.0
     }
 
     #[test]
-    fn recovery_actions_are_told_from_missing_values() {
+    fn recovery_action_none_differs_from_missing_value() {
         for (text, action) in [
             ("None", Ok(RecoveryAction::None)),
             ("Reboot", Ok(RecoveryAction::Reboot)),

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn lack_is_named() {
+    fn missing_data_is_named() {
         let of = |text: &str| lacking(&sections(text.as_bytes()));
         assert!(of("words\n").starts_with("it contains no output"));
         assert!(of("| GPU instances:        |\n").contains("profiles or instances of MIG"));

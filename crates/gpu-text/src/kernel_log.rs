@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_somebody_chose_is_no_message() {
+    fn user_chosen_text_is_not_a_message() {
         for before in
             ["Name                  : ", "Process name : x ", "7, ", "| x ", "name=x ", "we saw "]
         {
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_of_kernel_are_passed_over() {
+    fn other_kernel_lines_are_skipped() {
         for line in [
             "[    1.5] usb 1-1: new device",
             "<6>[    1.5] usb 1-1: new device",
@@ -395,7 +395,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_line_is_parsed_or_passed_over(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..100)) {
+        fn every_line_is_parsed_or_skipped(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..100)) {
             let text = pieces.concat();
             let document = of(&text);
             let filled = text.lines().filter(|line| !line.trim().is_empty()).count();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_prefix_opens_is_closed() {
+    fn closing_characters_of_prefix_are_removed() {
         for (before, opened, closed) in [
             ("time=2026-02-03T04:05:06Z level=err msg=\"", "NVRM: x \\\"y\\\" z", "\" host=box7"),
             ("{\"a\":1,\"Message\": \"", "NVRM: x", "\",\"b\":2}"),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_and_names_are_no_prefix() {
+    fn prose_and_names_are_not_prefixes() {
         for before in [
             "we saw ",
             "Last week box7 died with ",

@@ -108,7 +108,7 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
         let last = text.lines().map(|(number, _)| number).last().unwrap_or(0);
         document.note_unread(last, "", "the text exceeds the size limit");
     }
-    if says_nothing(&document) {
+    if is_silent(&document) {
         for (number, line) in text.lines().filter(|(_, line)| !line.trim().is_empty()) {
             document.note_unread(number, line, "nothing of this kind");
         }
@@ -117,7 +117,7 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
 }
 
 /// Returns whether a parser found no data of its kind and no statement that there is none.
-fn says_nothing(document: &Document) -> bool {
+fn is_silent(document: &Document) -> bool {
     let Document { gpus, processes, mig_devices, columns, rows, topology, holders, .. } = document;
     let found = gpus.is_empty() && processes.is_none() && mig_devices.is_empty();
     found
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_other_kind_is_unread_as_a_whole() {
+    fn text_of_other_kind_is_entirely_unread() {
         let unread = |kind, text: &str| {
             let document =
                 parse(text.as_bytes(), &Hint { kind: Some(kind), fields: None }).unwrap();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_file_is_mostly_no_text() {
+    fn binary_file_is_not_text() {
         let with_zeros = |zeros: usize, rest: usize| {
             let bytes = ["\0".repeat(zeros), "No devices were found\n".repeat(rest)].concat();
             parse(bytes.as_bytes(), &Hint::default()).is_ok()

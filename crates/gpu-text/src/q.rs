@@ -492,7 +492,7 @@ GPU 00000000:0B:00.0
     }
 
     #[test]
-    fn instance_ids_belong_to_next_process_alone() {
+    fn instance_ids_belong_only_to_next_process() {
         let ids = |gi: &str, ci: &str| {
             format!("        GPU instance ID : {gi}\n        Compute instance ID : {ci}\n")
         };

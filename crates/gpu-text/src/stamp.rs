@@ -270,8 +270,8 @@ fn number(digits: &str, least: i64, most: i64) -> Option<i64> {
 /// Returns a fraction of a second in milliseconds, from its first three digits.
 fn millis(fraction: &str) -> i64 {
     let end = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
-    let digit = |place| fraction.as_bytes()[..end].get(place).map_or(0, |digit| digit - b'0');
-    (0..3).fold(0, |millis, place| millis * 10 + i64::from(digit(place)))
+    let digit = |index| fraction.as_bytes()[..end].get(index).map_or(0, |digit| digit - b'0');
+    (0..3).fold(0, |millis, index| millis * 10 + i64::from(digit(index)))
 }
 
 /// Parses `2025-03-03T10:00:00.123+01:00`, also with a blank or a slash in the date.
@@ -301,8 +301,10 @@ fn iso(line: &str) -> Option<Stamp> {
     let part = |text: &str, from: usize, length: usize, most: i64| {
         number(text.get(from..from + length)?, 0, most)
     };
-    let is_separated = |text: &str, places: &[(usize, &[u8])]| {
-        places.iter().all(|(at, signs)| text.as_bytes().get(*at).is_some_and(|b| signs.contains(b)))
+    let is_separated = |text: &str, separators: &[(usize, &[u8])]| {
+        separators
+            .iter()
+            .all(|(at, signs)| text.as_bytes().get(*at).is_some_and(|b| signs.contains(b)))
     };
     if !is_separated(date, &[(4, b"-/"), (7, b"-/")])
         || !is_separated(clock, &[(2, b":"), (5, b":")])
@@ -383,7 +385,7 @@ mod tests {
     const AT: i64 = 1_740_996_000_000;
 
     #[test]
-    fn times_have_as_much_as_their_text_says() {
+    fn times_are_as_precise_as_their_text() {
         let zoned = |at, minutes| Some(Stamp::Zoned(at, minutes));
         let local = Some(Stamp::Local(AT));
         let march = Some(Stamp::Yearless((days(2000, 3, 3) - days(2000, 1, 1)) * DAY + 36_000_000));
@@ -467,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn latest_time_is_that_of_text() {
+    fn latest_time_comes_from_text() {
         let at = |text: &str| times(text).latest().map(|at| at.0 as i64 - AT);
         for (text, want) in [
             ("Timestamp                : Mon Mar  3 10:00:00 2025\n", Some(0)),
@@ -485,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn year_is_that_of_other_times() {
+    fn missing_year_comes_from_other_times() {
         let resolve = |heading: &str, line: &str| {
             let at = times(heading).resolve(of_line(line).unwrap());
             at.map(|at| at.to_string()[..10].to_owned())

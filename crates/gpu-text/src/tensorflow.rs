@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_no_device_are_unread() {
+    fn lines_without_device_are_unread() {
         let document = of("name: stray\nDevice peer to peer matrix\n\
             Found device 0 with properties:\nnonsense\nname: K80\ndeviceMemorySize: 2.00GiB\n\
             DMA: 0 1\n0: Y N\n1: Y N Y\n\

@@ -264,7 +264,7 @@ mod tests {
         let unclosed = XML.replace("</product_name>", "");
         assert_eq!(read(&unclosed).gpus[0].memory_used_mib, Ok(2000));
         let deep = "<a>".repeat(200) + "</a>" + XML;
-        assert_eq!(read(&deep).gpus.len(), 0, "too deep to be told apart");
+        assert_eq!(read(&deep).gpus.len(), 0, "too deep to be distinguished");
         assert!(read(&"<\"".repeat(5000)).unread.len() <= MAX_MISTAKES + 1);
     }
 

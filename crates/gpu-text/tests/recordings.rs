@@ -13,7 +13,7 @@ const KINDS: [Kind; 3] = [Kind::Table, Kind::Q, Kind::Xml];
 
 fn read(text: impl AsRef<[u8]>, kind: Kind) -> Document {
     let hint = Hint { kind: Some(kind), ..Hint::default() };
-    parse(text.as_ref(), &hint).expect("a told kind is never unknown")
+    parse(text.as_ref(), &hint).expect("a text of a given kind is always parsed")
 }
 
 /// The output for one machine in all formats.

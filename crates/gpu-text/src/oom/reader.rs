@@ -1,7 +1,7 @@
 //! The scan of a log: its marks, and the open events between them.
 
 use super::dedup::Events;
-use super::engines::{self, Found, Notes, Place, Places, Short};
+use super::engines::{self, Clue, Clues, Found, Notes, Short};
 use super::event::{Event, Framework, Report, Wording};
 use super::flatten::Flat;
 use super::libraries::Bare;
@@ -73,7 +73,7 @@ pub(super) struct Reader {
     /// The event whose dump is being parsed.
     pub(super) open_dump: Option<usize>,
     /// The event whose retry sizes are being parsed.
-    pub(super) open_ladder: Option<usize>,
+    pub(super) open_retries: Option<usize>,
     /// A complaint of the compiler that is not yet attached to a message.
     pub(super) complaint: Option<Event>,
     pub(super) is_cut: bool,
@@ -86,7 +86,7 @@ pub(super) struct Reader {
     /// The lines of events attributed to TensorFlow only for lack of other evidence.
     pub(super) assumed: Vec<usize>,
     /// The engine around the current position, and its phase.
-    place: (Option<Framework>, Option<Short>),
+    context: (Option<Framework>, Option<Short>),
     /// The messages without figures.
     bare: Events,
 }
@@ -121,7 +121,7 @@ impl Reader {
 
     /// Adds data from the text around a message.
     pub(super) fn complete(&self, event: &mut Event) {
-        let (engine, phase) = self.place;
+        let (engine, phase) = self.context;
         let fits = |engine: &Framework| match event.framework {
             Framework::LlamaCpp => *engine == Framework::Ollama,
             Framework::PyTorch | Framework::Cuda => *engine != Framework::Ollama,
@@ -139,7 +139,7 @@ impl Reader {
     /// Drops the last event if, now that it is complete, it repeats an earlier one.
     fn settle(&mut self) {
         let last = self.events.list().len().checked_sub(1);
-        if self.open_dump != last && self.open_ladder != last {
+        if self.open_dump != last && self.open_retries != last {
             self.events.merge_last();
         }
     }
@@ -182,13 +182,13 @@ impl Reader {
 impl Reader {
     /// Parses the messages that start on these lines of a flattened piece.
     pub(super) fn read(&mut self, flat: &Flat, lines: Range<usize>) {
-        let Marks { marks, bare, mut places } = Marks::of(flat.text());
+        let Marks { marks, bare, mut clues } = Marks::of(flat.text());
         for (at, engine) in flat.engines() {
-            places.note(*at, Place::Engine(*engine));
+            clues.note(*at, Clue::Engine(*engine));
         }
-        places.sort();
-        let with_figures = self.read_marks(flat, &marks, &places, &lines);
-        self.read_bare_marks(flat, bare, &places, &with_figures, &lines);
+        clues.sort();
+        let with_figures = self.read_marks(flat, &marks, &clues, &lines);
+        self.read_bare_marks(flat, bare, &clues, &with_figures, &lines);
     }
 
     /// Returns all messages.
@@ -215,7 +215,7 @@ impl Reader {
         &mut self,
         flat: &Flat,
         marks: &[(usize, Mark)],
-        places: &Places,
+        clues: &Clues,
         lines: &Range<usize>,
     ) -> Vec<usize> {
         let mut with_figures = Vec::new();
@@ -230,7 +230,7 @@ impl Reader {
             let before = index.checked_sub(1).map_or(0, |before| marks[before].0);
             let end = marks.get(index + 1).map_or(flat.text().len(), |(next, _)| *next);
             let passage = Passage::of(flat, before, *at, end);
-            reader.place = places.before(*at);
+            reader.context = clues.before(*at);
             let found = match mark {
                 Mark::Table(found) => engines::read(reader, found, flat, *at),
                 Mark::Torch => torch::read(reader, passage),
@@ -253,7 +253,7 @@ impl Reader {
         &mut self,
         flat: &Flat,
         marks: Vec<(usize, Bare)>,
-        places: &Places,
+        clues: &Clues,
         with_figures: &[usize],
         lines: &Range<usize>,
     ) {
@@ -277,7 +277,7 @@ impl Reader {
             if !is_part(at)
                 && let Some(mut event) = libraries::bare(what, Passage::of(flat, 0, at, text.len()))
             {
-                self.place = places.before(at);
+                self.context = clues.before(at);
                 self.complete(&mut event);
                 if lines.contains(&event.line) {
                     self.add_bare(event);
@@ -343,7 +343,7 @@ struct Marks {
     marks: Vec<(usize, Mark)>,
     /// The marks of messages without figures, which do not end the passage of another message.
     bare: Vec<(usize, Bare)>,
-    places: Places,
+    clues: Clues,
 }
 
 impl Marks {
@@ -353,7 +353,7 @@ impl Marks {
         let mut end = 0;
         for at in runs(text) {
             let (word, rest) = (&text[at.clone()], &text[at.start..]);
-            found.places.note_word(at.start, word, rest);
+            found.clues.note_word(at.start, word, rest);
             if at.start < end {
                 continue;
             }

@@ -67,7 +67,7 @@ impl Devices {
             }
         }
         // If holders are known, a list without PIDs would make every holder look unlisted.
-        let has_holders = documents.iter().any(super::holders::tells_holders);
+        let has_holders = documents.iter().any(super::holders::lists_holders);
         for document in documents {
             for (position, gpu) in gpus(document).iter().enumerate() {
                 if let Some(at) = devices.find(gpu).or_else(|| devices.at_position(gpu, position)) {
@@ -148,10 +148,10 @@ impl Devices {
     fn add_mig(&mut self, mig: &MigDevice) {
         let of = |device: &&mut Device| device.gpu.index == mig.gpu_index;
         let Some(device) = self.list.iter_mut().find(of) else { return };
-        let place = (mig.gpu_instance_id, mig.compute_instance_id);
+        let instances = (mig.gpu_instance_id, mig.compute_instance_id);
         let same = |known: &&mut MigInstance| match mig.mig_index {
             Some(index) => known.index == index,
-            None => (known.gpu_instance, known.compute_instance) == place,
+            None => (known.gpu_instance, known.compute_instance) == instances,
         };
         let next = u32::try_from(device.mig.len()).unwrap_or(u32::MAX);
         work_meter::add(device.mig.len());
@@ -182,11 +182,11 @@ impl Devices {
 
     fn add_processes(&mut self, document: &Document) {
         let Some(list) = listed::read(document) else { return };
-        let placed: Vec<Option<usize>> =
+        let device_indexes: Vec<Option<usize>> =
             list.processes.iter().map(|process| self.device_of(process)).collect();
         // If a process has an unknown device, the list does not show that a device has no others.
-        let complete = placed.iter().all(Option::is_some);
-        let named: BTreeSet<usize> = placed.iter().copied().flatten().collect();
+        let complete = device_indexes.iter().all(Option::is_some);
+        let named: BTreeSet<usize> = device_indexes.iter().copied().flatten().collect();
         let reported: Vec<Names<'_>> = document.gpus.iter().map(Names::of).collect();
         for (at, device) in self.list.iter_mut().enumerate() {
             if named.contains(&at) || (complete && device.is_covered(&list, &reported)) {
@@ -196,7 +196,7 @@ impl Devices {
                 }
             }
         }
-        for (listed, at) in list.processes.into_iter().zip(placed) {
+        for (listed, at) in list.processes.into_iter().zip(device_indexes) {
             let known = at.and_then(|at| self.list.get_mut(at)?.processes.as_mut());
             let Some(known) = known else { continue };
             match known.get_mut(&listed.key()) {
@@ -210,7 +210,7 @@ impl Devices {
 
     /// Returns the device of a listed process.
     fn device_of(&self, listed: &Listed) -> Option<usize> {
-        let mut gpu = listed.place.clone();
+        let mut gpu = listed.device.clone();
         if let Some(uuid) = gpu.uuid.take_if(|uuid| uuid.starts_with("MIG-")) {
             gpu.index = self.migs.get(&uuid).copied();
         }
@@ -437,19 +437,19 @@ fn named(document: &Document) -> Vec<Gpu> {
     let mut buses: Vec<Option<PciBusId>> =
         gpus.iter().map(|gpu| gpu.bus_id.as_deref().and_then(parse_bus)).collect();
     let processes = listed::read(document).map(|list| list.processes).unwrap_or_default();
-    let places = processes.into_iter().map(|listed| listed.place);
+    let of_processes = processes.into_iter().map(|listed| listed.device);
     // The table of MIG devices may occur alone.
     let of_migs = document.mig_devices.iter();
     let of_migs = of_migs.map(|mig| Gpu { index: mig.gpu_index, ..Gpu::default() });
-    for place in places.chain(of_migs) {
-        let is_mig = place.uuid.as_ref().is_some_and(|uuid| uuid.starts_with("MIG-"));
-        let names = Names::of(&place);
+    for gpu in of_processes.chain(of_migs) {
+        let is_mig = gpu.uuid.as_ref().is_some_and(|uuid| uuid.starts_with("MIG-"));
+        let names = Names::of(&gpu);
         let known = || {
             (0..gpus.len()).any(|at| same(Names::with(&gpus[at], buses[at]), names) == Some(true))
         };
-        if !is_nameless(&place) && !is_mig && gpus.len() < MAX_DEVICES && !known() {
+        if !is_nameless(&gpu) && !is_mig && gpus.len() < MAX_DEVICES && !known() {
             buses.push(names.address.and_then(|(_, bus)| bus));
-            gpus.push(place);
+            gpus.push(gpu);
         }
     }
     gpus

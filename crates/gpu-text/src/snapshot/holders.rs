@@ -22,7 +22,7 @@ pub(super) fn read(documents: &[Document]) -> (Vec<DeviceFile>, Result<Vec<Holde
     let mut asked = false;
     let mut files: BTreeMap<Arc<str>, DeviceFile> = BTreeMap::new();
     let mut held: BTreeMap<Pid, BTreeMap<Arc<str>, HeldFile>> = BTreeMap::new();
-    for document in documents.iter().filter(|document| tells_holders(document)) {
+    for document in documents.iter().filter(|document| lists_holders(document)) {
         asked = true;
         for row in &document.holders {
             let Some(file) = file(document.kind, row) else { continue };
@@ -73,11 +73,11 @@ pub(super) fn users(documents: &[Document]) -> BTreeMap<Pid, String> {
 }
 
 fn rows(documents: &[Document]) -> impl Iterator<Item = &Row> {
-    documents.iter().filter(|document| tells_holders(document)).flat_map(|d| &d.holders)
+    documents.iter().filter(|document| lists_holders(document)).flat_map(|d| &d.holders)
 }
 
 /// Returns whether a text lists holders of files.
-pub(super) fn tells_holders(document: &Document) -> bool {
+pub(super) fn lists_holders(document: &Document) -> bool {
     matches!(document.kind, Kind::Fuser | Kind::Lsof)
 }
 

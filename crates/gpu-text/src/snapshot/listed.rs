@@ -11,7 +11,7 @@ pub(super) type Key = (Pid, Option<u32>, Option<u32>);
 
 pub(super) struct Listed {
     /// The identifiers of its device.
-    pub(super) place: Gpu,
+    pub(super) device: Gpu,
     pub(super) process: DeviceProcess,
 }
 
@@ -89,7 +89,7 @@ pub(super) fn is_anonymous_pid(pid: Pid) -> bool {
 fn of_process(process: &Process, row: u32) -> Option<Listed> {
     let name = process.name.as_deref().or(process.user.as_deref()).unwrap_or_default();
     let anonymous = process.user.is_some().then_some(u32::MAX - row);
-    let place = Gpu {
+    let device = Gpu {
         index: process.gpu_index,
         uuid: process.gpu_uuid.clone(),
         bus_id: process.gpu_bus_id.clone(),
@@ -104,7 +104,7 @@ fn of_process(process: &Process, row: u32) -> Option<Listed> {
         gpu_instance: process.gpu_instance_id,
         compute_instance: process.compute_instance_id,
     };
-    Some(Listed { place, process })
+    Some(Listed { device, process })
 }
 
 /// Parses a row of `pmon`.
@@ -128,7 +128,7 @@ fn of_row(row: &BTreeMap<String, Value>) -> Option<Listed> {
         gpu_instance: None,
         compute_instance: None,
     };
-    Some(Listed { place: Gpu { index: unsigned(row, "gpu"), ..Gpu::default() }, process })
+    Some(Listed { device: Gpu { index: unsigned(row, "gpu"), ..Gpu::default() }, process })
 }
 
 /// Returns a name, or the reason for its absence.

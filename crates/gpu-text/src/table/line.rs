@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_a_mailer_broke_are_joined() {
+    fn rows_broken_by_mailer_are_joined() {
         let rule = format!("+{}+\n", "-".repeat(40));
         let whole = "| 0  Example 9000          On |        Off |";
         let text = format!(

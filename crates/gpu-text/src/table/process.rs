@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn layout_is_that_of_the_heading() {
+    fn layout_comes_from_heading() {
         for (text, want) in [
             (" GPU   PID  Process name   Usage ", Some(Layout::Plain)),
             (" GPU   PID  Type  Process name ", Some(Layout::Typed)),

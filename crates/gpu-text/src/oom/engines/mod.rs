@@ -9,7 +9,7 @@ mod fact;
 mod pattern;
 mod table;
 
-pub(super) use context::{Notes, Place, Places};
+pub(super) use context::{Clue, Clues, Notes};
 pub use fact::{Fact, Unit};
 
 use super::event::{Event, Framework, Wording};

@@ -117,7 +117,7 @@ fn in_pieces(log: &[u8], piece: usize, overlap: usize) -> Report {
 }
 
 #[test]
-fn messages_of_long_log_are_read_once_wherever_a_piece_ends() {
+fn messages_across_pieces_are_read_once() {
     for gap in 0..90 {
         let steps = "step\n".repeat(400);
         let bare = "RuntimeError: CUDA error: out of memory\n";
