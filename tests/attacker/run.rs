@@ -252,9 +252,10 @@ impl Run<'_> {
         fs::write(self.sandbox.scene.stop(), "").unwrap();
         for mut participant in std::mem::take(&mut self.sandbox.honest) {
             participant.signal(Signal::CONT);
-            match self.sandbox.eventually(|| participant.child.try_wait().unwrap().is_some()) {
-                true => self.check_success(&mut participant),
-                false => left.push(format!("{} does not end", participant.name)),
+            if self.sandbox.eventually(|| participant.child.try_wait().unwrap().is_some()) {
+                self.check_success(&mut participant);
+            } else {
+                left.push(format!("{} does not end", participant.name));
             }
         }
         self.look();

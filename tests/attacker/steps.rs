@@ -380,9 +380,12 @@ fn storm(attacker: &mut Attacker) -> Outcome {
     let (shared, prefix) = attacker.shared();
     let is_dirs = attacker.chance.one_in(2);
     let dir = attacker.make_own_dir();
-    let name = |number: u64, uid| match is_dirs {
-        true => shared.join(format!("{prefix}u{uid}-s{number}")),
-        false => dir.join(format!("lease-s{number}")),
+    let name = |number: u64, uid| {
+        if is_dirs {
+            shared.join(format!("{prefix}u{uid}-s{number}"))
+        } else {
+            dir.join(format!("lease-s{number}"))
+        }
     };
     for number in 0..48 {
         let name = name(number, attacker.uid);
@@ -420,14 +423,13 @@ fn crowd(attacker: &mut Attacker) -> Outcome {
 /// Removes its own directory while others read it.
 fn clear(attacker: &mut Attacker) -> Outcome {
     let dir = attacker.own_dir();
-    let result = match attacker.chance.one_in(3) {
-        true => {
-            let away = dir.with_file_name("away");
-            let moved = fs::rename(&dir, &away);
-            let _ = fs::remove_dir_all(&away);
-            moved
-        }
-        false => fs::remove_dir_all(&dir),
+    let result = if attacker.chance.one_in(3) {
+        let away = dir.with_file_name("away");
+        let moved = fs::rename(&dir, &away);
+        let _ = fs::remove_dir_all(&away);
+        moved
+    } else {
+        fs::remove_dir_all(&dir)
     };
     (show(&dir), result)
 }

@@ -81,9 +81,8 @@ const CODES: [&[u32]; 4] =
 fn error_code_affects_only_its_reach() {
     let cases: Vec<(String, u32)> = (functions().into_iter().enumerate())
         .flat_map(|(number, function)| {
-            let of_kind = move |codes: &&'static [u32]| match is_deep() {
-                true => codes.to_vec(),
-                false => vec![codes[number % codes.len()]],
+            let of_kind = move |codes: &&'static [u32]| {
+                if is_deep() { codes.to_vec() } else { vec![codes[number % codes.len()]] }
             };
             let codes = CODES.iter().flat_map(of_kind);
             codes.map(|code| (function.clone(), code)).collect::<Vec<_>>()

@@ -564,8 +564,5 @@ pub(crate) fn strangers_words(strangers: bool, id: Id) -> Vec<Option<Seen>> {
         let text = Text { id, ticket, devices: DEVICES, memory: TOTAL, within: None };
         Some(Seen { owner: STRANGER, id, kind, text })
     };
-    match strangers {
-        true => vec![None, seen(Kind::Lease, 0), seen(Kind::Try, u8::MAX)],
-        false => vec![None],
-    }
+    if strangers { vec![None, seen(Kind::Lease, 0), seen(Kind::Try, u8::MAX)] } else { vec![None] }
 }

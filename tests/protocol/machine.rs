@@ -318,9 +318,10 @@ impl Machine {
             match stepped {
                 Err(violated) => steps.steps.push(Step { who, words, after: Err(violated) }),
                 Ok(false) => {
-                    after.parties[me].phase = match deciding {
-                        true => Phase::Deciding(reading),
-                        false => Phase::Confirming(reading),
+                    after.parties[me].phase = if deciding {
+                        Phase::Deciding(reading)
+                    } else {
+                        Phase::Confirming(reading)
                     };
                     steps.steps.push(Step { who, words, after: Ok(after) });
                 }

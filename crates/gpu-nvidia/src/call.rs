@@ -99,9 +99,10 @@ impl Failure {
         let CurrentCall { function, device } = self.call;
         let subject = device.map_or_else(|| "NVML".to_owned(), |index| format!("GPU {index}"));
         let purpose = self.purpose;
-        let what = match purpose.starts_with("for ") {
-            true => format!("query {subject} {purpose} ({function})"),
-            false => format!("{purpose} {subject} ({function})"),
+        let what = if purpose.starts_with("for ") {
+            format!("query {subject} {purpose} ({function})")
+        } else {
+            format!("{purpose} {subject} ({function})")
         };
         Error::new(self.cause.kind(kind), what).with_source(format!("NVML reports: {}", self.cause))
     }

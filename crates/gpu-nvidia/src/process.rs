@@ -77,9 +77,10 @@ impl Opened<'_> {
             return Ok(processes);
         }
         // With MIG, the driver does not report the utilisation of processes.
-        let shares = match self.mig_mode(device)?.is_ok_and(|(now, _)| now) {
-            true => Err(Absent::NotSupported),
-            false => shares(device, self.simulated)?,
+        let shares = if self.mig_mode(device)?.is_ok_and(|(now, _)| now) {
+            Err(Absent::NotSupported)
+        } else {
+            shares(device, self.simulated)?
         };
         for process in &mut processes {
             process.utilization = match &shares {
@@ -100,10 +101,8 @@ impl Opened<'_> {
         [third, second]: [List<'a, nvmlProcessInfo_v2_t>; 2],
         first: List<'a, nvmlProcessInfo_v1_t>,
     ) -> Result<Answer<Vec<Listed>>> {
-        let with_instances = [third, second].into_iter().skip(match self.third_is_larger()? {
-            true => 1,
-            false => 0,
-        });
+        let with_instances =
+            [third, second].into_iter().skip(if self.third_is_larger()? { 1 } else { 0 });
         for list in with_instances {
             match list(&device) {
                 Err(failure) if failure.is_too_old() => {}

@@ -362,8 +362,8 @@ impl EventSet {
         millis: u32,
     ) -> Answer<nvmlEventData_t> {
         let mut data = nvmlEventData_t::zeroed();
-        let answer = match nvml.lib().nvmlEventSetWait_v2.is_ok() {
-            true => call!(
+        let answer = if nvml.lib().nvmlEventSetWait_v2.is_ok() {
+            call!(
                 caller,
                 nvml,
                 nvmlEventSetWait_v2,
@@ -372,19 +372,9 @@ impl EventSet {
                 self.0,
                 &mut data,
                 millis
-            ),
-            false => {
-                call!(
-                    caller,
-                    nvml,
-                    nvmlEventSetWait,
-                    "for an event",
-                    None,
-                    self.0,
-                    &mut data,
-                    millis
-                )
-            }
+            )
+        } else {
+            call!(caller, nvml, nvmlEventSetWait, "for an event", None, self.0, &mut data, millis)
         };
         answer.map(|()| data)
     }

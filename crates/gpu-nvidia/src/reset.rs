@@ -72,9 +72,10 @@ impl Resetter {
         if status.success() {
             return Ok(());
         }
-        let words = match words.is_empty() {
-            true => format!("nvidia-smi printed nothing ({status})"),
-            false => format!("nvidia-smi printed: {words}"),
+        let words = if words.is_empty() {
+            format!("nvidia-smi printed nothing ({status})")
+        } else {
+            format!("nvidia-smi printed: {words}")
         };
         Err(Error::new(refusal(status), what).with_source(words))
     }

@@ -111,9 +111,8 @@ impl<'a> Opened<'a> {
         let cuda = caller.call("nvmlSystemGetCudaDriverVersion_v2", purpose, None, || {
             nvml.sys_cuda_driver_version()
         });
-        let cuda = cuda.or_else(|newer| match newer.is_too_old() {
-            true => cuda_version_v1(caller, nvml),
-            false => Err(newer),
+        let cuda = cuda.or_else(|newer| {
+            if newer.is_too_old() { cuda_version_v1(caller, nvml) } else { Err(newer) }
         });
         let cuda = reading_by(cuda, Code::of_driver)?.and_then(cuda_version);
         Ok(Driver { version: self.driver_version()?, cuda })

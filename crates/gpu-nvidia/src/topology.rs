@@ -117,18 +117,14 @@ fn known<T: Copy + PartialEq>(reported: &[Vec<Reading<T>>], itself: T, unknown: 
 
 /// Converts a value that nvml-wrapper has no name for to `value`.
 fn unknown<T>(value: T) -> impl FnOnce(Failure) -> Answer<T> {
-    |failure| match failure.is_unknown_value() {
-        true => Ok(value),
-        false => Err(failure),
-    }
+    |failure| if failure.is_unknown_value() { Ok(value) } else { Err(failure) }
 }
 
 /// Converts a failure of one device to an absent value.
 fn lenient<T>(answer: Result<Reading<T>>) -> Result<Reading<T>> {
-    answer.or_else(|error| match affects_all(&error) {
-        true => Err(error),
-        false => Ok(Err(error.kind().absent())),
-    })
+    answer.or_else(
+        |error| if affects_all(&error) { Err(error) } else { Ok(Err(error.kind().absent())) },
+    )
 }
 
 /// Queries each pair of devices.

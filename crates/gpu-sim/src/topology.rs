@@ -147,9 +147,10 @@ fn nvlinks(device: &Device, row: &[Link], buses: &[Reading<PciBusId>]) -> Vec<Nv
         _ => 0,
     });
     let most = counts.clone().max().unwrap_or_default().min(MAX_LINKS);
-    let ends: Vec<Reading<PciBusId>> = match counts.clone().sum::<usize>() <= MAX_LINKS {
-        true => counts.zip(buses).flat_map(|(count, bus)| repeat_n(*bus, count)).collect(),
-        false => switches(buses).into_iter().map(Ok).cycle().take(most).collect(),
+    let ends: Vec<Reading<PciBusId>> = if counts.clone().sum::<usize>() <= MAX_LINKS {
+        counts.zip(buses).flat_map(|(count, bus)| repeat_n(*bus, count)).collect()
+    } else {
+        switches(buses).into_iter().map(Ok).cycle().take(most).collect()
     };
     let version = version(device);
     let link = |remote| NvLink {

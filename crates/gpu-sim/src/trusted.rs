@@ -55,9 +55,10 @@ pub(crate) fn read_private(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     unshared(me(), path, &opened, 0).map_err(|error| invalid(error.into()))?;
     let mut bytes = Vec::with_capacity(opened.len().min(limit) as usize + 1);
     file.take(limit + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > limit {
-        true => Err(invalid(format!("it is larger than {}", Bytes(limit)).into())),
-        false => Ok(bytes),
+    if bytes.len() as u64 > limit {
+        Err(invalid(format!("it is larger than {}", Bytes(limit)).into()))
+    } else {
+        Ok(bytes)
     }
 }
 

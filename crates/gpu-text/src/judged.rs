@@ -27,12 +27,11 @@ pub fn lacking(documents: &[Document]) -> &'static str {
     if documents.is_empty() {
         return "it contains no output of nvidia-smi, fuser or lsof, and no Xid";
     }
-    match documents.iter().all(|document| document.kind == Kind::Mig) {
-        true => {
-            "it lists profiles or instances of MIG (nvidia-smi mig), which say nothing of memory \
-             in use"
-        }
-        false => "it has no GPU memory figures and no Xid",
+    if documents.iter().all(|document| document.kind == Kind::Mig) {
+        "it lists profiles or instances of MIG (nvidia-smi mig), which say nothing of memory \
+         in use"
+    } else {
+        "it has no GPU memory figures and no Xid"
     }
 }
 

@@ -256,9 +256,10 @@ impl NvmlChild {
         let greeting = request::greeting(&mut child.process, limit)?;
         child.has_greeted = true;
         // A second child must not use another library than the first, whose origin is cached.
-        match *self.greeting.get_or_init(|| greeting.clone()) == greeting {
-            true => Ok(()),
-            false => Err(Failure::Broken("its library was replaced".to_owned())),
+        if *self.greeting.get_or_init(|| greeting.clone()) == greeting {
+            Ok(())
+        } else {
+            Err(Failure::Broken("its library was replaced".to_owned()))
         }
     }
 

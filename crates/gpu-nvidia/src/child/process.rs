@@ -201,10 +201,7 @@ impl Process {
 
     /// Describes how it exited, after its output ended.
     fn ended(&self) -> ChildError {
-        let how = match self.ends_within(EXIT_TIMEOUT) {
-            true => self.reap(),
-            false => None,
-        };
+        let how = if self.ends_within(EXIT_TIMEOUT) { self.reap() } else { None };
         ChildError::Ended(how.unwrap_or_else(|| "it stopped answering".to_owned()))
     }
 
@@ -223,10 +220,7 @@ impl Process {
     /// uninterruptible sleep, and exits when that ends.
     pub(crate) fn kill(mut self) -> Option<Self> {
         self.end();
-        match self.has_ended() {
-            true => None,
-            false => Some(self),
-        }
+        if self.has_ended() { None } else { Some(self) }
     }
 
     fn end(&mut self) {

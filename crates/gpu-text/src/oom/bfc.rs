@@ -114,9 +114,10 @@ fn request(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     }
     if framework_of_path(passage.before).is_none() && reader.assumed.len() < MAX_EVENTS {
         // Only XLA's allocator has two ends; current versions print no path.
-        match rest.contains("from the lower end") || rest.contains("from the upper end") {
-            true => event.framework = Framework::Xla,
-            false => reader.assumed.push(passage.line),
+        if rest.contains("from the lower end") || rest.contains("from the upper end") {
+            event.framework = Framework::Xla;
+        } else {
+            reader.assumed.push(passage.line);
         }
     }
     reader.open_dump = Some(reader.add(event));

@@ -414,9 +414,8 @@ pub(super) fn framework_of_path(before: &str) -> Option<Framework> {
         .filter_map(|(path, framework)| before.rfind(path).map(|at| (at + path.len(), *framework)));
     // `external/org_tensorflow/tensorflow/` contains two of them; the outer one counts.
     found.max_by_key(|(end, framework)| (*end, *framework == Framework::Xla)).map(|(_, f)| f).map(
-        |framework| match before.contains("external/org_tensorflow/") {
-            true => Framework::Xla,
-            false => framework,
+        |framework| {
+            if before.contains("external/org_tensorflow/") { Framework::Xla } else { framework }
         },
     )
 }

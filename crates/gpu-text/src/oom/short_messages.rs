@@ -130,9 +130,10 @@ pub(super) fn buffer(text: &str) -> Option<Buffer> {
     let (backend, has_number, rest) = BACKENDS.iter().find_map(|(name, backend, has_number)| {
         Some((*backend, *has_number, text.strip_prefix(name)?))
     })?;
-    let (gpu, rest) = match has_number {
-        true => integer(rest).map(|(gpu, rest)| (u32::try_from(gpu).ok(), rest))?,
-        false => (None, rest),
+    let (gpu, rest) = if has_number {
+        integer(rest).map(|(gpu, rest)| (u32::try_from(gpu).ok(), rest))?
+    } else {
+        (None, rest)
     };
     let kinds = ["_Private", "_Mapped", "_Split", ""];
     let rest = kinds.iter().find_map(|kind| rest.strip_prefix(kind))?;

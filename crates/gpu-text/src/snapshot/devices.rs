@@ -289,19 +289,23 @@ impl Device {
                 ..DeviceInfo::unknown(id)
             },
             sample: if is_lost { Err(lost()) } else { Ok(sample) },
-            processes: processes.ok_or_else(|| match is_lost {
-                true => lost(),
-                false => Fault {
-                    kind: absent.into(),
-                    text: "find a list of its processes in the text".to_owned(),
-                },
+            processes: processes.ok_or_else(|| {
+                if is_lost {
+                    lost()
+                } else {
+                    Fault {
+                        kind: absent.into(),
+                        text: "find a list of its processes in the text".to_owned(),
+                    }
+                }
             }),
-            mig: match gpu.mig_enabled == Ok(true) && self.mig.is_empty() && !lists_mig {
-                true => Err(Fault {
+            mig: if gpu.mig_enabled == Ok(true) && self.mig.is_empty() && !lists_mig {
+                Err(Fault {
                     kind: absent.into(),
                     text: "find a list of its MIG devices in the text".to_owned(),
-                }),
-                false => Ok(self.mig),
+                })
+            } else {
+                Ok(self.mig)
             },
             details: Ok(gpu.details),
         }

@@ -31,9 +31,10 @@ extern "C" fn gpuwsSimulatedSession() -> *const c_char {
 #[unsafe(no_mangle)]
 extern "C" fn gpuwsSimulatedOpen(dir: In<c_char>) -> u32 {
     guard(|| {
-        let dir = match dir.is_null() {
-            true => None,
-            false => Some(PathBuf::from(std::ffi::OsString::from_vec(dir.bytes(MAX_PATH)?))),
+        let dir = if dir.is_null() {
+            None
+        } else {
+            Some(PathBuf::from(std::ffi::OsString::from_vec(dir.bytes(MAX_PATH)?)))
         };
         library::lock().name_session(dir)
     })

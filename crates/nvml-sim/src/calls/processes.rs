@@ -89,9 +89,10 @@ fn samples(subject: Subject<'_>, since: c_ulonglong) -> Answer<Vec<ProcessUtiliz
             Err(absent) => unreported = Some(absent.into()),
         }
     }
-    match samples.is_empty() {
-        true => Err(idle.or(unreported).unwrap_or(Code::NOT_FOUND)),
-        false => Ok(samples),
+    if samples.is_empty() {
+        Err(idle.or(unreported).unwrap_or(Code::NOT_FOUND))
+    } else {
+        Ok(samples)
     }
 }
 

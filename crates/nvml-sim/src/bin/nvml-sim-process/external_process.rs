@@ -86,9 +86,10 @@ fn uses(part: &Part, devices: &[DeviceState]) -> Reported<Vec<Use>> {
             uses.push(Use { gpu, mig, mib: *mib, utilization_percent: part.load });
         }
     }
-    match uses.is_empty() {
-        true => Err(format!("use a device: {VISIBLE} makes no GPU visible")),
-        false => Ok(uses),
+    if uses.is_empty() {
+        Err(format!("use a device: {VISIBLE} makes no GPU visible"))
+    } else {
+        Ok(uses)
     }
 }
 
