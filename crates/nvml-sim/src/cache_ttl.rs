@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// The minimum lifetime.
 const MIN_TTL: Duration = Duration::from_millis(20);
-/// The lifetime as a multiple of the time to read the data: with thousands of processes, reading
-/// takes a while.
+/// The lifetime as a multiple of the time to read the data: reading takes a while with thousands of
+/// processes.
 const TIMES: u32 = 10;
 
 /// When the cache expires.
@@ -20,7 +20,7 @@ impl CacheTtl {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Starts the lifetime of data that was read between two moments.
+    /// Starts the lifetime of data read between `begin` and `end`.
     pub(crate) fn renew(&mut self, begin: Duration, end: Duration) {
         let took = end.saturating_sub(begin).saturating_mul(TIMES);
         self.until = Some(end.saturating_add(took.max(MIN_TTL)));

@@ -1,4 +1,4 @@
-//! The real processes that appear on the devices by themselves.
+//! The real processes that register themselves on the devices.
 
 use crate::cache_ttl::CacheTtl;
 use crate::stat::start_of;
@@ -8,20 +8,20 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Identifies one of them: its PID and start time.
+/// Identifies such a process: its PID and start time.
 type Key = (u32, u64);
 
-/// Those that are present.
+/// The processes that are present.
 pub(crate) struct ExternalProcesses {
     /// The session's directory; `None` if no external processes are permitted.
     dir: Option<PathBuf>,
-    /// The PIDs of all other processes.
+    /// The PIDs of all placeholders.
     placeholders: BTreeSet<u32>,
     present: BTreeSet<Key>,
     belief: CacheTtl,
 }
 
-/// Arrivals and departures.
+/// External processes that arrived or departed.
 #[derive(Default)]
 pub(crate) struct Changes {
     /// The PIDs of departed processes.

@@ -1,4 +1,4 @@
-//! The real processes that stand for simulated ones.
+//! The real processes that represent simulated ones.
 
 use crate::cache_ttl::CacheTtl;
 use crate::stat::start_of;
@@ -6,7 +6,7 @@ use gpu_core::Pid;
 use gpu_sim::Placeholder;
 use std::time::Duration;
 
-/// Those that have not ended.
+/// The placeholders that have not ended.
 pub(crate) struct Placeholders {
     running: Vec<Placeholder>,
     belief: CacheTtl,
@@ -17,7 +17,7 @@ impl Placeholders {
         Placeholders { running: placeholders.to_vec(), belief: CacheTtl::default() }
     }
 
-    /// Returns those that have ended since the last call, each once.
+    /// Returns the placeholders that have ended since the last call, each once.
     pub(crate) fn ended(&mut self, clock: impl Fn() -> Duration) -> Vec<Pid> {
         let begin = clock();
         if self.running.is_empty() || self.belief.holds(begin) {

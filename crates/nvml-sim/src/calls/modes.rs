@@ -45,7 +45,7 @@ exports! {
         if current.is_null() && pending.is_null() {
             return Err(Code::INVALID_ARGUMENT);
         }
-        // nvidia-smi queries one of the two at a time and has no place for the other.
+        // nvidia-smi queries one of the two at a time and passes null for the other.
         for (place, mode) in [(current, now), (pending, next)] {
             if !place.is_null() {
                 place.put(mode)?;

@@ -1,4 +1,4 @@
-//! Cases that need a separate process: the environment, standard error, and output at exit.
+//! Tests in a separate process: the environment, standard error, and output at exit.
 
 use crate::fixture::{library_path, session};
 use gpu_sim::Session;
@@ -14,7 +14,7 @@ fn run(dir: &Path) -> Output {
     command.env(Session::VARIABLE, dir).output().unwrap()
 }
 
-/// Initialises the library like a program that knows nothing about simulations.
+/// Initialises the library like a program that does not know about simulations.
 #[test]
 #[ignore = "run by the others"]
 fn child_process_entry() {

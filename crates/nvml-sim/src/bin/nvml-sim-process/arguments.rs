@@ -10,24 +10,24 @@ pub(crate) const USAGE: &str = "nvml-sim-process --use GPU:MIB[,GPU:MIB…] [--l
 /// The configuration of an external process.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Part {
-    /// Which devices, and how much memory of each in MiB.
+    /// The devices, and the memory used on each in MiB.
     pub(crate) uses: Vec<(Which, u64)>,
-    /// The share of each device's time, in percent.
+    /// The utilisation of each device, in percent.
     pub(crate) load: Option<u8>,
-    /// The kernel's name of the process.
+    /// The process name in the kernel.
     pub(crate) name: Option<String>,
-    /// How long it stays.
+    /// How long it runs.
     pub(crate) seconds: Option<u32>,
-    /// The command whose lifetime it has.
+    /// The command to run; the process ends with it.
     pub(crate) command: Vec<OsString>,
 }
 
-/// Which devices.
+/// A device selector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Which {
-    /// The one with this index.
+    /// The device with this index.
     Index(u32),
-    /// Each one that is visible to a CUDA program.
+    /// Every device visible to a CUDA program.
     Visible,
 }
 

@@ -1,4 +1,4 @@
-//! A process that appears on the devices of a session by itself.
+//! A real process that registers itself on the devices of a session.
 
 use crate::arguments::{Part, Which};
 use crate::device_file::{map, open};
@@ -21,10 +21,10 @@ type Reported<T> = Result<T, String>;
 /// How often to check that the session still exists, in seconds.
 const PAUSE: i64 = 1;
 
-/// Appears, stays and leaves; returns the exit code of the command if there is one.
+/// Registers the process, waits, and unregisters it; returns the exit code of its command, if any.
 ///
 /// # Errors
-/// What kept it from appearing, or its command from starting.
+/// Why it could not register or start its command.
 pub(crate) fn play(part: Part) -> Reported<ExitCode> {
     let dir = dir()?;
     let session = Session::read(&dir).map_err(text)?;
@@ -93,8 +93,8 @@ fn uses(part: &Part, devices: &[DeviceState]) -> Reported<Vec<Use>> {
     }
 }
 
-/// Returns the indexes of the devices that are visible to a CUDA program, in PCI order; for a MIG
-/// device with its number there.
+/// Returns the indexes of the devices visible to a CUDA program, in PCI order, with the instance
+/// number for a MIG device.
 fn visible(devices: &[DeviceState]) -> Reported<Vec<(u32, Option<u32>)>> {
     let value = std::env::var_os(VISIBLE);
     let list =
@@ -107,7 +107,7 @@ fn visible(devices: &[DeviceState]) -> Reported<Vec<(u32, Option<u32>)>> {
     Ok(resolved.devices.iter().map(|named| (named.index, mig(&named.uuid))).collect())
 }
 
-/// Opens and maps what a CUDA program holds.
+/// Opens and maps the device files that a CUDA program holds.
 fn hold(uses: &[Use], devices: &[DeviceState], dir: &Path) -> Reported<Vec<File>> {
     let used = devices.iter().filter(|device| uses.iter().any(|one| one.gpu == device.id().index));
     let mut names = vec!["nvidiactl".to_owned(), "nvidia-uvm".to_owned()];

@@ -1,10 +1,10 @@
-//! Stands for a process of a simulated machine: a real process with its name and command line that
-//! has stand-ins for the device files open and mapped, and reacts to SIGTERM in the same way.
+//! Represents a process of a simulated machine: a real process with the same name, command line and
+//! reaction to SIGTERM, and with stand-ins for the device files open and mapped.
 //!
 //! Its starter writes the configuration to its standard input, one setting per line, and `start`
-//! last: `name NAME`, `file PATH`, `map PATH`, `term ignored`, `term MILLISECONDS`, `state
-//! stopped`. It answers with a line on standard output once it is set up. When its standard input
-//! ends, the simulation is over, and the process exits.
+//! last: `name NAME`, `file PATH`, `map PATH`, `term ignored`, `term MILLISECONDS`,
+//! `state stopped`. Once set up, the process prints a line on standard output. When its standard
+//! input ends, the simulation is over and the process exits.
 
 use crate::device_file::{map, open};
 use crate::starter;
@@ -24,7 +24,7 @@ use std::time::Duration;
 struct Part {
     name: String,
     files: Vec<File>,
-    /// The time from SIGTERM to its end; `None` if it ignores SIGTERM.
+    /// The time from SIGTERM to exit; `None` if it ignores SIGTERM.
     ends_after: Option<Duration>,
     stopped: bool,
 }
@@ -32,10 +32,10 @@ struct Part {
 /// Runs until the simulation or the process ends.
 ///
 /// # Errors
-/// What kept it from starting.
+/// Why it could not start.
 pub(crate) fn play() -> io::Result<ExitCode> {
     let part = read_part(&mut io::stdin().lock())?;
-    // Not while reading: the name signals that it is ready.
+    // The name is set only now, because it signals readiness.
     let name = CString::new(part.name).map_err(io::Error::other)?;
     rustix::thread::set_name(&name)?;
     let (mut asked, asks) = UnixStream::pair()?;
