@@ -34,11 +34,11 @@ mod tests {
     #[test]
     fn cache_ttl_grows_with_lookup_time() {
         let millis = Duration::from_millis;
-        let mut belief = CacheTtl::default();
-        assert!(!belief.holds(Duration::ZERO));
-        belief.renew(millis(100), millis(101));
-        assert!(belief.holds(millis(120)) && !belief.holds(millis(121)));
-        belief.renew(millis(200), millis(230));
-        assert!(belief.holds(millis(529)) && !belief.holds(millis(530)));
+        let mut cache = CacheTtl::default();
+        assert!(!cache.holds(Duration::ZERO));
+        cache.renew(millis(100), millis(101));
+        assert!(cache.holds(millis(120)) && !cache.holds(millis(121)));
+        cache.renew(millis(200), millis(230));
+        assert!(cache.holds(millis(529)) && !cache.holds(millis(530)));
     }
 }

@@ -15,10 +15,10 @@ unsafe extern "C" {
 
 /// The maximum number of calls between two writes: a program that keeps NVML open and is killed
 /// never shuts it down.
-const TOGETHER: u64 = 64;
+const BATCH: u64 = 64;
 
 /// Call counts by function, and the file to write them to. They are written after every
-/// [`TOGETHER`] calls, after the last shutdown and at exit, because not every program exits
+/// [`BATCH`] calls, after the last shutdown and at exit, because not every program exits
 /// normally.
 pub(crate) struct Counts {
     calls: BTreeMap<&'static str, u64>,
@@ -36,7 +36,7 @@ impl Counts {
     pub(crate) fn add(&mut self, function: &'static str) {
         *self.calls.entry(function).or_default() += 1;
         *self.unwritten.entry(function).or_default() += 1;
-        if self.dir.is_some() && self.unwritten.values().sum::<u64>() >= TOGETHER {
+        if self.dir.is_some() && self.unwritten.values().sum::<u64>() >= BATCH {
             self.write_down();
         }
     }

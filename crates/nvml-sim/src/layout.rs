@@ -124,8 +124,8 @@ pub(crate) union Value {
 /// Returns a text as a field of fixed size, truncated to fit.
 pub(crate) fn field_text<const N: usize>(text: &str) -> [c_char; N] {
     let mut field = [0; N];
-    for (place, byte) in field.iter_mut().zip(text.bytes()).take(N - 1) {
-        *place = byte as c_char;
+    for (slot, byte) in field.iter_mut().zip(text.bytes()).take(N - 1) {
+        *slot = byte as c_char;
     }
     field
 }

@@ -120,11 +120,11 @@ impl Library {
     }
 
     /// Returns the current machine.
-    fn look(&mut self) -> Answer<Arc<View>> {
+    fn view(&mut self) -> Answer<Arc<View>> {
         if self.initialised == 0 {
             return Err(Code::UNINITIALIZED);
         }
-        self.running.as_mut().ok_or(Code::UNINITIALIZED)?.look()
+        self.running.as_mut().ok_or(Code::UNINITIALIZED)?.view()
     }
 
     /// Returns the served machine.
@@ -141,7 +141,7 @@ pub(crate) fn enter(function: &'static str, gpu: Option<u32>) -> Answer<Arc<View
     let mut library = lock();
     let effects = library.enter(function, gpu)?;
     library = apply(effects, library)?;
-    library.look()
+    library.view()
 }
 
 /// Applies the session's faults for a call; a delayed caller waits without the lock.
@@ -176,7 +176,7 @@ pub(crate) fn initialise(function: &'static str) -> Answer {
     library = apply(effects, library)?;
     let running = library.running()?;
     running.simulation().map_err(|error| complain(&error))?;
-    if let Err(fault) = &running.look()?.driver
+    if let Err(fault) = &running.view()?.driver
         && fault.kind != ErrorKind::Machine(MachineFault::NoDevices)
     {
         return Err(fault.into());

@@ -144,10 +144,10 @@ impl Running {
     }
 
     /// Returns a snapshot of the machine, at most [`FRESH`] old.
-    pub(crate) fn look(&mut self) -> Answer<Arc<View>> {
+    pub(crate) fn view(&mut self) -> Answer<Arc<View>> {
         let elapsed = self.elapsed();
         let machine = self.machine().map_err(|_| Code::DRIVER_NOT_LOADED)?;
-        Ok(machine.look(elapsed))
+        Ok(machine.view(elapsed))
     }
 
     /// Returns the events of devices since the last call.
@@ -190,17 +190,17 @@ impl Machine {
 
     /// Ends processes whose real processes have ended, and adds newly arrived ones.
     fn follow(&mut self, elapsed: Duration) {
-        let mut gone = self.stand_ins.ended(clock::since_boot);
+        let mut departed = self.stand_ins.ended(clock::since_boot);
         let mut changes = self.externals.changes(clock::since_boot);
-        gone.append(&mut changes.gone);
-        if gone.is_empty() && changes.come.is_empty() {
+        departed.append(&mut changes.departed);
+        if departed.is_empty() && changes.arrived.is_empty() {
             return;
         }
         self.simulation.advance_to(elapsed);
-        for pid in gone {
+        for pid in departed {
             self.happen(Event::Exit(pid));
         }
-        for external in changes.come {
+        for external in changes.arrived {
             self.simulation.external(&external);
             self.view = None;
         }
@@ -211,7 +211,7 @@ impl Machine {
         self.view = None;
     }
 
-    fn look(&mut self, elapsed: Duration) -> Arc<View> {
+    fn view(&mut self, elapsed: Duration) -> Arc<View> {
         self.follow(elapsed);
         match &self.view {
             Some((taken, view)) if elapsed.saturating_sub(*taken) < FRESH => Arc::clone(view),

@@ -46,9 +46,9 @@ exports! {
             return Err(Code::INVALID_ARGUMENT);
         }
         // nvidia-smi queries one of the two at a time and passes null for the other.
-        for (place, mode) in [(current, now), (pending, next)] {
-            if !place.is_null() {
-                place.put(mode)?;
+        for (out, mode) in [(current, now), (pending, next)] {
+            if !out.is_null() {
+                out.put(mode)?;
             }
         }
         Ok(())

@@ -52,9 +52,9 @@ fn unreadable_session_is_reported_in_one_line() {
     fs::write(dir.path().join(Session::FILE), "{\"machine\": \"a\\u001b[2J\"}").unwrap();
     let output = run(dir.path());
     assert_eq!(fs::read_to_string(dir.path().join("result")).unwrap(), "[9, 1] 0");
-    let said = String::from_utf8(output.stderr).unwrap();
-    let said: Vec<&str> = said.lines().filter(|line| line.contains("simulated")).collect();
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("session.json"), "{said:?}");
-    assert!(!said[0].contains('\x1b'), "{said:?}");
+    let lines = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = lines.lines().filter(|line| line.contains("simulated")).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("session.json"), "{lines:?}");
+    assert!(!lines[0].contains('\x1b'), "{lines:?}");
 }

@@ -93,7 +93,7 @@ fn later_reader_sees_external_process() {
     external(&idle, 1, 1000).enter(dir.path()).unwrap();
     let stage = Stage::at(dir);
     assert_eq!(stage.init(), 0);
-    assert_eq!(shown(&stage, 1), (vec![idle.pid()], 1004), "at the first look");
+    assert_eq!(shown(&stage, 1), (vec![idle.pid()], 1004), "in the first snapshot");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn registration_without_live_process_is_ignored() {
     let made = Command::new("mkfifo").arg(&file).status().unwrap();
     assert!(
         made.success() && !ExternalProcess::named(dir).unwrap().contains(&good),
-        "nobody writes"
+        "the FIFO has no writer"
     );
     fs::remove_file(&file).unwrap();
     fs::write(&file, &json).unwrap();
@@ -178,11 +178,11 @@ fn registration_without_live_process_is_ignored() {
         fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
         assert_eq!(ExternalProcess::named(dir).unwrap().contains(&good), is_there, "{mode:o}");
     }
-    soon("the one that is right is listed alone", || shown(&stage, 1) == (vec![good.pid], 104));
+    soon("only the valid registration is listed", || shown(&stage, 1) == (vec![good.pid], 104));
 
     fs::set_permissions(named(&stage), Permissions::from_mode(0o777)).unwrap();
     assert!(ExternalProcess::named(dir).is_err(), "others may write into it");
-    soon("nobody is believed", || shown(&stage, 1).0.is_empty());
+    soon("no registration is trusted", || shown(&stage, 1).0.is_empty());
 }
 
 #[test]
@@ -202,14 +202,14 @@ fn external_process_is_refused_outside_live_session() {
     external(&idle, 1, 100).enter(stage.dir.path()).unwrap();
     assert_eq!(shown(&stage, 1), (vec![], 4));
     let Output { status, stderr, .. } = program(&stage, &["--use", "1:5"]).output().unwrap();
-    let said = String::from_utf8(stderr).unwrap();
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.ends_with("run inside gpuws sim MACHINE --live\n"), "{said}");
+    let message = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{message}");
+    assert!(message.ends_with("run inside gpuws sim MACHINE --live\n"), "{message}");
     let mut outside = program(&stage, &["--use", "1:5"]);
     let Output { status, stderr, .. } = outside.env_remove(Session::VARIABLE).output().unwrap();
-    let said = String::from_utf8(stderr).unwrap();
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.ends_with("run inside gpuws sim MACHINE --live\n"), "{said}");
+    let message = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{message}");
+    assert!(message.ends_with("run inside gpuws sim MACHINE --live\n"), "{message}");
 }
 
 /// Returns the names of the files that a process has open or mapped in the session.
@@ -235,7 +235,7 @@ fn program_registers_name_files_and_utilization() {
     let mut program = Running::start(program(&stage, &words));
     let pid = program.0.id();
     soon("it is on both", || shown(&stage, 1).0 == [pid] && shown(&stage, 3).0 == [pid]);
-    assert_eq!((shown(&stage, 1).1, shown(&stage, 3).1), (1004, 15_779), "beside a ghost");
+    assert_eq!((shown(&stage, 1).1, shown(&stage, 3).1), (1004, 15_779), "next to a ghost");
     assert_eq!(held(&stage, pid), ["nvidia-uvm", "nvidia1", "nvidia3", "nvidiactl"]);
     let device = stage.device(1);
     assert_eq!(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "trainer\n");
@@ -288,8 +288,8 @@ fn command_uses_devices_while_running_and_exit_code_is_propagated() {
         let mut command = program(&stage, words);
         value.map(|value| command.env("CUDA_VISIBLE_DEVICES", value));
         let output = command.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(1) && said.contains(why), "{words:?}: {said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && message.contains(why), "{words:?}: {message}");
     }
     assert_eq!(fs::read_dir(named(&stage)).unwrap().count(), 0);
 }
@@ -315,7 +315,7 @@ fn is_closed(pipe: &impl std::os::fd::AsFd) -> bool {
 }
 
 #[test]
-fn program_ends_with_a_killed_session_and_keeps_no_pipe_of_its_starter() {
+fn program_ends_with_killed_session_and_closes_inherited_pipes() {
     let stage = stage(live());
     let lock = fs::File::create(stage.dir.path().join(Session::ALIVE)).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();

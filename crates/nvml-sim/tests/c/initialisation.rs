@@ -42,7 +42,7 @@ fn session_is_reread_after_last_shutdown() {
     session("p100-ghost").write(stage.dir.path()).unwrap();
     assert_eq!(stage.init(), 0);
     assert_eq!(stage.temperature(first).0, 2, "the new machine has one GPU");
-    assert_eq!(open(None), 5, "not while somebody uses it");
+    assert_eq!(open(None), 5, "not while it is in use");
 }
 
 #[test]

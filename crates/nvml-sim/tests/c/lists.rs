@@ -105,7 +105,7 @@ fn null_count_is_invalid_argument() {
             nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, count, null_mut())
         };
         assert_eq!(compute(null_mut()), 2);
-        assert_eq!(compute(&mut count), 2, "there is said to be room");
+        assert_eq!(compute(&mut count), 2, "the buffer is null");
         let samples =
             |count: *mut u32| nvml.nvmlDeviceGetProcessUtilization(device, null_mut(), count, 0);
         assert_eq!(samples(null_mut()), 2);

@@ -159,17 +159,17 @@ fn every_error_counter_has_its_own_value() {
     assert_eq!(totals, [103, 104, 105, 106].map(Ok));
     assert_eq!([total(2, 0), total(0, 2)], [Err(INVALID); 2]);
 
-    let at = |kind, since, place| {
+    let at = |kind, since, location| {
         // SAFETY: as above.
         value(|count| unsafe {
-            nvml.nvmlDeviceGetMemoryErrorCounter(gpu, kind, since, place, count)
+            nvml.nvmlDeviceGetMemoryErrorCounter(gpu, kind, since, location, count)
         })
     };
-    let corrected = [0, 1, 2, 3, 4, 6, 7].map(|place| at(0, 0, place));
+    let corrected = [0, 1, 2, 3, 4, 6, 7].map(|location| at(0, 0, location));
     assert_eq!(corrected, [10, 11, 12, 13, 14, 16, 17].map(Ok));
     assert_eq!([at(0, 0, 5), at(0, 0, 8)], [Err(UNSUPPORTED), Err(INVALID)]);
     for ((kind, since), counts) in [((1, 0), [20, 27]), ((0, 1), [30, 37]), ((1, 1), [40, 47])] {
-        assert_eq!([0, 7].map(|place| at(kind, since, place)), counts.map(Ok));
+        assert_eq!([0, 7].map(|location| at(kind, since, location)), counts.map(Ok));
         assert_eq!(at(kind, since, 1), Err(UNSUPPORTED), "it is not reported");
     }
     assert_eq!([at(2, 0, 0), at(0, 2, 0)], [Err(INVALID); 2]);
@@ -269,7 +269,7 @@ fn every_clock_has_its_own_value() {
 }
 
 #[test]
-fn every_pair_of_devices_has_its_own_place() {
+fn every_pair_of_devices_has_its_own_cell() {
     let (stage, _dir) = stage();
     let nvml = stage.nvml;
     let devices = [0, 1, 2, 3].map(|index| stage.device(index));

@@ -47,7 +47,7 @@ pub(crate) fn play(part: Part) -> Reported<ExitCode> {
     let stayed = match part.command.split_first() {
         Some((program, arguments)) => run(program, arguments),
         None => {
-            let kept = starter::let_go(&dir).map_err(|error| format!("leave its starter: {error}"));
+            let kept = starter::detach(&dir).map_err(|error| format!("leave its starter: {error}"));
             kept.and_then(|()| stay(&dir, part.seconds)).map(|()| ExitCode::SUCCESS)
         }
     };

@@ -14,7 +14,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// If `/dev/null` or `/proc` cannot be opened.
-pub(crate) fn let_go(dir: &Path) -> io::Result<()> {
+pub(crate) fn detach(dir: &Path) -> io::Result<()> {
     let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     quiet()?;
