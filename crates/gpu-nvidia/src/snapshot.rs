@@ -1,7 +1,7 @@
 //! A snapshot of the machine, in parts.
 //!
-//! Each device is queried completely before the next one. If a call hangs, everything before it is
-//! known.
+//! Each device is queried completely before the next one. If a call hangs, all earlier results are
+//! kept.
 
 use crate::backend::Nvml;
 use gpu_core::{
@@ -31,8 +31,8 @@ impl Nvml {
     }
 }
 
-/// Assembles a snapshot. If no device could be identified, and not because of its own fault, the
-/// driver does not answer.
+/// Assembles a snapshot. If the driver identified no device, for a reason other than a fault of the
+/// device, the driver counts as unresponsive.
 pub(crate) fn inventory(driver: Result<Driver, Fault>, devices: Vec<DeviceState>) -> Inventory {
     let silence = |device: &DeviceState| {
         let fault = device.sample.as_ref().err().filter(|_| device.info.is_unknown())?;
@@ -47,7 +47,7 @@ pub(crate) fn inventory(driver: Result<Driver, Fault>, devices: Vec<DeviceState>
     }
 }
 
-/// Returns a device of which only the index is known.
+/// Returns a device with only its index known.
 pub(crate) fn unknown(index: u32, groups: Groups, fault: &Fault) -> DeviceState {
     let info = DeviceInfo::unknown(DeviceId::from_index(index));
     DeviceState::unanswered(info, groups, fault)

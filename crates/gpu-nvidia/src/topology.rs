@@ -1,6 +1,6 @@
 //! The topology of the devices.
 //!
-//! Each pair is queried, which is n² queries for n devices, so it is not part of a snapshot.
+//! It takes n² queries for n devices, one per pair, so it is not part of a snapshot.
 
 use crate::call::{Answer, Failure, reading};
 use crate::details::{Remote, remotes};
@@ -15,13 +15,13 @@ const WHAT: &str = "query the topology";
 const PEERS: &str = "query the peer-to-peer status";
 
 impl<'a> Opened<'a> {
-    /// Returns the topology: for each pair the number of NVLinks or, without NVLinks, the nearest
-    /// common ancestor in the PCI tree; and that ancestor for all pairs. A device that does not
-    /// answer has unknown links. One that does not report the remote ends of its NVLinks has only
-    /// those that others report.
+    /// Returns the topology. For each pair it has the number of NVLinks or, without NVLinks, the
+    /// nearest common ancestor in the PCI tree; the ancestor is also available for all pairs. An
+    /// unresponsive device has unknown links. A device that does not report the remote ends of its
+    /// NVLinks has only the links that other devices report.
     ///
     /// # Errors
-    /// `Machine` when the driver does not answer; `Field` when no pair is reported.
+    /// `Machine` if the driver does not respond; `Field` if no pair is reported.
     pub(crate) fn topology(self) -> Result<Topology> {
         let devices = self.every_device()?;
         let mut buses = Vec::new();
@@ -56,10 +56,10 @@ impl<'a> Opened<'a> {
         Ok(Topology { links, peers, paths })
     }
 
-    /// Returns whether each device has this kind of access to each other one.
+    /// Returns whether each device has this kind of access to every other one.
     ///
     /// # Errors
-    /// `Machine` when the driver does not answer; `Field` when no pair is reported.
+    /// `Machine` if the driver does not respond; `Field` if no pair is reported.
     pub(crate) fn peer_access(self, capability: PeerCapability) -> Result<Vec<Vec<PeerAccess>>> {
         let cells = peers(&self.every_device()?, capability)?;
         let absent = cells.iter().flatten().find_map(|cell| cell.err());
@@ -70,7 +70,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Returns every device by index; `None` for one that does not answer.
+    /// Returns every device by index; `None` for an unresponsive device.
     fn every_device(self) -> Result<Vec<Option<Device<'a>>>> {
         let mut devices = Vec::new();
         for index in self.indices() {
@@ -115,7 +115,7 @@ fn known<T: Copy + PartialEq>(reported: &[Vec<Reading<T>>], itself: T, unknown: 
     reported.iter().map(row).collect()
 }
 
-/// Converts a value that nvml-wrapper has no name for to `value`.
+/// Converts a value unknown to nvml-wrapper to `value`.
 fn unknown<T>(value: T) -> impl FnOnce(Failure) -> Answer<T> {
     |failure| if failure.is_unknown_value() { Ok(value) } else { Err(failure) }
 }
@@ -145,7 +145,7 @@ fn pairs<T: Copy>(
 /// Replaces the PCI paths of pairs with NVLinks.
 ///
 /// # Errors
-/// When no pair is known: why the links are unknown, otherwise the first reason.
+/// If no pair is known: the reason why the links are unknown, otherwise the first reason.
 fn joined(
     places: Vec<Vec<Reading<Link>>>,
     lanes: impl Fn(usize, usize) -> Reading<u8>,
@@ -165,7 +165,7 @@ fn joined(
             };
             any |= from != to && cell.is_ok();
             unreported = unreported.or(cell.err());
-            // A lost device is reported as lost, regardless of what the others support.
+            // A lost device counts as lost, whatever the others support.
             let lost = place == Err(Absent::DeviceLost);
             failed = failed.or(lanes.err().filter(|_| from != to && !lost));
             cells.push(cell.unwrap_or(Link::Unknown));
@@ -178,8 +178,9 @@ fn joined(
     }
 }
 
-/// Counts the active NVLinks from one device to another, as reported by the first: those that end
-/// at the other device or, if both are connected to switches, the smaller number of switch links.
+/// Counts the active NVLinks from one device to another, as reported by the first: the links that
+/// end at the other device or, if both are connected to switches, the smaller of their numbers of
+/// switch links.
 fn lanes(
     from: &Reading<Vec<Remote>>,
     to: &Reading<Vec<Remote>>,
@@ -198,8 +199,8 @@ fn lanes(
     Ok(u8::try_from(lanes).unwrap_or(u8::MAX))
 }
 
-/// Combines the numbers of NVLinks that both ends report: one end is enough for a link, but both
-/// must report that there is none.
+/// Combines the numbers of NVLinks reported by both ends: one end can confirm a link, but both must
+/// report its absence.
 fn either(one: Reading<u8>, other: Reading<u8>) -> Reading<u8> {
     match (one, other) {
         (Ok(one), Ok(other)) => Ok(one.max(other)),

@@ -1,5 +1,5 @@
-//! The child as a fork of the program. This requires a program with one thread, so it does not use
-//! the test harness, and exits with 0 if all checks pass.
+//! The child as a fork of the program. This requires a program with a single thread, so it does not
+//! use the test harness; it exits with 0 if all checks pass.
 
 mod isolation;
 

@@ -6,7 +6,7 @@ use gpu_core::{DeviceState, Driver, Fault, Groups, Inventory};
 
 /// A reply that is received part by part.
 pub(crate) trait Answer {
-    /// Adds the next part; returns one that is unexpected.
+    /// Adds the next part; returns the part if it is unexpected.
     fn take(&mut self, part: Reply) -> Result<(), Box<Reply>>;
 
     /// Returns whether the reply is complete.
@@ -24,7 +24,7 @@ impl<T, F: Fn(Reply) -> Result<Result<T, Fault>, Box<Reply>>> Single<T, F> {
         Single { pick, answer: None }
     }
 
-    /// Returns the reply, or `fault` if there is none.
+    /// Returns the reply, or `fault` if it has not arrived.
     pub(crate) fn or(self, fault: Fault) -> Result<T, Fault> {
         self.answer.unwrap_or(Err(fault))
     }
@@ -53,7 +53,7 @@ pub(crate) struct Nothing;
 impl Answer for Nothing {
     fn take(&mut self, part: Reply) -> Result<(), Box<Reply>> {
         match part {
-            // A library that could not be loaded is closed.
+            // The reply is also complete if the library could not be loaded.
             Reply::Refused(_) => Ok(()),
             part => Err(Box::new(part)),
         }
@@ -79,7 +79,7 @@ impl Look {
         Look { groups, begun: None, devices: Vec::new() }
     }
 
-    /// Returns the received devices; `fault` is that of the missing ones.
+    /// Returns the received devices, with `fault` for the missing ones.
     pub(crate) fn or(self, fault: Fault) -> Inventory {
         let Look { groups, begun, mut devices } = self;
         let Some((driver, count)) = begun else {

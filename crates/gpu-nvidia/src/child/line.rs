@@ -1,5 +1,5 @@
-//! A device as a message: as in JSON elsewhere, but its processes, of which a snapshot has
-//! thousands, are rows of values without names.
+//! A device as a message, in the same form as other JSON, except that its processes are rows of
+//! values without names, because a snapshot has thousands of them.
 
 use gpu_core::{
     Absent, Bytes, DeviceDetails, DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample,
@@ -64,13 +64,13 @@ mod rows {
 }
 
 /// A process: PID, kind, memory and utilization; then name, GPU instance and compute instance,
-/// unless they are those that NVML tells of nearly all.
+/// unless they have the values that NVML returns for nearly all processes.
 struct Row<P>(P);
 
-/// NVML lists no names.
+/// NVML does not report names.
 const NO_NAME: Reading<String> = Err(Absent::NotSupported);
 
-/// A value or why it is absent.
+/// A value or the reason for its absence.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent)]
 struct Value<T>(

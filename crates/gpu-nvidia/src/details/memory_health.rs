@@ -54,7 +54,7 @@ pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
     })
 }
 
-/// Returns the ECC errors by location, with one call for each.
+/// Returns the ECC errors by location, with one call per location.
 pub(super) fn memory_errors(device: Device<'_>) -> Result<MemoryErrors> {
     let by_place = |kind: MemoryError, since: EccCounter| -> Result<ErrorsByPlace> {
         let errors = |place| -> Result<Reading<u64>> {

@@ -54,7 +54,7 @@ impl Opened<'_> {
     }
 }
 
-/// Returns the ID, which is absent if it is 0: the driver does not fill in every field.
+/// Returns the ID; an ID of 0 is absent, because the driver does not fill in every field.
 fn nonzero_pci_id(value: u32) -> Reading<u32> {
     if value == 0 { Err(Absent::NotSupported) } else { number(value) }
 }

@@ -72,7 +72,7 @@ fn hanging_real_child_ends_with_program() {
         .stderr(orders)
         .spawn()
         .unwrap();
-    // Both threads run: one hangs, the other one waits for orders.
+    // Both threads are running: one hangs, the other waits for orders.
     eventually(|| {
         fs::read_dir(format!("/proc/{}/task", child.id())).is_ok_and(|tasks| tasks.count() == 2)
     });

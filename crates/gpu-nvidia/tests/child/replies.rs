@@ -1,4 +1,4 @@
-//! Replies of a child reach the program, each request once.
+//! A child receives each request once, and its replies reach the program.
 
 use super::fixture::*;
 use gpu_core::{GpuBackend, Groups, Inventory, Origin, Pid};

@@ -29,7 +29,7 @@ impl Child {
     }
 }
 
-/// Sets the mark of a hanging child that runs this test program and has this PID.
+/// Sets the mark of a hanging child with this PID that runs this test program.
 fn set_mark(pid: u32) -> File {
     let program = File::open("/proc/self/exe").unwrap();
     let l_start = (i64::from(rustix::process::getuid().as_raw()) << 22) + i64::from(pid);
@@ -77,7 +77,7 @@ fn hanging_process_of_other_user_is_ignored() {
 
 #[test]
 fn busy_program_with_same_name_is_ignored() {
-    // With the same user, root if root runs the tests, and in the same namespaces.
+    // It has the same user (root if root runs the tests) and the same namespaces.
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("sh");
     fs::copy("/bin/sh", &program).unwrap();
@@ -86,7 +86,7 @@ fn busy_program_with_same_name_is_ignored() {
     busy.args(["-c", script]).stdout(Stdio::null());
     let busy = loop {
         match busy.spawn() {
-            // Another test that starts a program has the copy open for writing.
+            // Another test, while starting a program, has the copy open for writing.
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
             child => break Ended(child.unwrap()),
         }

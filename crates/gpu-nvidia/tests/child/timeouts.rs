@@ -1,4 +1,4 @@
-//! Children that do not answer in time.
+//! Children that do not respond in time.
 
 use super::fixture::*;
 use gpu_core::{ActToken, DeviceId, ErrorKind, GpuBackend, Groups, Inventory, Origin};

@@ -1,4 +1,4 @@
-//! The descriptors that a child inherits: only those of the protocol.
+//! A child inherits only the descriptors of the protocol.
 
 use gpu_core::Fault;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Creates a file that every started program inherits.
+/// Opens a file that every started program inherits.
 pub(crate) fn inheritable() -> File {
     let file = tempfile::tempfile().unwrap();
     fcntl_setfd(&file, FdFlags::empty()).unwrap();
