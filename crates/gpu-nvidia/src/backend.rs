@@ -170,8 +170,8 @@ impl GpuBackend for Nvml {
     }
 
     fn look(&self, groups: Groups) -> Inventory {
-        let (driver, count) = self.begin_look();
-        inventory(driver, (0..count).map(|index| self.look_at(index, groups)).collect())
+        let (driver, count) = self.begin_snapshot();
+        inventory(driver, (0..count).map(|index| self.query_device(index, groups)).collect())
     }
 
     /// Closes NVML, which would count as a user of the device, and runs nvidia-smi.

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn every_documented_code_has_words_of_its_own() {
+    fn every_documented_code_has_its_own_description() {
         let words = |code: u32| {
             let text = Code(code).to_string();
             let words = text.strip_suffix(&format!(" (code {code})")).map(str::to_owned);

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// The installation paths of nvidia-smi: distributions, NVIDIA's installer, WSL, NixOS, containers.
-const PLACES: [&str; 6] = [
+const PATHS: [&str; 6] = [
     "/usr/bin/nvidia-smi",
     "/usr/local/bin/nvidia-smi",
     "/usr/lib/wsl/lib/nvidia-smi",
@@ -25,7 +25,7 @@ const PLACES: [&str; 6] = [
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The time for nvidia-smi to exit after it has closed its output.
-const LAST_MOMENTS: Duration = Duration::from_secs(5);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The maximum output to keep, in bytes; nvidia-smi normally prints less.
 const MAX_OUTPUT: u64 = 16 << 10;
@@ -45,10 +45,10 @@ impl Resetter {
     /// # Errors
     /// `Machine(NoLibrary)` when none is installed.
     pub(crate) fn installed() -> Result<Self> {
-        let program = PLACES.iter().map(PathBuf::from).find(|place| place.is_file());
+        let program = PATHS.iter().map(PathBuf::from).find(|path| path.is_file());
         let program = program.ok_or_else(|| {
             Error::new(MachineFault::NoLibrary, "find nvidia-smi")
-                .with_source(format!("not found at {}", PLACES.join(", ")))
+                .with_source(format!("not found at {}", PATHS.join(", ")))
         })?;
         Ok(Resetter { program, deadline: DEADLINE })
     }
@@ -106,7 +106,7 @@ impl Resetter {
         // it.
         let (sender, ended) = channel();
         std::thread::spawn(move || sender.send(child.wait()));
-        let status = ended.recv_timeout(LAST_MOMENTS.min(self.deadline)).ok().and_then(Result::ok);
+        let status = ended.recv_timeout(EXIT_TIMEOUT.min(self.deadline)).ok().and_then(Result::ok);
         (status.filter(|_| !is_late), words(&texts.join("\n")))
     }
 }

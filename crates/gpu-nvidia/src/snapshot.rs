@@ -11,7 +11,7 @@ use gpu_core::{
 
 impl Nvml {
     /// Starts a snapshot: returns the driver and the number of devices to query.
-    pub(crate) fn begin_look(&self) -> (Result<Driver, Fault>, u32) {
+    pub(crate) fn begin_snapshot(&self) -> (Result<Driver, Fault>, u32) {
         let driver = ask(|| self.driver());
         if driver.as_ref().is_err_and(|fault| fault.kind.reach() == Reach::Machine) {
             return (driver, 0);
@@ -23,7 +23,7 @@ impl Nvml {
     }
 
     /// Queries one device.
-    pub(crate) fn look_at(&self, index: u32, groups: Groups) -> DeviceState {
+    pub(crate) fn query_device(&self, index: u32, groups: Groups) -> DeviceState {
         match ask(|| self.info(index)) {
             Ok(info) => DeviceState::ask(self, info, groups),
             Err(fault) => unknown(index, groups, &fault),

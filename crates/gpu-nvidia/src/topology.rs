@@ -36,7 +36,7 @@ impl<'a> Opened<'a> {
             let found = device.map_or_else(lost, |device| remotes(device, &addresses));
             ends.push(lenient(found)?);
         }
-        let places = pairs(&devices, Link::Itself, |from, to| {
+        let levels = pairs(&devices, Link::Itself, |from, to| {
             let name = "nvmlDeviceGetTopologyCommonAncestor";
             let level = from.query(name, "for its topology", |device| {
                 device.topology_common_ancestor(to.wrapped())
@@ -45,12 +45,12 @@ impl<'a> Opened<'a> {
             level.map(|level| link(level.as_c())).or_else(unknown(Link::Unknown))
         })?;
         let peers = peers(&devices, PeerCapability::Read)?;
-        let mut paths = known(&places, Link::Itself, Link::Unknown);
+        let mut paths = known(&levels, Link::Itself, Link::Unknown);
         for (number, row) in paths.iter_mut().enumerate() {
             row[number] = Link::Itself; // Also for a device that does not answer.
         }
         let seen = |from: usize, to: usize| lanes(&ends[from], &ends[to], buses[to]);
-        let links = joined(places, |from, to| either(seen(from, to), seen(to, from)))
+        let links = joined(levels, |from, to| either(seen(from, to), seen(to, from)))
             .map_err(|absent| Error::new(absent, WHAT))?;
         let peers = known(&peers, PeerAccess::Itself, PeerAccess::Unknown);
         Ok(Topology { links, peers, paths })
@@ -147,18 +147,18 @@ fn pairs<T: Copy>(
 /// # Errors
 /// If no pair is known: the reason why the links are unknown, otherwise the first reason.
 fn joined(
-    places: Vec<Vec<Reading<Link>>>,
+    levels: Vec<Vec<Reading<Link>>>,
     lanes: impl Fn(usize, usize) -> Reading<u8>,
 ) -> Result<Vec<Vec<Link>>, Absent> {
     let (mut any, mut unreported, mut failed) = (false, None, None);
     let mut links = Vec::new();
-    for (from, row) in places.into_iter().enumerate() {
+    for (from, row) in levels.into_iter().enumerate() {
         let mut cells = Vec::new();
-        for (to, place) in row.into_iter().enumerate() {
+        for (to, level) in row.into_iter().enumerate() {
             let lanes = lanes(from, to);
-            let cell = match (lanes, place) {
+            let cell = match (lanes, level) {
                 _ if from == to => Ok(Link::Itself),
-                (Ok(0), place) => place,
+                (Ok(0), level) => level,
                 (Ok(lanes), _) => Ok(Link::NvLink(lanes)),
                 // The PCI path would imply that there are no NVLinks.
                 (Err(reason), _) => Err(reason),
@@ -166,7 +166,7 @@ fn joined(
             any |= from != to && cell.is_ok();
             unreported = unreported.or(cell.err());
             // A lost device counts as lost, whatever the others support.
-            let lost = place == Err(Absent::DeviceLost);
+            let lost = level == Err(Absent::DeviceLost);
             failed = failed.or(lanes.err().filter(|_| from != to && !lost));
             cells.push(cell.unwrap_or(Link::Unknown));
         }
@@ -284,22 +284,22 @@ mod tests {
 
     #[test]
     fn nvlinks_override_pcie_paths() {
-        let places =
+        let levels =
             vec![vec![Ok(Link::Itself), Ok(Link::Sys)], vec![Ok(Link::Sys), Ok(Link::Itself)]];
-        let links = joined(places.clone(), |from, to| Ok(if from < to { 4 } else { 0 })).unwrap();
+        let links = joined(levels.clone(), |from, to| Ok(if from < to { 4 } else { 0 })).unwrap();
         assert_eq!(links, [[Link::Itself, Link::NvLink(4)], [Link::Sys, Link::Itself]]);
         let half = |from, to| if from < to { Err(Absent::Failed) } else { Ok(0) };
-        assert_eq!(joined(places, half).unwrap()[0], [Link::Itself, Link::Unknown]);
+        assert_eq!(joined(levels, half).unwrap()[0], [Link::Itself, Link::Unknown]);
     }
 
     #[test]
     fn fully_unreported_tree_is_absent() {
         let unreported = Err(Absent::NotSupported);
-        let places = vec![vec![Ok(Link::Itself), unreported], vec![unreported, Ok(Link::Itself)]];
-        assert_eq!(joined(places.clone(), |_, _| Ok(0)), Err(Absent::NotSupported));
+        let levels = vec![vec![Ok(Link::Itself), unreported], vec![unreported, Ok(Link::Itself)]];
+        assert_eq!(joined(levels.clone(), |_, _| Ok(0)), Err(Absent::NotSupported));
         let half = |from, to| if from < to { Ok(0) } else { Err(Absent::DeviceLost) };
-        assert_eq!(joined(places.clone(), half), Err(Absent::DeviceLost), "links are unknown");
-        let links = joined(places, |from, to| Ok(if from < to { 1 } else { 0 })).unwrap();
+        assert_eq!(joined(levels.clone(), half), Err(Absent::DeviceLost), "links are unknown");
+        let links = joined(levels, |from, to| Ok(if from < to { 1 } else { 0 })).unwrap();
         assert_eq!(links[1], [Link::Unknown, Link::Itself]);
         let lone = vec![vec![Ok(Link::Itself)]];
         assert_eq!(joined(lone, |_, _| Ok(0)), Ok(vec![vec![Link::Itself]]));

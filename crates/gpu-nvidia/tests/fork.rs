@@ -5,7 +5,7 @@ mod isolation;
 
 use gpu_core::{ErrorKind, Fault, GpuBackend, Groups};
 use gpu_nvidia::{Helper, NvmlChild};
-use isolation::{endless_library, has_nothing_else, inheritable, with_last_words};
+use isolation::{endless_library, has_nothing_else, inheritable, with_named_call};
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -53,7 +53,7 @@ fn hanging_forked_child_is_ended() {
     let hangs = || fault(&backend(&library, Duration::from_millis(300)));
     let text = "get an answer from the driver within 0.3 s: loading the library did not \
                 return";
-    assert_eq!(with_last_words(hangs).text, text);
+    assert_eq!(with_named_call(hangs).text, text);
     assert!(children().is_empty());
 }
 

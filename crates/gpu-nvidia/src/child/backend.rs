@@ -1,6 +1,6 @@
 //! NVML in a child process, as a backend.
 
-use super::assemble::{Answer, Look, Nothing, Single};
+use super::assemble::{Answer, InventoryParts, Nothing, Single};
 use super::process::Process;
 use super::request::{self, Failure, TimeLimit};
 use super::stuck::{self, Stuck};
@@ -194,7 +194,8 @@ impl NvmlChild {
         answer: &mut dyn Answer,
     ) -> Result<(), Fault> {
         let mut state = self.state();
-        let prefetched = state.child.prefetched().filter(|(groups, _)| is_look(&query, *groups));
+        let prefetched =
+            state.child.prefetched().filter(|(groups, _)| is_snapshot(&query, *groups));
         let begin = prefetched.map_or_else(moment, |(_, begin)| begin);
         let mut limit = TimeLimit::new(begin, self.deadline, own_duration, &*self.waiting);
         self.ready(&mut state, &mut limit, Some(query))?;
@@ -237,11 +238,11 @@ impl NvmlChild {
         query: Query,
     ) -> Result<(), Failure> {
         if let Some((prefetched, _)) = child.prefetched.take() {
-            if is_look(&query, prefetched) {
+            if is_snapshot(&query, prefetched) {
                 return Ok(());
             }
             self.receive_greeting(child, limit)?;
-            request::answer(&mut child.process, limit, &mut Look::new(prefetched))?;
+            request::answer(&mut child.process, limit, &mut InventoryParts::new(prefetched))?;
         }
         request::send(&mut child.process, query, self.then)
     }
@@ -415,9 +416,9 @@ impl GpuBackend for NvmlChild {
     }
 
     fn look(&self, groups: Groups) -> Inventory {
-        let mut look = Look::new(groups);
-        let outcome = self.ask(Query::Look(groups), Duration::ZERO, &mut look);
-        let inventory = look.or(outcome.err().unwrap_or_else(no_reply));
+        let mut parts = InventoryParts::new(groups);
+        let outcome = self.ask(Query::Look(groups), Duration::ZERO, &mut parts);
+        let inventory = parts.or(outcome.err().unwrap_or_else(no_reply));
         if let Child::Runs(child) = &mut self.state().child {
             child.is_open = inventory.driver.is_ok();
         }
@@ -438,7 +439,7 @@ impl GpuBackend for NvmlChild {
     }
 }
 
-fn is_look(query: &Query, groups: Groups) -> bool {
+fn is_snapshot(query: &Query, groups: Groups) -> bool {
     matches!(query, Query::Look(asked) if *asked == groups)
 }
 

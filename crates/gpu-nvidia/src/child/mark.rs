@@ -66,8 +66,8 @@ impl Mark {
         let (mut ranges, mut pids) = (vec![own.clone()], Vec::new());
         while let Some(bytes) = ranges.pop() {
             let Some(locked) = self.locked_in(&bytes)? else { continue };
-            let place = locked.start - own.start;
-            let pid = u32::try_from(place).ok().filter(|_| locked.end == locked.start + 1);
+            let offset = locked.start - own.start;
+            let pid = u32::try_from(offset).ok().filter(|_| locked.end == locked.start + 1);
             let Some(pid) = pid.filter(|_| pids.len() < MOST) else { return Ok(None) };
             pids.push(pid);
             let parts = [bytes.start..locked.start, locked.end..bytes.end];
@@ -162,7 +162,7 @@ pub(super) mod tests {
         let program = tempfile::NamedTempFile::new().unwrap();
         // The kernel merges adjacent locks on one file.
         let forger = Mark::on(program.path()).unwrap();
-        (0..MOST as u32).for_each(|place| forger.set(2 * place));
+        (0..MOST as u32).for_each(|index| forger.set(2 * index));
         assert_eq!(marked(program.path()).map(|pids| pids.len()), Some(MOST));
         forger.set(1_000_001);
         assert_eq!(marked(program.path()), None, "more than there are");

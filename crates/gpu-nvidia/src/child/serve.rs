@@ -185,10 +185,10 @@ fn answer(nvml: &Nvml, query: Query, send: &mut impl FnMut(&Reply)) {
             Reply::Events(fault(nvml.events(Duration::from_millis(wait_ms))))
         }
         Query::Look(groups) => {
-            let (driver, count) = nvml.begin_look();
+            let (driver, count) = nvml.begin_snapshot();
             send(&Reply::Begun { driver, count });
             for index in 0..count {
-                send(&Reply::Device(Box::new(nvml.look_at(index, groups))));
+                send(&Reply::Device(Box::new(nvml.query_device(index, groups))));
             }
             return;
         }

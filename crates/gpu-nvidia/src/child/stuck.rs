@@ -92,7 +92,7 @@ impl Stuck {
         let root = open(rustix::fs::CWD, &helper.proc, OFlags::DIRECTORY);
         let programs = Programs::of(helper);
         root.is_ok_and(|root| {
-            look(root.as_fd(), self.pid, &programs).is_some_and(|now| now.same(self))
+            inspect(root.as_fd(), self.pid, &programs).is_some_and(|now| now.same(self))
         })
     }
 
@@ -119,14 +119,14 @@ pub(crate) fn find(helper: &Helper) -> Option<Stuck> {
 /// Returns the first of these processes that hangs.
 fn confirmed(helper: &Helper, root: BorrowedFd<'_>, pids: Vec<u32>) -> Option<Stuck> {
     let programs = Programs::of(helper);
-    let look = |pid| look(root, pid, &programs);
-    let suspects: Vec<_> = pids.into_iter().filter_map(look).collect();
+    let inspect = |pid| inspect(root, pid, &programs);
+    let suspects: Vec<_> = pids.into_iter().filter_map(inspect).collect();
     if suspects.is_empty() {
         return None;
     }
     // An interrupted wait is merely shorter; an exiting process may then block one more query.
     let _ = poll(&mut [], Some(&EXIT_TIMEOUT));
-    suspects.into_iter().find(|before| look(before.pid).is_some_and(|after| after.same(before)))
+    suspects.into_iter().find(|before| inspect(before.pid).is_some_and(|after| after.same(before)))
 }
 
 /// Returns the processes named [`NAME`].
@@ -158,7 +158,7 @@ fn has_name(root: BorrowedFd<'_>, path: &[u8]) -> bool {
 }
 
 /// Inspects a process with the name; `None` if it is not a hanging child.
-fn look(root: BorrowedFd<'_>, pid: u32, programs: &Programs) -> Option<Stuck> {
+fn inspect(root: BorrowedFd<'_>, pid: u32, programs: &Programs) -> Option<Stuck> {
     if !has_name(root, format!("{pid}/comm").as_bytes()) {
         return None;
     }
@@ -177,9 +177,9 @@ fn look(root: BorrowedFd<'_>, pid: u32, programs: &Programs) -> Option<Stuck> {
 
 /// Returns a number from `/proc/PID/stat`, by its index after the name; the name is in parentheses
 /// and may contain any character.
-fn field(stat: &str, place: usize) -> Option<u64> {
+fn field(stat: &str, index: usize) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(place)?.parse().ok()
+    fields.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 
 /// Returns the age of a process in seconds.
@@ -236,16 +236,16 @@ mod tests {
         let fields = "1 1 1 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 40000 0 0";
         fs::write(process.join("stat"), format!("4711 (a) b) D {fields}\n")).unwrap();
         symlink(std::env::current_exe().unwrap(), process.join("exe")).unwrap();
-        for whose in ["self", "4711"] {
+        for entry in ["self", "4711"] {
             for kind in ["pid", "user"] {
-                link_namespace(dir.path(), whose, kind, 4_026_531_836);
+                link_namespace(dir.path(), entry, kind, 4_026_531_836);
             }
         }
         dir
     }
 
-    fn link_namespace(proc: &Path, whose: &str, kind: &str, inode: u64) {
-        let dir = proc.join(whose).join("ns");
+    fn link_namespace(proc: &Path, entry: &str, kind: &str, inode: u64) {
+        let dir = proc.join(entry).join("ns");
         fs::create_dir_all(&dir).unwrap();
         let _ = fs::remove_file(dir.join(kind));
         symlink(format!("{kind}:[{inode}]"), dir.join(kind)).unwrap();

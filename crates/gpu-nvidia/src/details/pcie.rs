@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pci_id_that_is_not_filled_in_is_absent() {
+    fn unfilled_pci_id_is_absent() {
         assert_eq!(nonzero_pci_id(0x20b0_10de), Ok(0x20b0_10de));
         for value in [0, u32::MAX] {
             assert_eq!(nonzero_pci_id(value), Err(Absent::NotSupported));

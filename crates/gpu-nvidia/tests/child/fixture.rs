@@ -67,7 +67,7 @@ impl Child {
     }
 
     /// Returns a backend that searches this `/proc` for hanging children.
-    pub(crate) fn backend_beside(&self, proc: PathBuf, deadline: Duration) -> NvmlChild {
+    pub(crate) fn backend_with_proc(&self, proc: PathBuf, deadline: Duration) -> NvmlChild {
         NvmlChild::new(self.helper(proc), deadline, Box::new(|_| {}))
     }
 
@@ -146,7 +146,7 @@ pub(crate) fn done() -> serde_json::Value {
 }
 
 /// The fault of a snapshot without devices.
-pub(crate) fn failed(look: Inventory) -> Fault {
-    assert!(look.devices.is_empty());
-    look.driver.unwrap_err()
+pub(crate) fn failed(inventory: Inventory) -> Fault {
+    assert!(inventory.devices.is_empty());
+    inventory.driver.unwrap_err()
 }

@@ -19,8 +19,8 @@ impl Child {
         let zeros = "0 ".repeat(40);
         fs::write(process.join("stat"), format!("4711 (gpuws-stuck) D {zeros}\n")).unwrap();
         symlink(std::env::current_exe().unwrap(), process.join("exe")).unwrap();
-        for whose in ["self", "4711"] {
-            let namespaces = self.proc().join(whose).join("ns");
+        for entry in ["self", "4711"] {
+            let namespaces = self.proc().join(entry).join("ns");
             fs::create_dir_all(&namespaces).unwrap();
             for kind in ["pid", "user"] {
                 symlink(format!("{kind}:[4026531836]"), namespaces.join(kind)).unwrap();
@@ -96,8 +96,8 @@ fn busy_program_with_same_name_is_ignored() {
     let _mark = set_mark(busy.0.id());
     let child = Child::script(&format!("{GREETING}; read -r request; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
-    let look = child.backend_beside("/proc".into(), LONG).look(Groups::NONE);
-    assert_eq!(look.driver, Ok(driver()));
+    let inventory = child.backend_with_proc("/proc".into(), LONG).look(Groups::NONE);
+    assert_eq!(inventory.driver, Ok(driver()));
 }
 
 /// A process that ends with the test.

@@ -52,7 +52,7 @@ pub(crate) fn endless_library(dir: &Path) -> PathBuf {
 
 /// Returns the first fault that names the hanging call. A child has 100 ms to report it, which is
 /// not always enough on a busy machine.
-pub(crate) fn with_last_words(fault: impl Fn() -> Fault) -> Fault {
+pub(crate) fn with_named_call(fault: impl Fn() -> Fault) -> Fault {
     let faults = (0..20).map(|_| fault());
     let mut named = faults.filter(|fault| fault.text.ends_with(" did not return"));
     named.next().expect("no child of twenty named its call")
