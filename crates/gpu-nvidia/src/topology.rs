@@ -47,7 +47,7 @@ impl<'a> Opened<'a> {
         let peers = peers(&devices, PeerCapability::Read)?;
         let mut paths = known(&levels, Link::Itself, Link::Unknown);
         for (number, row) in paths.iter_mut().enumerate() {
-            row[number] = Link::Itself; // Also for a device that does not answer.
+            row[number] = Link::Itself; // Even for an unresponsive device.
         }
         let seen = |from: usize, to: usize| lanes(&ends[from], &ends[to], buses[to]);
         let links = joined(levels, |from, to| either(seen(from, to), seen(to, from)))

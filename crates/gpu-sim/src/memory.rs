@@ -1,4 +1,4 @@
-//! The memory of one device: `DeviceMemory`.
+//! The memory of one device, as `DeviceMemory`.
 
 use crate::devices::failure;
 use crate::faults::Call;
@@ -17,8 +17,9 @@ const PAGE: u64 = 2 << 20;
 
 /// The memory of one simulated device, allocated and freed by the viewer's own process.
 ///
-/// Stricter than a driver: an address is never reused, so that any use of a region or a range after
-/// its release is detected; only within a range can pages be mapped and unmapped.
+/// It is stricter than a driver: addresses are never reused, so any use of a region or a range
+/// after its release is detected. Only the pages within a range can be mapped and unmapped
+/// repeatedly.
 #[derive(Clone, Debug)]
 pub struct SimulatedMemory {
     simulation: Simulation,
@@ -68,7 +69,7 @@ impl DeviceMemory for SimulatedMemory {
     }
 }
 
-/// An address range, and which of its pages have memory.
+/// An address range, and its pages that have memory.
 #[derive(Clone, Debug)]
 pub(crate) struct AddressRange {
     size: Bytes,
@@ -98,7 +99,8 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
     Ok(region)
 }
 
-/// Gives the viewer's process this much more of a device, with the files that this requires.
+/// Allocates this much more of a device to the viewer's process, with the device files that this
+/// requires.
 fn hold(state: &mut State, index: u32, size: Bytes) {
     state.acted = true;
     let minor = state.device(index).and_then(|device| device.info.id.minor.ok());
@@ -116,7 +118,8 @@ fn hold(state: &mut State, index: u32, size: Bytes) {
     });
 }
 
-/// Takes this much of a device from the viewer's process, and its files with the last of it.
+/// Frees this much of a device from the viewer's process; frees its device files with the last
+/// allocation.
 fn let_go(state: &mut State, index: u32, size: Bytes) {
     state.change(state.machine.viewer.pid, |process| {
         for holding in process.holdings.iter_mut().filter(|holding| holding.device == index) {

@@ -1,4 +1,4 @@
-//! The values common to all GPUs of one product.
+//! Values common to all GPUs of one product.
 
 use crate::file::Place;
 use crate::machine::Device;
@@ -18,15 +18,15 @@ pub(crate) type Products = BTreeMap<Spanned<String>, Tells>;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Tells {
-    /// While idle.
+    /// Values of an idle device.
     pub(crate) details: DeviceDetails,
-    /// Overrides while a process computes on it.
+    /// Overrides while a process computes on the device.
     pub(crate) busy: DeviceDetails,
 }
 
 /// Applies the values of a device's product: the built-in ones first, then those of the machine.
 ///
-/// Built-in products do not apply to a device from a recording: it reports what was recorded.
+/// Built-in products do not apply to a device from a recording: it reports the recorded values.
 pub(crate) fn overlay(device: &mut Device, own: &Products, recorded: bool) {
     let Ok(name) = device.info.name.clone() else { return };
     if !recorded && let Some(tells) = built_in(&name) {
@@ -40,7 +40,7 @@ pub(crate) fn overlay(device: &mut Device, own: &Products, recorded: bool) {
 /// Refuses a product without a device in the machine.
 ///
 /// # Errors
-/// `Invalid`, naming the line.
+/// `Invalid`, with the line.
 pub(crate) fn check(devices: &[Device], own: &Products, place: Place<'_>) -> Result<()> {
     let named = |name: &str| devices.iter().any(|d| d.info.name.as_deref() == Ok(name));
     match own.keys().find(|product| !named(product.get_ref())) {
@@ -59,8 +59,8 @@ impl Tells {
     }
 }
 
-/// Returns the values of a product of synthetic machines. It parses only this product, once:
-/// parsing all takes longer than starting a machine.
+/// Returns the values of a product of synthetic machines. Parses only this product, and only once,
+/// because parsing all products takes longer than starting a machine.
 fn built_in(name: &str) -> Option<Arc<Tells>> {
     static READ: Mutex<BTreeMap<String, Arc<Tells>>> = Mutex::new(BTreeMap::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,7 +73,7 @@ fn built_in(name: &str) -> Option<Arc<Tells>> {
     Some(tells)
 }
 
-/// Returns the tables of a product: all that start with its name.
+/// Returns the tables of a product: those that start with its name.
 fn tables(name: &str) -> String {
     let begin = format!("[\"{name}\".");
     let mut own = false;

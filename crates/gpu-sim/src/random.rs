@@ -1,4 +1,4 @@
-//! Random machines, scripts and faults, all from one seed, for tests of whole walks.
+//! Random machines, scripts and faults, all from one seed, for tests of whole cycles.
 
 use crate::faults::{Call, Fault};
 use crate::machine::{
@@ -23,7 +23,7 @@ const CLOCK: Timestamp = Timestamp(1_740_996_000_000);
 const TOTAL: Bytes = Bytes::from_mib(24_576);
 const RESERVE: Bytes = Bytes::from_mib(11);
 
-/// Starts a random machine with a random script, always the same for the same seed.
+/// Starts a random machine with a random script; the same seed always gives the same result.
 pub fn random(seed: Seed) -> Simulation {
     let mut machine = random_machine(seed);
     machine.events = random_script(seed, &machine);
@@ -57,8 +57,8 @@ pub fn random_machine(seed: Seed) -> Machine {
     machine
 }
 
-/// Returns a random script for a machine: in its first half minute processes start, end, release
-/// devices, take more memory, change group or cgroup, PIDs are reused, devices fail and report
+/// Returns a random script for a machine. In the first half minute, processes start, end, release
+/// devices, take more memory, and change group or cgroup; PIDs are reused; devices fail and report
 /// events.
 pub fn random_script(seed: Seed, machine: &Machine) -> Vec<Scheduled> {
     let mut rng = seed.child("script");
@@ -66,9 +66,8 @@ pub fn random_script(seed: Seed, machine: &Machine) -> Vec<Scheduled> {
     (0..count).filter_map(|_| scheduled(&mut rng, machine)).collect()
 }
 
-/// Returns random faults, each with the call and the count at which it occurs: any error kind,
-/// delays, hangs, changed lists, and changes of the machine between two calls, including a reused
-/// PID.
+/// Returns random faults, each with its call and call number: any error kind, delays, hangs,
+/// changed lists, and changes of the machine between two calls, including a reused PID.
 pub fn random_faults(seed: Seed, machine: &Machine, count: usize) -> Vec<(Call, u64, Fault)> {
     let mut rng = seed.child("faults");
     let mut faults = Vec::new();
@@ -116,17 +115,17 @@ fn files(devices: &[Device]) -> Vec<gpu_core::DeviceFile> {
 /// The kind of a random process.
 #[derive(Clone, Copy)]
 enum Part {
-    /// Has memory that NVML lists.
+    /// A process with memory that NVML lists.
     Listed,
-    /// Has memory that NVML does not list.
+    /// A process with memory that NVML does not list.
     Unlisted,
-    /// Has the device open and nothing more.
+    /// A process that only has the device open.
     Monitor,
-    /// Renders graphics.
+    /// A process that renders graphics.
     Display,
-    /// Is listed and has ended.
+    /// A process that is still listed but has ended.
     Gone,
-    /// Uses no devices.
+    /// A process that uses no device.
     Bystander,
 }
 
@@ -191,7 +190,7 @@ fn holdings(rng: &mut ChaCha8Rng, machine: &Machine, part: Part) -> Vec<Holding>
         if !holdings.is_empty() && rng.random_bool(0.7) {
             continue;
         }
-        // Eight processes of this size and the largest leak fit a device.
+        // Eight processes of this size and the largest leak fit on a device.
         let memory = Bytes::from_mib(rng.random_range(0..2500));
         let mut holding = Holding::new(device.info.id.index, memory);
         holding.listed = match part {
@@ -252,7 +251,7 @@ fn event(rng: &mut ChaCha8Rng, machine: &Machine, process: &Process) -> Option<E
     })
 }
 
-/// Returns a random event of a device: an error of the program, of memory, of the bus.
+/// Returns a random event of a device: a program error, a memory error, or loss from the bus.
 fn report(rng: &mut ChaCha8Rng) -> DeviceEventKind {
     use DeviceEventKind::{DoubleBitEcc, SingleBitEcc, Xid};
     pick(rng, [Xid(13), Xid(48), Xid(79), SingleBitEcc, DoubleBitEcc])

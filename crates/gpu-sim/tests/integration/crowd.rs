@@ -1,4 +1,4 @@
-//! Machines of any size are created from their name.
+//! Machines of any size, created by name.
 
 use gpu_core::{
     Bytes, DeviceProcess, ErrorKind, GpuBackend, Groups, Host, Observation, Pid, observe_in_detail,
@@ -54,7 +54,7 @@ fn crowd_process_is_found_by_pid_until_it_exits() {
     }
 }
 
-/// A benchmark of last year compares with one of today.
+/// Benchmark results of different years must be comparable.
 #[test]
 fn crowd_never_changes() {
     let machine = Machine::crowd(9, 3).unwrap();
@@ -103,7 +103,7 @@ fn crowd_never_changes() {
 fn processes_of_a_full_crowd_fit_its_device() {
     let machine = Machine::crowd(1, 256).unwrap();
     let memory = machine.processes.iter().map(|process| process.holdings[0].memory.mib());
-    // 81,916 MiB are free, a share of 319 for each.
+    // 81,916 MiB are free, a share of 319 per process.
     let (least, most) = (memory.clone().min().unwrap(), memory.max().unwrap());
     assert!(least >= 100 && (300..=319).contains(&most), "{least} {most}");
 }

@@ -17,7 +17,8 @@ fn start(text: &str) -> Simulation {
     Simulation::named(dir.path()).unwrap()
 }
 
-/// What nvidia-smi's table prints of each device: fan, performance state, ECC, compute mode.
+/// Returns the values in nvidia-smi's table for each device: fan, performance state, ECC, compute
+/// mode.
 fn printed(table: &str) -> Vec<[String; 4]> {
     let cells = |line: &str, nth: usize| -> Vec<String> {
         let cell = line.split('|').nth(nth).unwrap_or_default();
@@ -78,12 +79,12 @@ fn recorded_machine_matches_its_recording() {
             assert_eq!(health.uncorrected, errors.ok_or(Absent::NotSupported), "{}", machine.name);
             assert_eq!(modes.ecc, errors.map(|_| true).ok_or(Absent::NotSupported));
 
-            // The list of `-q` has more.
+            // The output of `-q` has more values.
             if recorded.recordings.contains_key("nvidia-smi-q.txt") {
                 compared += 1;
                 continue;
             }
-            // Values that NVML returns in one answer with a printed value are present with it.
+            // NVML returns these values together with a printed value, so they are present too.
             assert_eq!(modes.ecc_pending, modes.ecc, "{}", machine.name);
             assert!(activity.memory.is_ok(), "{}", machine.name);
             modes.ecc_pending = Err(Absent::NotSupported);
@@ -183,7 +184,7 @@ fn nvlinks_match_topology() {
             let Ok(details) = simulation.details(&device.id, Groups::all()) else { continue };
             let own = details.nvlinks.unwrap();
             let buses: Vec<_> = devices.iter().map(|other| other.id.bus).collect();
-            // Through switches, each of these links leads to every device that has one left.
+            // Through switches, each of these links reaches every device with a spare link.
             let to_switches = |links: &[gpu_core::NvLink]| {
                 links.iter().filter(|link| !buses.contains(&link.remote)).count()
             };

@@ -1,4 +1,4 @@
-//! Values of busy devices drift with time, equally for every reader.
+//! Values of busy devices drift with time, identically for every reader.
 
 use gpu_core::{DeviceState, GpuBackend, Groups, Inventory};
 use gpu_sim::{Event, Machine, Seed, Simulation};
@@ -94,7 +94,7 @@ fn drift_depends_on_seed_and_device() {
     assert_ne!(course(1, 0), course(1, 3));
 }
 
-/// Programs of different versions can read one session.
+/// Programs of different versions can read the same session.
 #[test]
 fn drift_of_a_seed_never_changes() {
     let simulation = start("labbox", 7);

@@ -1,4 +1,4 @@
-//! A running machine answers as a driver does: with a value, or with a reason of a driver.
+//! A running machine answers like a driver: with a value, or with a driver's reason.
 
 use gpu_core::{
     Absent, Bytes, DeviceId, DeviceProcess, DeviceProcessKind, ErrorKind, GpuBackend, Group,
@@ -7,7 +7,7 @@ use gpu_core::{
 use gpu_sim::{Event, Machine, Recording, Seed, Simulation};
 use std::time::Duration;
 
-/// Starts a machine of two devices, whose processes are `text`.
+/// Starts a machine with two devices and the processes in `text`.
 fn start(text: &str) -> Simulation {
     let dir = tempfile::tempdir().unwrap();
     let head = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
@@ -48,7 +48,7 @@ fn driver_values_are_never_not_recorded() {
         let simulation = Simulation::embedded(machine.name).unwrap();
         let reported = reported(&simulation);
         assert!(!reported.contains("not-recorded"), "{}: {reported}", machine.name);
-        // A recording of it that leaves out what it may.
+        // A recording of the machine that omits all optional values.
         let snapshot = observe(&simulation, &simulation, &simulation);
         let mut text = "{\"gpuws_recording\":1,\"anonymous\":false}\n".to_owned().into_bytes();
         for offset in [0, 1000] {

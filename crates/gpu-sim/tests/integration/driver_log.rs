@@ -27,7 +27,7 @@ fn look(simulation: &Simulation) -> Snapshot {
     observe_in_detail(simulation, simulation, simulation, observation)
 }
 
-/// Returns the messages that these fields make.
+/// Returns the messages described by these fields.
 fn messages(fields: &str) -> Vec<DriverMessage> {
     look(&started(&format!("[[driver_message]]\n{fields}"))).driver_messages.unwrap()
 }

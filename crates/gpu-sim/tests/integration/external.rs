@@ -1,4 +1,4 @@
-//! Real processes that announce themselves in a session's directory.
+//! Real processes that register themselves in a session's directory.
 
 use gpu_core::{Absent, Bytes, DeviceId, DeviceProcess, ErrorKind, GpuBackend, Host, Pid};
 use gpu_sim::{Event, ExternalProcess, Simulation, Use};

@@ -1,4 +1,4 @@
-//! Sessions that other programs see: their directory, their placeholders, and their host.
+//! Sessions visible to other programs: their directory, their placeholders, and their host.
 
 use gpu_core::{
     Absent, Access, ActToken, Clock, DeviceFileKind, Error, ErrorKind, Executable, FileId,
@@ -146,7 +146,7 @@ fn placeholder_starts_for_each_visible_process_with_a_device() {
         files = { '/dev/nvidiactl' = 'F....' }\n";
     let mut machine = Machine::named(&machine(place.path(), more)).unwrap();
     let dir = Dir::make(Some(&library)).unwrap();
-    // Writes its instructions to a file, and exits at the end of its standard input.
+    // Writes its configuration to a file, and exits at the end of its standard input.
     let program = |ready: &str| {
         let actor = library.with_file_name(ACTOR);
         let text = format!(
@@ -157,8 +157,8 @@ fn placeholder_starts_for_each_visible_process_with_a_device() {
         );
         let script = place.path().join("script");
         std::fs::write(&script, text).unwrap();
-        // In a child: a program that this process has open for writing cannot be executed while any
-        // test's child, just forked, has inherited the descriptor.
+        // A child installs the script, because a program that this process has open for writing
+        // cannot be executed while a newly forked child of any test holds the inherited descriptor.
         let mut install = std::process::Command::new("install");
         assert!(install.args(["-m", "700"]).arg(script).arg(&actor).status().unwrap().success());
         actor
@@ -214,7 +214,7 @@ fn placeholder_starts_for_each_visible_process_with_a_device() {
     assert!(why.ends_with("it is not under /dev"), "{why}");
 }
 
-/// Returns a clock that tells fixed times, and sleeps once.
+/// Returns a clock that returns fixed times, and sleeps once.
 fn clock() -> Arc<dyn Clock> {
     let mut clock = MockClock::new();
     clock.expect_wall().returning(|| Timestamp(77));
@@ -224,7 +224,8 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(clock)
 }
 
-/// Asserts that the clock of a host is at this time, and otherwise that of [`clock`].
+/// Asserts that the wall clock of a host shows this time, and that its other times come from
+/// [`clock`].
 fn check_clock(host: &SessionHost, wall: u64) {
     let clock = host.clock();
     assert_eq!((clock.wall(), clock.monotonic()), (Timestamp(wall), Duration::from_secs(88)));

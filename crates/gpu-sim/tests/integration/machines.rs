@@ -1,4 +1,4 @@
-//! The embedded machines show their cases.
+//! Each embedded machine shows its scenario.
 
 use gpu_core::{
     Absent, ActToken, Bytes, Clock, DeviceFileKind, GpuBackend, Host, Pid, Signal, Snapshot,
@@ -55,7 +55,7 @@ fn p100_ghost_memory_is_freed_after_sigkill() {
     assert_eq!(simulation.signals().len(), 2);
 }
 
-/// The NVLinks that NVIDIA's data sheets give for a product.
+/// The number of NVLinks per product in NVIDIA's data sheets.
 #[test]
 fn no_machine_has_more_nvlinks_than_its_product() {
     let products =

@@ -1,4 +1,4 @@
-//! The ports over one state: what each viewer sees, what is refused, and how faults are injected.
+//! The ports over one state: visibility for each viewer, refusals, and fault injection.
 
 use gpu_core::{
     Absent, ActToken, Bytes, Clock, DeviceFault, DeviceId, DeviceMemory, DeviceUuid, ErrorKind,
@@ -358,7 +358,7 @@ fn clones_share_state_and_survive_panics() {
     assert_eq!(simulation.elapsed(), Duration::from_millis(1800));
 }
 
-/// Starts a machine with this file.
+/// Starts the machine that this file describes.
 fn start(text: &str) -> Simulation {
     let dir = tempfile::tempdir().unwrap();
     let head = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n";
@@ -431,7 +431,7 @@ fn holders_are_found_by_the_number_of_a_device_file() {
         held.map(|file| (file.path.to_string(), file.descriptors)).collect()
     };
     let of = |path: &str, descriptors: &[u32]| (path.to_owned(), descriptors.to_vec());
-    // An open file has a descriptor, and one that is only mapped has none.
+    // An open file has a descriptor; a file that is only mapped has none.
     let second = file("/dev/nvidia1");
     assert_eq!(held(std::slice::from_ref(&second)), [of("/dev/nvidia1", &[4])]);
     assert_eq!(

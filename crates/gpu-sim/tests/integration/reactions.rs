@@ -1,4 +1,4 @@
-//! The reaction of each kind of process to a signal, and when its memory comes back.
+//! The reaction of each kind of process to a signal, and when its memory is returned.
 
 use gpu_core::{
     ActToken, Bytes, Clock, DeviceEventKind, DeviceId, ErrorKind, GpuBackend, Host, Pid,
@@ -8,7 +8,8 @@ use gpu_sim::{Event, Machine, Seed, Simulation};
 use std::path::Path;
 use std::time::Duration;
 
-/// Starts a machine with one 24 GiB device, 11 MiB of it the driver's, and what `more` adds.
+/// Starts a machine with one 24 GiB device, 11 MiB of it used by the driver, and the content of
+/// `more`.
 fn machine(more: &str) -> Simulation {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), more);
@@ -23,7 +24,7 @@ fn write(dir: &Path, more: &str) {
     std::fs::write(dir.join("machine.toml"), text).unwrap();
 }
 
-/// A holder of 1000 MiB, with these reactions.
+/// Starts a machine with a holder of 1000 MiB that has these reactions.
 fn holder(reactions: &str) -> Simulation {
     machine(&format!(
         "[[process]]\npid = 4711\nname = 'python'\nuser = 'alice'\n\

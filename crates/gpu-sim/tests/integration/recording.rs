@@ -1,4 +1,4 @@
-//! The file of `gpuws record`: written, read back, replayed, refused.
+//! Recordings of `gpuws record`: written, read back, replayed, rejected.
 
 use gpu_core::{
     Absent, Bytes, Claim, Clock, ErrorKind, GpuBackend, Host, LeaseEntry, LeaseId, MergedLeases,
@@ -330,7 +330,7 @@ fn unlisted_memory_and_load_are_shared_among_their_likely_users() {
     assert_eq!(state(1), (Bytes(0), 4), "it reports its own load");
     end(10);
     assert_eq!(state(0), (mib(20), 9));
-    // Three equal shares of 20 MiB leave two bytes to the driver.
+    // Three equal shares of 20 MiB leave two bytes for the driver.
     let share = (mib(20).0 - 2) / 3;
     for (pid, left) in [(7, 2), (8, 1), (9, 0)] {
         end(pid);

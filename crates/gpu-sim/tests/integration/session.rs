@@ -112,7 +112,7 @@ fn session_writable_by_others_is_rejected_with_remedy() {
     if owner == 0 {
         for path in [&file, dir.path()] {
             if std::os::unix::fs::chown(path, Some(54_321), None).is_err() {
-                break; // Nor can root everywhere: not where it lacks the right.
+                break; // Even root may lack the right.
             }
             let (kind, reported) = refused(dir.path());
             assert_eq!(kind, ErrorKind::Invalid);
@@ -143,7 +143,7 @@ fn machine_loads_by_name_dir_file_or_recording() {
     let no_recording = dir.join("../p100-ghost/fuser.txt");
     let error = Machine::named(&no_recording).unwrap_err();
     assert!(error.fault().text.contains("not a recording"), "{}", error.fault().text);
-    // A path that cannot be searched may have a machine, so the result is the error of the search.
+    // A machine may exist at a path that cannot be searched, so the result is the search error.
     let unsearchable = Path::new("/").join("x".repeat(300));
     let error = Machine::named(&unsearchable).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
@@ -167,7 +167,7 @@ fn placeholder_pid_replaces_simulated_pid_everywhere() {
     let mut session = session("respawning-worker");
     session.placeholders = vec![
         Placeholder { simulated: 900, pid: 30_900, start_ticks: 1 },
-        // The PID of the process that has it on the simulated machine.
+        // This PID belongs to another process on the simulated machine.
         Placeholder { simulated: 4711, pid: 900, start_ticks: 1 },
     ];
     let simulation = session.open().unwrap();
@@ -327,8 +327,8 @@ fn session_is_live_with_placeholders_or_by_its_word() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// A process that opens a session early and reads often sees the same as one that opens it
-    /// late.
+    /// A process that opens a session early and reads it often sees the same state as one that
+    /// opens it late.
     #[test]
     fn session_state_depends_only_on_time(seed: u64, times in prop::collection::vec(0u64..90_000, 1..6)) {
         let end = Duration::from_millis(times.iter().copied().max().unwrap());
