@@ -96,7 +96,7 @@ impl Drift {
             return;
         }
         sample.power_draw = self.draws(sample.power_draw, sample.power_limit);
-        sample.temperature = self.warmth(sample.temperature, "temperature");
+        sample.temperature = self.drifted_temperature(sample.temperature, "temperature");
     }
 
     /// Drifts a power draw, up to the enforced limit.
@@ -109,7 +109,7 @@ impl Drift {
         reported.map(|draw| Milliwatts(self.scaled("power", draw.0, POWER)).min(limit))
     }
 
-    fn warmth(self, reported: Reading<Celsius>, name: &str) -> Reading<Celsius> {
+    fn drifted_temperature(self, reported: Reading<Celsius>, name: &str) -> Reading<Celsius> {
         let random_offset = i32::try_from(self.random_offset(name, TEMPERATURE)).unwrap_or(0);
         reported.map(|degrees| Celsius(degrees.0.saturating_add(random_offset)))
     }
@@ -151,7 +151,7 @@ impl Drift {
                 0 | 101.. => reported,
                 _ => u32::try_from(self.share("fan", u64::from(reported), FAN)).unwrap_or(reported),
             });
-            thermal.memory = self.warmth(thermal.memory, "memory temperature");
+            thermal.memory = self.drifted_temperature(thermal.memory, "memory temperature");
         }
         if let Some(traffic) = &mut details.pcie_throughput {
             let moved = |name: &str, reported: u32| {

@@ -215,12 +215,12 @@ impl<'a> Wanted<'a> {
     fn of(state: &'a State, files: &'a [DeviceFile]) -> Self {
         let mut by_path: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         let known = &state.machine.files;
-        for (place, asked) in files.iter().enumerate() {
+        for (index, asked) in files.iter().enumerate() {
             let path = match known.iter().find(|file| asked.id.is_ok() && file.id == asked.id) {
                 Some(file) => &file.path,
                 None => &asked.path,
             };
-            by_path.entry(path).or_default().push(place);
+            by_path.entry(path).or_default().push(index);
         }
         Wanted { files, by_path }
     }
@@ -229,13 +229,13 @@ impl<'a> Wanted<'a> {
     fn held_by(&self, process: &Process) -> Vec<HeldFile> {
         let mut found: Vec<(usize, usize)> = Vec::with_capacity(process.files.len());
         for (nth, own) in process.files.iter().enumerate() {
-            let places = self.by_path.get(&*own.path).into_iter().flatten();
-            found.extend(places.map(|place| (*place, nth)));
+            let indexes = self.by_path.get(&*own.path).into_iter().flatten();
+            found.extend(indexes.map(|index| (*index, nth)));
         }
         found.sort_unstable();
-        found.dedup_by_key(|(place, _)| *place);
-        let held = |(place, nth): (usize, usize)| {
-            let (asked, own) = (&self.files[place], &process.files[nth]);
+        found.dedup_by_key(|(index, _)| *index);
+        let held = |(index, nth): (usize, usize)| {
+            let (asked, own) = (&self.files[index], &process.files[nth]);
             let mut descriptors = own.descriptors.clone();
             if descriptors.is_empty() && own.access.contains(Access::OPEN) {
                 descriptors = vec![u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3)];

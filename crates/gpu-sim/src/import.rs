@@ -17,15 +17,16 @@ impl Machine {
     /// Returns the machine of a recording. It starts as in the first snapshot and follows the later
     /// ones until an action changes it.
     pub fn from_recording(name: &str, recording: Recording) -> Self {
-        let mut looks = recording.looks.into_iter();
-        let first =
-            looks.next().map(|look| (look.offset_ms, machine_from_snapshot(name, &look.snapshot)));
+        let mut snapshots = recording.looks.into_iter();
+        let first = snapshots
+            .next()
+            .map(|first| (first.offset_ms, machine_from_snapshot(name, &first.snapshot)));
         let (start, mut machine) = first.unwrap_or_else(|| (0, crate::assemble::empty(name)));
         machine.topology = recording.header.topology;
-        machine.events = looks
-            .map(|look| Scheduled {
-                when: When::At(Duration::from_millis(look.offset_ms.saturating_sub(start))),
-                event: Event::Becomes(Box::new(machine_from_snapshot(name, &look.snapshot))),
+        machine.events = snapshots
+            .map(|later| Scheduled {
+                when: When::At(Duration::from_millis(later.offset_ms.saturating_sub(start))),
+                event: Event::Becomes(Box::new(machine_from_snapshot(name, &later.snapshot))),
             })
             .collect();
         machine

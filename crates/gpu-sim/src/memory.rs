@@ -95,13 +95,13 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
     let region = Region { address: state.next_address, size: Bytes(size) };
     state.next_address = end;
     state.regions.insert((index, region.address), region);
-    hold(state, index, region.size);
+    allocate(state, index, region.size);
     Ok(region)
 }
 
 /// Allocates this much more of a device to the viewer's process, with the device files that this
 /// requires.
-fn hold(state: &mut State, index: u32, size: Bytes) {
+fn allocate(state: &mut State, index: u32, size: Bytes) {
     state.acted = true;
     let minor = state.device(index).and_then(|device| device.info.id.minor.ok());
     let files = context_files(minor.into_iter(), false);
@@ -120,7 +120,7 @@ fn hold(state: &mut State, index: u32, size: Bytes) {
 
 /// Frees this much of a device from the viewer's process; frees its device files with the last
 /// allocation.
-fn let_go(state: &mut State, index: u32, size: Bytes) {
+fn deallocate(state: &mut State, index: u32, size: Bytes) {
     state.change(state.machine.viewer.pid, |process| {
         for holding in process.holdings.iter_mut().filter(|holding| holding.device == index) {
             holding.memory = holding.memory.saturating_sub(size);
@@ -140,7 +140,7 @@ fn release(state: &mut State, index: u32, region: Region) -> Result<()> {
     }
     answering(state, index)?;
     state.regions.remove(&key);
-    let_go(state, index, region.size);
+    deallocate(state, index, region.size);
     Ok(())
 }
 
@@ -172,7 +172,7 @@ fn map(state: &mut State, index: u32, part: Region) -> Result<()> {
     if let Some(range) = range_of(state, index, part) {
         range.mapped.extend(pages(part));
     }
-    hold(state, index, part.size);
+    allocate(state, index, part.size);
     Ok(())
 }
 
@@ -186,7 +186,7 @@ fn unmap(state: &mut State, index: u32, part: Region) -> Result<()> {
     if let Some(range) = range_of(state, index, part) {
         range.mapped.retain(|page| !(part.address..part.address + part.size.0).contains(page));
     }
-    let_go(state, index, part.size);
+    deallocate(state, index, part.size);
     Ok(())
 }
 
@@ -198,7 +198,7 @@ fn release_addresses(state: &mut State, index: u32, range: Region) -> Result<()>
     }
     answering(state, index)?;
     let mapped = state.ranges.remove(&key).map_or(0, |own| own.mapped.len());
-    let_go(state, index, Bytes(mapped as u64 * PAGE));
+    deallocate(state, index, Bytes(mapped as u64 * PAGE));
     Ok(())
 }
 

@@ -114,7 +114,7 @@ fn files(devices: &[Device]) -> Vec<gpu_core::DeviceFile> {
 
 /// The kind of a random process.
 #[derive(Clone, Copy)]
-enum Part {
+enum Role {
     /// A process with memory that NVML lists.
     Listed,
     /// A process with memory that NVML does not list.
@@ -130,9 +130,9 @@ enum Part {
 }
 
 fn process(rng: &mut ChaCha8Rng, machine: &Machine, pid: Pid) -> Process {
-    use Part::{Bystander, Display, Gone, Listed, Monitor, Unlisted};
-    let part = pick(rng, [Listed, Listed, Unlisted, Unlisted, Monitor, Display, Gone, Bystander]);
-    let name = match part {
+    use Role::{Bystander, Display, Gone, Listed, Monitor, Unlisted};
+    let role = pick(rng, [Listed, Listed, Unlisted, Unlisted, Monitor, Display, Gone, Bystander]);
+    let name = match role {
         Display => pick(rng, ["Xorg", "gnome-shell"]),
         Monitor => pick(rng, ["nv-hostengine", "argusagent", "nvidia-persiste"]),
         _ => pick(rng, ["python", "t2t-decoder", "worker", "Xorg", "a\x1b[2J\n"]),
@@ -158,21 +158,21 @@ fn process(rng: &mut ChaCha8Rng, machine: &Machine, pid: Pid) -> Process {
         info.cgroup = Ok(cgroup);
         process.namespace = Some(("container".to_owned(), Pid(rng.random_range(1..100))));
     }
-    let has = !matches!(part, Bystander);
+    let has = !matches!(role, Bystander);
     if rng.random_bool(0.1) {
         info.state = Ok(ProcessState::Zombie);
         info.live_threads = Ok(rng.random_range(if has { 1..4 } else { 0..4 }));
     }
-    if matches!(part, Listed | Unlisted | Display | Gone) {
-        process.holdings = holdings(rng, machine, part);
+    if matches!(role, Listed | Unlisted | Display | Gone) {
+        process.holdings = holdings(rng, machine, role);
     }
-    if matches!(part, Monitor) {
+    if matches!(role, Monitor) {
         let minor = machine.devices.choose(rng).and_then(|device| device.info.id.minor.ok());
         let paths = [format!("/dev/nvidia{}", minor.unwrap_or(0)), "/dev/nvidiactl".to_owned()];
         let files = paths.iter().filter_map(|path| held_file(path, "F...."));
         process.files = Arc::new(files.collect());
     }
-    if matches!(part, Gone) {
+    if matches!(role, Gone) {
         process.hidden = Some(Absent::NotFound);
     }
     process.cpu_percent = pick(rng, [0, 0, 100, 350]);
@@ -184,7 +184,7 @@ fn process(rng: &mut ChaCha8Rng, machine: &Machine, pid: Pid) -> Process {
     process
 }
 
-fn holdings(rng: &mut ChaCha8Rng, machine: &Machine, part: Part) -> Vec<Holding> {
+fn holdings(rng: &mut ChaCha8Rng, machine: &Machine, role: Role) -> Vec<Holding> {
     let mut holdings = Vec::new();
     for device in &machine.devices {
         if !holdings.is_empty() && rng.random_bool(0.7) {
@@ -193,9 +193,9 @@ fn holdings(rng: &mut ChaCha8Rng, machine: &Machine, part: Part) -> Vec<Holding>
         // Eight processes of this size and the largest leak fit on a device.
         let memory = Bytes::from_mib(rng.random_range(0..2500));
         let mut holding = Holding::new(device.info.id.index, memory);
-        holding.listed = match part {
-            Part::Unlisted => None,
-            Part::Display => Some(DeviceProcessKind::Graphics),
+        holding.listed = match role {
+            Role::Unlisted => None,
+            Role::Display => Some(DeviceProcessKind::Graphics),
             _ => Some(DeviceProcessKind::Compute),
         };
         holding.load = pick(rng, [0, 0, 30, 100]);

@@ -88,13 +88,13 @@ fn outsider() -> Option<u32> {
 
 fn trusted_by(user: u32, dir: &Path) -> Result<PathBuf> {
     let path = dir.canonicalize().map_err(|error| unread(dir, error))?;
-    for place in path.ancestors() {
-        let metadata = place.symlink_metadata().map_err(|error| unread(place, error))?;
+    for ancestor in path.ancestors() {
+        let metadata = ancestor.symlink_metadata().map_err(|error| unread(ancestor, error))?;
         if !metadata.is_dir() {
-            let error = Error::new(ErrorKind::Invalid, trust(place));
+            let error = Error::new(ErrorKind::Invalid, trust(ancestor));
             return Err(error.with_source("it is not a directory"));
         }
-        unshared(user, place, &metadata, STICKY)?;
+        unshared(user, ancestor, &metadata, STICKY)?;
     }
     Ok(path)
 }

@@ -228,7 +228,7 @@ fn random_machines_cover_every_kind() {
     assert_eq!(seen, [true; 6]);
 }
 
-fn word_of_event(event: &Event) -> &'static str {
+fn name_of_event(event: &Event) -> &'static str {
     match event {
         Event::Start(_) => "start",
         Event::Exit(_) => "exit",
@@ -244,7 +244,7 @@ fn word_of_event(event: &Event) -> &'static str {
     }
 }
 
-fn word_of_reaction(reaction: Reaction) -> &'static str {
+fn name_of_reaction(reaction: Reaction) -> &'static str {
     match reaction {
         Reaction::Ignores => "ignores",
         Reaction::ExitsAfter(after) if after == Duration::from_secs(30) => "exits late",
@@ -276,7 +276,7 @@ fn random_scripts_and_faults_have_every_kind_in_time() {
                     assert!(after <= Duration::from_millis(500) && is_start);
                 }
             }
-            events.insert(word_of_event(&scheduled.event));
+            events.insert(name_of_event(&scheduled.event));
         }
         assert_eq!(random_faults(Seed(seed), &machine, 0), []);
         let some = random_faults(Seed(seed), &machine, 7);
@@ -325,8 +325,8 @@ fn random_processes_have_every_reaction_and_consistent_roles() {
         let pids: Vec<Pid> = machine.processes.iter().map(Process::pid).collect();
         assert!(pids.is_sorted_by(|a, b| a < b) && pids.iter().all(|pid| pid.0 >= 1000));
         for process in &machine.processes {
-            terms.insert(word_of_reaction(process.on_term));
-            kills.insert(word_of_reaction(process.on_kill));
+            terms.insert(name_of_reaction(process.on_term));
+            kills.insert(name_of_reaction(process.on_kill));
             let name = process.info.name.as_str();
             let kind = match process.holdings.first() {
                 Some(first) => {

@@ -159,7 +159,7 @@ fn viewer_is_named_and_privileged_by_uid() {
 }
 
 #[test]
-fn stated_driver_adds_to_the_recorded_one() {
+fn stated_driver_supplements_recorded_one() {
     let driver = |text: &str, recordings: &[&str]| {
         let names: Vec<String> = recordings.iter().map(|name| format!("'{name}'")).collect();
         let state = format!("[recordings]\nstate = [{}]\n", names.join(", "));
@@ -356,7 +356,7 @@ fn event_has_time_delay_and_device() {
 }
 
 #[test]
-fn topology_words_are_those_of_nvidia_smi() {
+fn topology_cells_use_nvidia_smi_terms() {
     let topology = |links: &str, peers: &str| {
         let gpus = "[[gpu]]\nindex = 0\nthrough = 1\n";
         let text = format!(
@@ -402,7 +402,7 @@ fn nvlink_version_follows_architecture() {
 }
 
 #[test]
-fn links_beyond_the_most_of_a_device_end_at_switches() {
+fn links_beyond_device_maximum_end_at_switches() {
     for (links, own, switched) in [(9, 18, 0), (10, 10, 10)] {
         let cell = format!("NV{links}");
         let simulation = start(&format!(

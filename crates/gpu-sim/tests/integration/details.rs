@@ -34,7 +34,7 @@ fn printed(table: &str) -> Vec<[String; 4]> {
 }
 
 #[test]
-fn recorded_list_gives_the_health_of_the_machine() {
+fn recorded_q_output_gives_machine_health() {
     let h200 = details(&Simulation::embedded("h200-jobs").unwrap(), 0);
     assert_eq!(h200.reset_status.unwrap().recovery, Ok(RecoveryAction::None));
     let health = h200.memory_health.unwrap();
@@ -45,7 +45,7 @@ fn recorded_list_gives_the_health_of_the_machine() {
 }
 
 #[test]
-fn counts_of_banks_are_described_together() {
+fn bank_counts_are_described_together() {
     let health = |described: &str| {
         let line = format!("[[gpu]]\nindex = 0\ndetails.memory_health = {{ {described} }}\n");
         details(&start(&line), 0).memory_health.unwrap()
@@ -165,7 +165,11 @@ fn derived_details_are_reported() {
         assert_eq!(power.limit, sample.power_limit);
         let readings = details.power_readings.unwrap();
         assert_eq!((readings.managed, readings.instant), (Ok(true), sample.power_draw));
-        assert_eq!(readings.average, Err(Absent::NotSupported), "an A100 tells the moment");
+        assert_eq!(
+            readings.average,
+            Err(Absent::NotSupported),
+            "an A100 reports the instantaneous draw"
+        );
     }
     let states: Vec<_> =
         (0..4).map(|gpu| details(&simulation, gpu).clocks.unwrap().sm.unwrap()).collect();
@@ -272,7 +276,7 @@ fn accounting_records_outlive_processes() {
 }
 
 #[test]
-fn reported_draw_is_an_average_from_ampere_on() {
+fn power_draw_is_average_from_ampere_on() {
     for (capability, averages) in [
         ("", false),
         ("compute_capability = [7, 5]", false),

@@ -28,16 +28,16 @@ fn process(pid: u32, memory: &str) -> String {
 
 /// The driver's answers, as text.
 fn reported(simulation: &Simulation) -> String {
-    let look = simulation.look(Groups::all());
+    let inventory = simulation.look(Groups::all());
     let topology = simulation.topology().map_err(|error| error.fault());
-    let details = look.devices.iter().filter_map(|device| device.details.as_ref().ok());
+    let details = inventory.devices.iter().filter_map(|device| device.details.as_ref().ok());
     for details in details {
         let reported = serde_json::to_value(details).unwrap();
         assert_eq!(reported.as_object().unwrap().len(), Group::ALL.len(), "every group is there");
     }
     format!(
         "{}{}",
-        serde_json::to_string(&look).unwrap(),
+        serde_json::to_string(&inventory).unwrap(),
         serde_json::to_string(&topology).unwrap()
     )
 }
@@ -54,8 +54,8 @@ fn driver_values_are_never_not_recorded() {
         for offset in [0, 1000] {
             let snapshot = serde_json::to_string(&snapshot).unwrap();
             let snapshot = snapshot.replace("not-supported", "not-recorded");
-            let look = format!("{{\"offset_ms\":{offset},\"snapshot\":{snapshot}}}\n");
-            text.extend(look.into_bytes());
+            let line = format!("{{\"offset_ms\":{offset},\"snapshot\":{snapshot}}}\n");
+            text.extend(line.into_bytes());
         }
         let recording = Recording::read(&text[..]).unwrap();
         let machine = Machine::from_recording("again", recording);
@@ -135,7 +135,7 @@ fn process_utilization_is_reported_only_for_whole_devices() {
     let unreported = "{ gpu = 0, mib = 1 }";
     let unlisted = "{ gpu = 0, mib = 1, listed = false }";
     let simulation = start(&format!("{}{}", process(7, reported), process(8, unlisted)));
-    assert_eq!(shares(&simulation, 0), [Ok(40)], "who is not listed is not told of either");
+    assert_eq!(shares(&simulation, 0), [Ok(40)], "an unlisted process has no utilisation either");
     let simulation = start(&format!("{}{}", process(7, reported), process(8, unreported)));
     assert_eq!(shares(&simulation, 0), [Err(Absent::NotSupported); 2]);
     simulation.happen(Event::Exit(Pid(8)));

@@ -71,7 +71,7 @@ fn free_memory_can_be_allocated_to_the_last_byte() {
 }
 
 #[test]
-fn allocations_open_the_files_of_their_device_until_the_last_is_released() {
+fn device_files_stay_open_until_last_allocation_is_released() {
     let simulation = start();
     let (first, second) = (memory(&simulation, 0), memory(&simulation, 1));
     assert_eq!(own(&simulation), (vec![], vec![]));

@@ -1,6 +1,6 @@
 //! A real process that registers itself on the devices of a session.
 
-use crate::arguments::{Part, Which};
+use crate::arguments::{Config, Which};
 use crate::device_file::{map, open};
 use crate::starter;
 use gpu_core::visible::{Numbering, VISIBLE, VisibleList};
@@ -25,7 +25,7 @@ const PAUSE: i64 = 1;
 ///
 /// # Errors
 /// Why it could not register or start its command.
-pub(crate) fn play(part: Part) -> Reported<ExitCode> {
+pub(crate) fn run(config: Config) -> Reported<ExitCode> {
     let dir = dir()?;
     let session = Session::read(&dir).map_err(text)?;
     if !session.is_live() {
@@ -33,9 +33,9 @@ pub(crate) fn play(part: Part) -> Reported<ExitCode> {
         return Err(format!("join session '{}': {why}", dir.display()));
     }
     let devices = session.open().map_err(text)?.look(Groups::NONE).devices;
-    let uses = uses(&part, &devices)?;
+    let uses = uses(&config, &devices)?;
     let _held = hold(&uses, &devices, &dir)?;
-    if let Some(name) = part.name {
+    if let Some(name) = config.name {
         let name = CString::new(name).map_err(|error| format!("take the name: {error}"))?;
         rustix::thread::set_name(&name).map_err(|errno| format!("take the name: {errno}"))?;
     }
@@ -44,11 +44,11 @@ pub(crate) fn play(part: Part) -> Reported<ExitCode> {
     let start_ticks = start_of(pid).ok_or("read when it started")?;
     let external = ExternalProcess { pid, start_ticks, uses };
     external.enter(&dir).map_err(text)?;
-    let stayed = match part.command.split_first() {
-        Some((program, arguments)) => run(program, arguments),
+    let stayed = match config.command.split_first() {
+        Some((program, arguments)) => run_command(program, arguments),
         None => {
             let kept = starter::detach(&dir).map_err(|error| format!("leave its starter: {error}"));
-            kept.and_then(|()| stay(&dir, part.seconds)).map(|()| ExitCode::SUCCESS)
+            kept.and_then(|()| stay(&dir, config.seconds)).map(|()| ExitCode::SUCCESS)
         }
     };
     external.leave(&dir).map_err(text)?;
@@ -68,10 +68,10 @@ fn dir() -> Reported<PathBuf> {
 }
 
 /// Returns the use of each device.
-fn uses(part: &Part, devices: &[DeviceState]) -> Reported<Vec<Use>> {
+fn uses(config: &Config, devices: &[DeviceState]) -> Reported<Vec<Use>> {
     let shown = visible(devices)?;
     let mut uses: Vec<Use> = Vec::new();
-    for (which, mib) in &part.uses {
+    for (which, mib) in &config.uses {
         let named = match which {
             Which::Index(index) => vec![(*index, None)],
             Which::Visible => shown.clone(),
@@ -83,7 +83,7 @@ fn uses(part: &Part, devices: &[DeviceState]) -> Reported<Vec<Use>> {
             if uses.iter().any(|known| known.gpu == gpu) {
                 return Err(format!("use GPU {gpu}: it is named twice"));
             }
-            uses.push(Use { gpu, mig, mib: *mib, utilization_percent: part.load });
+            uses.push(Use { gpu, mig, mib: *mib, utilization_percent: config.load });
         }
     }
     if uses.is_empty() {
@@ -134,7 +134,7 @@ fn sweep(dir: &Path) -> Reported<()> {
 }
 
 /// Runs a command and returns the exit code that a shell would report for it.
-fn run(program: &OsString, arguments: &[OsString]) -> Reported<ExitCode> {
+fn run_command(program: &OsString, arguments: &[OsString]) -> Reported<ExitCode> {
     let status = Command::new(program).args(arguments).status();
     let status =
         status.map_err(|error| format!("run '{}': {error}", Path::new(program).display()))?;

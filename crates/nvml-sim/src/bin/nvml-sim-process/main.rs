@@ -17,15 +17,15 @@ mod external_process;
 mod placeholder;
 mod starter;
 
-use arguments::Part;
+use arguments::Config;
 use gpu_sim::Placeholder;
 use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let played = match std::env::var_os(Placeholder::VARIABLE) {
-        Some(_) => placeholder::play().map_err(|error| format!("start: {error}")),
-        None => Part::read(std::env::args_os().skip(1)).and_then(external_process::play),
+        Some(_) => placeholder::run().map_err(|error| format!("start: {error}")),
+        None => Config::read(std::env::args_os().skip(1)).and_then(external_process::run),
     };
     played.unwrap_or_else(|why| {
         // The starter of a placeholder waits for a line; the end of the output shows the failure.

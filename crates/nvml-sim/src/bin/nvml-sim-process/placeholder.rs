@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// The configuration of the process.
 #[derive(Default)]
-struct Part {
+struct Config {
     name: String,
     files: Vec<File>,
     /// The time from SIGTERM to exit; `None` if it ignores SIGTERM.
@@ -33,16 +33,16 @@ struct Part {
 ///
 /// # Errors
 /// Why it could not start.
-pub(crate) fn play() -> io::Result<ExitCode> {
-    let part = read_part(&mut io::stdin().lock())?;
+pub(crate) fn run() -> io::Result<ExitCode> {
+    let config = read_config(&mut io::stdin().lock())?;
     // The name is set only now, because it signals readiness.
-    let name = CString::new(part.name).map_err(io::Error::other)?;
+    let name = CString::new(config.name).map_err(io::Error::other)?;
     rustix::thread::set_name(&name)?;
     let (mut asked, asks) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(SIGTERM, asks)?;
     writeln!(io::stdout(), "ready")?;
     starter::quiet()?;
-    if part.stopped {
+    if config.stopped {
         kill_process(getpid(), Signal::STOP)?;
     }
     loop {
@@ -57,7 +57,7 @@ pub(crate) fn play() -> io::Result<ExitCode> {
         }
         let mut word = [0; 64];
         let _ = asked.read(&mut word)?;
-        if let Some(delay) = part.ends_after {
+        if let Some(delay) = config.ends_after {
             wait(delay)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -72,26 +72,26 @@ fn wait(delay: Duration) -> io::Result<()> {
     }
 }
 
-fn read_part(input: &mut impl BufRead) -> io::Result<Part> {
-    let mut part = Part { ends_after: Some(Duration::ZERO), ..Part::default() };
+fn read_config(input: &mut impl BufRead) -> io::Result<Config> {
+    let mut config = Config { ends_after: Some(Duration::ZERO), ..Config::default() };
     for line in input.lines() {
         let line = line?;
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
         match (word, rest) {
-            ("start", "") => return Ok(part),
-            ("name", name) => part.name = name.to_owned(),
-            ("file", path) => part.files.push(open(Path::new(path))?),
+            ("start", "") => return Ok(config),
+            ("name", name) => config.name = name.to_owned(),
+            ("file", path) => config.files.push(open(Path::new(path))?),
             ("map", path) => {
                 let file = open(Path::new(path))?;
                 map(&file)?;
-                part.files.push(file);
+                config.files.push(file);
             }
-            ("term", "ignored") => part.ends_after = None,
+            ("term", "ignored") => config.ends_after = None,
             ("term", millis) => {
                 let millis = millis.parse().map_err(io::Error::other)?;
-                part.ends_after = Some(Duration::from_millis(millis));
+                config.ends_after = Some(Duration::from_millis(millis));
             }
-            ("state", "stopped") => part.stopped = true,
+            ("state", "stopped") => config.stopped = true,
             _ => return Err(io::Error::other(format!("'{line}' says nothing known"))),
         }
     }
