@@ -1,7 +1,7 @@
 //! A snapshot of the machine, in parts.
 //!
-//! Each device is queried completely before the next one. If a call hangs, everything before it is
-//! known.
+//! Each device is queried completely before the next one. If a call hangs, all earlier results are
+//! kept.
 
 use crate::backend::Nvml;
 use gpu_core::{
@@ -11,7 +11,7 @@ use gpu_core::{
 
 impl Nvml {
     /// Starts a snapshot: returns the driver and the number of devices to query.
-    pub(crate) fn begin_look(&self) -> (Result<Driver, Fault>, u32) {
+    pub(crate) fn begin_snapshot(&self) -> (Result<Driver, Fault>, u32) {
         let driver = ask(|| self.driver());
         if driver.as_ref().is_err_and(|fault| fault.kind.reach() == Reach::Machine) {
             return (driver, 0);
@@ -23,7 +23,7 @@ impl Nvml {
     }
 
     /// Queries one device.
-    pub(crate) fn look_at(&self, index: u32, groups: Groups) -> DeviceState {
+    pub(crate) fn query_device(&self, index: u32, groups: Groups) -> DeviceState {
         match ask(|| self.info(index)) {
             Ok(info) => DeviceState::ask(self, info, groups),
             Err(fault) => unknown(index, groups, &fault),
@@ -31,8 +31,8 @@ impl Nvml {
     }
 }
 
-/// Assembles a snapshot. If no device could be identified, and not because of its own fault, the
-/// driver does not answer.
+/// Assembles a snapshot. If the driver identified no device, for a reason other than a fault of the
+/// device, the driver counts as unresponsive.
 pub(crate) fn inventory(driver: Result<Driver, Fault>, devices: Vec<DeviceState>) -> Inventory {
     let silence = |device: &DeviceState| {
         let fault = device.sample.as_ref().err().filter(|_| device.info.is_unknown())?;
@@ -47,7 +47,7 @@ pub(crate) fn inventory(driver: Result<Driver, Fault>, devices: Vec<DeviceState>
     }
 }
 
-/// Returns a device of which only the index is known.
+/// Returns a device with only its index known.
 pub(crate) fn unknown(index: u32, groups: Groups, fault: &Fault) -> DeviceState {
     let info = DeviceInfo::unknown(DeviceId::from_index(index));
     DeviceState::unanswered(info, groups, fault)

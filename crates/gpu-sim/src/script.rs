@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Parses one event.
 ///
 /// # Errors
-/// `Invalid` when it does not have exactly one time and one change, or names a device or process
-/// that the machine never has.
+/// `Invalid` if it does not have exactly one time and one change, or if it names a device or
+/// process that the machine never has.
 pub(crate) fn scheduled(
     machine: &Machine,
     users: &BTreeMap<String, u32>,

@@ -1,7 +1,7 @@
 //! The scan of a log: its marks, and the open events between them.
 
 use super::dedup::Events;
-use super::engines::{self, Found, Notes, Place, Places, Short};
+use super::engines::{self, Clue, Clues, Found, Notes, Short};
 use super::event::{Event, Framework, Report, Wording};
 use super::flatten::Flat;
 use super::libraries::Bare;
@@ -15,17 +15,17 @@ const MAX_PASSAGE: usize = 4096;
 /// How much of the text before a mark belongs to it, in bytes.
 const MAX_BEFORE: usize = 300;
 
-/// Within this many bytes of a message with figures, one without them is part of it.
+/// The distance in bytes within which a message without figures is part of one with figures.
 const NEAR: usize = 600;
 
-/// Two messages of one program within this many lines are one failure if only one of them has
-/// sizes.
+/// The distance in lines within which two messages of one program are one failure, if only one of
+/// them has sizes.
 const SAME_FAILURE: usize = 40;
 
-/// How many events back further words about an event may refer.
+/// How many events back later text may refer.
 const MAX_EVENTS_BACK: usize = 8;
 
-/// A typical position of messages of one kind.
+/// The start of a message of one kind.
 #[derive(Debug)]
 enum Mark {
     Table(Box<Found>),
@@ -41,9 +41,9 @@ enum Mark {
 /// The context of a mark.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passage<'a> {
-    /// From the mark to the next one.
+    /// The text from the mark to the next one.
     pub(super) text: &'a str,
-    /// From the previous mark to this one.
+    /// The text from the previous mark to this one.
     pub(super) before: &'a str,
     /// The line of the mark.
     pub(super) line: usize,
@@ -73,26 +73,27 @@ pub(super) struct Reader {
     /// The event whose dump is being parsed.
     pub(super) open_dump: Option<usize>,
     /// The event whose retry sizes are being parsed.
-    pub(super) open_ladder: Option<usize>,
-    /// A complaint of the compiler without a following message yet.
+    pub(super) open_retries: Option<usize>,
+    /// A complaint of the compiler that is not yet attached to a message.
     pub(super) complaint: Option<Event>,
     pub(super) is_cut: bool,
-    /// There is no room for another event: parsing stops.
+    /// Whether there is no room for another event; parsing then stops.
     pub(super) is_full: bool,
     /// The number of rows of all dumps.
     pub(super) rows: usize,
     /// Figures that programs printed before any failure.
     pub(super) notes: Notes,
-    /// The lines of events that are TensorFlow's only for lack of another sign.
+    /// The lines of events attributed to TensorFlow only for lack of other evidence.
     pub(super) assumed: Vec<usize>,
     /// The engine around the current position, and its phase.
-    place: (Option<Framework>, Option<Short>),
+    context: (Option<Framework>, Option<Short>),
     /// The messages without figures.
     bare: Events,
 }
 
 impl Reader {
-    /// Adds an event and returns its position; the last one absorbs the rest.
+    /// Adds an event and returns its index. Once the list is full, returns the index of the last
+    /// event.
     pub(super) fn add(&mut self, mut event: Event) -> usize {
         self.complete(&mut event);
         self.settle();
@@ -118,9 +119,9 @@ impl Reader {
         }
     }
 
-    /// Adds what the text around a message shows.
+    /// Adds data from the text around a message.
     pub(super) fn complete(&self, event: &mut Event) {
-        let (engine, phase) = self.place;
+        let (engine, phase) = self.context;
         let fits = |engine: &Framework| match event.framework {
             Framework::LlamaCpp => *engine == Framework::Ollama,
             Framework::PyTorch | Framework::Cuda => *engine != Framework::Ollama,
@@ -135,15 +136,16 @@ impl Reader {
         self.notes.fill(event);
     }
 
-    /// Drops the last event if, with all words on it, it turned out to repeat an earlier one.
+    /// Drops the last event if, now that it is complete, it repeats an earlier one.
     fn settle(&mut self) {
         let last = self.events.list().len().checked_sub(1);
-        if self.open_dump != last && self.open_ladder != last {
+        if self.open_dump != last && self.open_retries != last {
             self.events.merge_last();
         }
     }
 
-    /// Changes the last event of the program of a line near it; returns whether there is one.
+    /// Changes the last event if it belongs to the program of a line and is near it; returns
+    /// whether it did.
     pub(super) fn amend(&mut self, line: &Event, change: impl FnOnce(&mut Event)) -> bool {
         let list = self.events.list().iter().enumerate().rev().take(MAX_EVENTS_BACK);
         let is_failure = |known: &Event| known.wording != Some(Wording::NoFailure);
@@ -155,7 +157,7 @@ impl Reader {
     }
 
     /// Adds the figures of a message to the last event if both are parts of one failure: one of
-    /// them has no sizes, and no figure differs.
+    /// them has no sizes, and the figures do not conflict.
     pub(super) fn amend_same_failure(&mut self, event: &Event) -> bool {
         let Some(known) = self.events.last_mut() else { return false };
         let is_one = known.is_of(event.framework)
@@ -178,15 +180,15 @@ impl Reader {
 }
 
 impl Reader {
-    /// Parses the messages that begin on these lines of a flattened piece.
+    /// Parses the messages that start on these lines of a flattened piece.
     pub(super) fn read(&mut self, flat: &Flat, lines: Range<usize>) {
-        let Marks { marks, bare, mut places } = Marks::of(flat.text());
+        let Marks { marks, bare, mut clues } = Marks::of(flat.text());
         for (at, engine) in flat.engines() {
-            places.note(*at, Place::Engine(*engine));
+            clues.note(*at, Clue::Engine(*engine));
         }
-        places.sort();
-        let with_figures = self.read_marks(flat, &marks, &places, &lines);
-        self.read_bare_marks(flat, bare, &places, &with_figures, &lines);
+        clues.sort();
+        let with_figures = self.read_marks(flat, &marks, &clues, &lines);
+        self.read_bare_marks(flat, bare, &clues, &with_figures, &lines);
     }
 
     /// Returns all messages.
@@ -208,16 +210,16 @@ impl Reader {
         Report { events, is_cut: self.is_cut }
     }
 
-    /// Parses the messages with figures, and returns the positions of those in the whole piece.
+    /// Parses the messages with figures, and returns their positions in the whole piece.
     fn read_marks(
         &mut self,
         flat: &Flat,
         marks: &[(usize, Mark)],
-        places: &Places,
+        clues: &Clues,
         lines: &Range<usize>,
     ) -> Vec<usize> {
         let mut with_figures = Vec::new();
-        // Another piece parses what is outside of these lines.
+        // Other pieces parse the messages outside these lines.
         let mut outside = Reader::default();
         for (index, (at, mark)) in marks.iter().enumerate() {
             let is_inside = lines.contains(&flat.line(*at));
@@ -228,7 +230,7 @@ impl Reader {
             let before = index.checked_sub(1).map_or(0, |before| marks[before].0);
             let end = marks.get(index + 1).map_or(flat.text().len(), |(next, _)| *next);
             let passage = Passage::of(flat, before, *at, end);
-            reader.place = places.before(*at);
+            reader.context = clues.before(*at);
             let found = match mark {
                 Mark::Table(found) => engines::read(reader, found, flat, *at),
                 Mark::Torch => torch::read(reader, passage),
@@ -251,7 +253,7 @@ impl Reader {
         &mut self,
         flat: &Flat,
         marks: Vec<(usize, Bare)>,
-        places: &Places,
+        clues: &Clues,
         with_figures: &[usize],
         lines: &Range<usize>,
     ) {
@@ -261,7 +263,7 @@ impl Reader {
             let mut around = with_figures[next.saturating_sub(1)..].iter().take(2);
             around.any(|known| known.abs_diff(at) <= NEAR)
         };
-        // The last position that created an event: a library's code and its text are one message.
+        // The last message: a library's error code and its text count as one.
         let mut reported: Option<Reported> = None;
         for (at, what) in marks {
             if self.is_full {
@@ -275,7 +277,7 @@ impl Reader {
             if !is_part(at)
                 && let Some(mut event) = libraries::bare(what, Passage::of(flat, 0, at, text.len()))
             {
-                self.place = places.before(at);
+                self.context = clues.before(at);
                 self.complete(&mut event);
                 if lines.contains(&event.line) {
                     self.add_bare(event);
@@ -301,13 +303,13 @@ impl Reader {
 /// The position of a message without figures.
 struct Reported {
     at: usize,
-    /// The position of the first letter after its first word, once it was searched for.
+    /// The position of the first letter after its first word; cached.
     next_letter: Option<usize>,
 }
 
 impl Reported {
-    /// Returns whether a later position belongs to the same message: near on the same line, or with
-    /// only punctuation and numbers between.
+    /// Returns whether a later position belongs to the same message: near it on the same line, or
+    /// separated only by punctuation and numbers.
     fn is_one_message(&mut self, flat: &Flat, second: usize) -> bool {
         let is_near = second.saturating_sub(self.at) <= MAX_BEFORE;
         if is_near && flat.line_start(self.at) == flat.line_start(second) {
@@ -316,7 +318,7 @@ impl Reported {
         self.next_letter(flat.text()) >= second
     }
 
-    /// Searched for once, however many positions follow: they may follow much later.
+    /// Searches only once for any number of later positions, which may be far away.
     fn next_letter(&mut self, text: &str) -> usize {
         let (first, text) = (self.at, text.get(self.at..).unwrap_or_default());
         *self.next_letter.get_or_insert_with(|| {
@@ -339,19 +341,19 @@ fn bounded(text: &str, range: Range<usize>) -> Range<usize> {
 #[derive(Default)]
 struct Marks {
     marks: Vec<(usize, Mark)>,
-    /// Those of messages without figures, which do not end the passage of another.
+    /// The marks of messages without figures, which do not end the passage of another message.
     bare: Vec<(usize, Bare)>,
-    places: Places,
+    clues: Clues,
 }
 
 impl Marks {
     fn of(text: &str) -> Self {
         let mut found = Marks::default();
-        // The end of the last message of the table, which is read as a whole.
+        // The end of the last message of the table, which is read as a unit.
         let mut end = 0;
         for at in runs(text) {
             let (word, rest) = (&text[at.clone()], &text[at.start..]);
-            found.places.note_word(at.start, word, rest);
+            found.clues.note_word(at.start, word, rest);
             if at.start < end {
                 continue;
             }
@@ -368,7 +370,7 @@ impl Marks {
     }
 }
 
-/// Returns the mark of a word and its following text.
+/// Returns the mark of a word, given the text after it.
 fn mark(word: &str, rest: &str) -> Option<Mark> {
     match word {
         "Tried" if rest.starts_with("Tried to allocate ") => Some(Mark::Torch),
@@ -382,7 +384,7 @@ fn mark(word: &str, rest: &str) -> Option<Mark> {
     .or_else(|| short_messages::mark(word, rest).map(Mark::Brief))
 }
 
-/// Iterates over the words of letters, digits and `_` that may start a mark.
+/// Iterates over the words (letters, digits and `_`) that may start a mark.
 fn runs(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     let bytes = text.as_bytes();
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
@@ -396,9 +398,9 @@ fn runs(text: &str) -> impl Iterator<Item = Range<usize>> + '_ {
     })
 }
 
-/// Returns the framework whose source file a log line names before a mark.
+/// Returns the framework of the source file that a log line names before a mark.
 pub(super) fn framework_of_path(before: &str) -> Option<Framework> {
-    // The nearest one to the mark counts: the previous line may come from another program.
+    // The path nearest to the mark counts, because the previous line may come from another program.
     const PATHS: [(&str, Framework); 6] = [
         ("external/xla/", Framework::Xla),
         ("external/tsl/", Framework::Xla),
@@ -410,11 +412,10 @@ pub(super) fn framework_of_path(before: &str) -> Option<Framework> {
     let found = PATHS
         .iter()
         .filter_map(|(path, framework)| before.rfind(path).map(|at| (at + path.len(), *framework)));
-    // `external/org_tensorflow/tensorflow/` has two of them: the outer one counts.
+    // `external/org_tensorflow/tensorflow/` contains two of them; the outer one counts.
     found.max_by_key(|(end, framework)| (*end, *framework == Framework::Xla)).map(|(_, f)| f).map(
-        |framework| match before.contains("external/org_tensorflow/") {
-            true => Framework::Xla,
-            false => framework,
+        |framework| {
+            if before.contains("external/org_tensorflow/") { Framework::Xla } else { framework }
         },
     )
 }

@@ -1,15 +1,15 @@
-//! The own messages of engines, libraries and hosts, from one table of their shapes.
+//! The messages of engines, libraries and hosts, from one table of patterns.
 //!
-//! A row of the [table] has the program, a pattern with typed holes, and what the message means:
-//! a failure, one that the program survived, figures for the next message of this program, or
-//! further words on the last one. A row that needs code of its own has a parser instead.
+//! A row of the [table] has the program, a pattern with typed holes, and the meaning of the
+//! message: a failure, a shortage that the program survived, figures for the program's next
+//! message, or more about its last one. Messages that need their own code have a parser instead.
 
 mod context;
 mod fact;
 mod pattern;
 mod table;
 
-pub(super) use context::{Notes, Place, Places};
+pub(super) use context::{Clue, Clues, Notes};
 pub use fact::{Fact, Unit};
 
 use super::event::{Event, Framework, Wording};
@@ -22,7 +22,7 @@ use std::sync::LazyLock;
 /// What ran short, or what else happened, in the words of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Short {
-    /// At startup less of the device was free than the engine was to take.
+    /// At startup, the device had less free memory than the engine was configured to take.
     Startup,
     /// One device of the job has less free memory than the others.
     Unbalanced,
@@ -42,13 +42,13 @@ pub enum Short {
     Component,
     /// Memory that the engine gave back was taken when it woke up.
     WakeUp,
-    /// One buffer is larger than the device allows, however much is free.
+    /// A single buffer exceeds the device's limit, regardless of free memory.
     OneBuffer,
     /// A limit on the device memory of the process or container.
     Quota,
     /// A pool of the program that is smaller than the device.
     Pool,
-    /// All of the program: it needs more than the device has.
+    /// The program as a whole: it needs more than the device has.
     Program,
     /// Requests compete for the KV cache, which is full.
     Crowded,
@@ -62,13 +62,13 @@ pub enum Short {
     Host,
     /// The memory of a control group, a job or a container on the host.
     HostLimit,
-    /// A process was ended by a signal that has other senders than the kernel's killer.
+    /// A signal that the kernel's killer shares with other senders ended a process.
     Killed,
     /// A former process has not given its memory back.
     NotReturned,
     /// Other programs changed the free memory while the engine measured it; nothing ran short.
     Disturbed,
-    /// An error that may be about memory or not.
+    /// An error that may or may not concern memory.
     Unclear,
 }
 
@@ -77,13 +77,13 @@ pub enum Short {
 enum Role {
     /// A failure: this ran short.
     Fails(Short),
-    /// A failure that only its figures explain.
+    /// A failure explained only by its figures.
     Figures,
-    /// The program went on without the memory.
+    /// The program continued without the memory.
     GoesOn(Short),
-    /// Figures for the next messages of this program; none by itself.
+    /// Figures for the next messages of this program; not an event itself.
     Before,
-    /// Further words on the last message of this program.
+    /// More about the last message of this program.
     After(Option<Short>),
     /// The program survived its last message.
     Retry(Short),
@@ -95,9 +95,9 @@ struct Shape {
     program: Framework,
     backend: Option<&'static str>,
     role: Role,
-    /// The words of the message, as [`pattern::matched`] reads them.
+    /// The pattern of the message, in the syntax of [`pattern::matched`].
     text: &'static str,
-    /// Further words in this order, each optional.
+    /// Optional further patterns, in this order.
     more: &'static [&'static str],
 }
 
@@ -121,10 +121,10 @@ pub(super) fn is_word(word: &str) -> bool {
     WORDS.contains(word)
 }
 
-/// A single letter of a pattern is too often the end of a line.
+/// A single letter of a pattern is too often just the end of a line.
 const LEAST_LETTERS: usize = 2;
 
-/// Returns whether a number of things or tokens of a message follows a text.
+/// Returns whether a count or a number of tokens follows this text in a message.
 pub(super) fn expects_number(before: &str) -> bool {
     static ENDS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
         let patterns = table::all().flat_map(|shape| [&[shape.text][..], shape.more].concat());
@@ -133,7 +133,7 @@ pub(super) fn expects_number(before: &str) -> bool {
     ENDS.iter().any(|end| before.ends_with(end))
 }
 
-/// A message of the table in a text.
+/// A match of the table in a text.
 #[derive(Debug)]
 pub(super) struct Found {
     role: Role,
@@ -193,7 +193,8 @@ pub(super) fn read(reader: &mut Reader, found: &Found, flat: &Flat, at: usize) -
         Role::After(short) => {
             return reader.amend(&event, |last| {
                 last.fill_from(&event);
-                // The allocator's own message names neither: weights and the cache share it.
+                // The allocator's own message names neither, because weights and the cache share
+                // it.
                 let is_cache = short == Some(Short::Cache);
                 last.short = if is_cache { short } else { last.short.or(short) };
             });

@@ -10,7 +10,7 @@ use super::{fails, goes_on, retry};
 pub(super) const ROWS: &[Shape] = &[
     fails(ExLlama, Short::Program, "Insufficient VRAM for model and cache"),
     fails(ExLlama, Short::Program, "Insufficient VRAM in split for model and cache"),
-    // The requirement is that of one block.
+    // The printed requirement applies to one block.
     fails(
         DeepSpeed,
         Short::Cache,
