@@ -1,44 +1,14 @@
 //! Threads that run graphs, kept between runs.
 
-use crate::cancel::Cancel;
 use crate::context::Context;
 use crate::error::RunError;
 use crate::graph::{NodeIx, TaskGraph};
-use crate::run::Run;
+use crate::run::{Options, Report, Run};
 use crate::shared::Shared;
-use crate::trace::Trace;
 use crossbeam_deque::Worker;
-use gpu_core::Clock;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
-
-/// Optional settings of a run.
-#[derive(Clone, Default)]
-pub struct Options {
-    /// Ends the run early when canceled.
-    pub cancel: Option<Cancel>,
-    /// Records when each node ran; without a clock, times are not recorded.
-    pub clock: Option<Arc<dyn Clock>>,
-}
-
-impl std::fmt::Debug for Options {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Options");
-        shown.field("cancel", &self.cancel).field("has_clock", &self.clock.is_some());
-        shown.finish()
-    }
-}
-
-/// The report of a run in which every node ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// The number of nodes that ran.
-    pub nodes: usize,
-    /// When and where each node ran, if the options had a clock. Each lane is a thread; lane 0 is
-    /// the calling thread.
-    pub trace: Option<Trace>,
-}
 
 /// Threads that run graphs: the caller of [`Pool::run`] and the threads that the pool keeps.
 ///

@@ -4,8 +4,8 @@ use crate::cancel::Cancel;
 use crate::context::Context;
 use crate::error::{RunError, message};
 use crate::graph::{NodeIx, TaskGraph, sole};
-use crate::pool::{Options, Report};
-use crate::shared::{Job, Slot, lock};
+use crate::lock::lock;
+use crate::shared::{Job, Slot};
 use crate::trace::{Lane, Span, Trace};
 use gpu_core::Clock;
 use std::cell::{Cell, RefCell};
@@ -17,6 +17,33 @@ use std::time::Duration;
 
 /// The maximum number of sources that a thread takes at once.
 const SOURCES: usize = 32;
+
+/// Optional settings of a run.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Ends the run early when canceled.
+    pub cancel: Option<Cancel>,
+    /// Records when each node ran; without a clock, times are not recorded.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Options");
+        shown.field("cancel", &self.cancel).field("has_clock", &self.clock.is_some());
+        shown.finish()
+    }
+}
+
+/// The report of a run in which every node ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The number of nodes that ran.
+    pub nodes: usize,
+    /// When and where each node ran, if the options had a clock. Each lane is a thread; lane 0 is
+    /// the calling thread.
+    pub trace: Option<Trace>,
+}
 
 /// The state of a run.
 pub(crate) struct Run<G, K, E> {

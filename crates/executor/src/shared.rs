@@ -4,10 +4,11 @@
 //! thread is searching, and a searcher that finds work wakes the next. So a chain never wakes a
 //! thread, and a wide graph wakes all threads.
 
+use crate::lock::lock;
 use crate::split::Chunks;
 use crossbeam_deque::{Steal, Stealer, Worker};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 
 /// The number of searches before a thread sleeps, and how many of them keep the core.
@@ -26,11 +27,6 @@ pub(crate) trait Job<'env>: Send + Sync {
 
     /// Returns whether the job is done or has stopped.
     fn is_over(&self) -> bool;
-}
-
-/// Locks a mutex, even if a thread panicked while holding it.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The slot of a thread in a run.

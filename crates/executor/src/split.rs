@@ -1,6 +1,6 @@
 //! A range whose parts run on several threads.
 
-use crate::shared::lock;
+use crate::lock::lock;
 use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

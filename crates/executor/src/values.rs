@@ -1,7 +1,7 @@
 //! The values that nodes pass to each other.
 
 use crate::graph::NodeIx;
-use crate::shared::lock;
+use crate::lock::lock;
 use gpu_graph::Graph;
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};

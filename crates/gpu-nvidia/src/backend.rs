@@ -2,11 +2,11 @@
 
 use crate::call::{Caller, CurrentCall};
 use crate::code::Code;
+use crate::inventory::inventory;
 use crate::library::{Loaded, SimulatedNvml, load, simulated};
 use crate::reset::Resetter;
 use crate::sample::sample;
 use crate::session::{Opened, Session};
-use crate::snapshot::inventory;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
     Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, PeerAccess,

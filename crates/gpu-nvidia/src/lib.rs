@@ -39,6 +39,7 @@ mod details;
 mod device;
 mod event;
 mod info;
+mod inventory;
 mod library;
 mod mig;
 mod process;

@@ -55,7 +55,7 @@ impl Machine {
             return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
         }
         let mut rng = Seed(0).child(&name);
-        let mut machine = crate::assemble::empty(&name);
+        let mut machine = crate::empty::empty(&name);
         machine.description = format!("made: {gpus} A100 with {processes_each} processes on each");
         machine.clock = CLOCK;
         machine.booted = Timestamp(CLOCK.0 - UPTIME_MS);

@@ -1,7 +1,8 @@
 //! The current state of the devices.
 
 use crate::machine::{Device, Holding};
-use crate::state::{Living, State};
+use crate::process_table::Living;
+use crate::state::State;
 use gpu_core::{
     Absent, Accounting, Bytes, DeviceDetails, DeviceId, DeviceInfo, DeviceSample, Error, ErrorKind,
     Fault, MachineFault, MemoryInfo, MigInstance, Percent, Pid, Result,

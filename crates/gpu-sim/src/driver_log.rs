@@ -1,7 +1,8 @@
 //! The driver's messages in the kernel log of a simulated machine.
 
-use crate::file::{DriverMessageEntry, Place};
+use crate::file::DriverMessageEntry;
 use crate::machine::Machine;
+use crate::place::Place;
 use crate::state::State;
 use gpu_core::{
     Absent, DeviceEventKind, DriverMessage, DriverMessageKind, ErrorKind, Fault, PciBusId, Result,
@@ -36,7 +37,7 @@ pub(crate) fn message(
         _ => return Err(complain("has either 'xid' or 'fallen_off_bus = true'")),
     };
     let at = match (&entry.at, entry.seconds_ago) {
-        (Some(at), None) => crate::assemble::date(place, "at", at)?,
+        (Some(at), None) => crate::place::date(place, "at", at)?,
         (None, ago) => {
             let millis = ago.unwrap_or(0).saturating_mul(1000);
             Timestamp(machine.clock.0.saturating_sub(millis))

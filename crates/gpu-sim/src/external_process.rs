@@ -5,8 +5,9 @@
 //! file is valid while its process lives, which the reader must check.
 
 use crate::machine::{Holding, Process};
+use crate::process_table::Serial;
 use crate::simulation::Simulation;
-use crate::state::{Serial, State};
+use crate::state::State;
 use crate::trusted;
 use gpu_core::{Bytes, Error, ErrorKind, Pid, ProcessInfo, Result};
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,9 @@
 //! The reference for users is `sim-fixtures/README.md`. An unknown field is an error everywhere: if
 //! a misspelt reaction were ignored, a test could pass for the wrong reason.
 
+use crate::place::Place;
 use crate::product::Products;
-use gpu_core::{DeviceDetails, DeviceProcessKind, ErrorKind, MachineFault, ProcessState, Result};
+use gpu_core::{DeviceDetails, DeviceProcessKind, MachineFault, ProcessState, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -313,21 +314,5 @@ impl MachineFile {
             let what = crate::toml_error::plain(error.message());
             Place(text).error(error.span(), &what)
         })
-    }
-}
-
-/// Finds the line of a `machine.toml` for error messages.
-#[derive(Clone, Copy)]
-pub(crate) struct Place<'a>(pub(crate) &'a str);
-
-impl Place<'_> {
-    /// Returns an error for the line at the start of `span`.
-    pub(crate) fn error(self, span: Option<std::ops::Range<usize>>, what: &str) -> gpu_core::Error {
-        let line = span.map(|span| {
-            let before = self.0.as_bytes().get(..span.start).unwrap_or(self.0.as_bytes());
-            before.iter().filter(|byte| **byte == b'\n').count() + 1
-        });
-        let place = line.map_or_else(String::new, |line| format!(" line {line}"));
-        gpu_core::Error::new(ErrorKind::Invalid, format!("machine.toml{place}: {what}"))
     }
 }

@@ -2,8 +2,9 @@
 
 use crate::faults::Call;
 use crate::machine::Process;
+use crate::process_table::{Living, Serial};
 use crate::simulation::Simulation;
-use crate::state::{Living, SentSignal, Serial, State};
+use crate::state::{SentSignal, State};
 use gpu_core::{
     Absent, Access, ActToken, DeviceFile, DeviceInfo, DriverMessage, Error, HeldFile, Holder,
     HolderScan, Host, LeaseId, Origin, Pid, ProcessDetail, ProcessFault, ProcessHandle,

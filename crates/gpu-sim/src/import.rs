@@ -1,5 +1,6 @@
 //! Converts a snapshot into a machine that reproduces it.
 
+use crate::empty::IN_USE;
 use crate::machine::{Device, Event, Holding, Machine, Process, Scheduled, Viewer, When};
 use crate::recording::Recording;
 use gpu_core::{
@@ -21,7 +22,7 @@ impl Machine {
         let first = snapshots
             .next()
             .map(|first| (first.offset_ms, machine_from_snapshot(name, &first.snapshot)));
-        let (start, mut machine) = first.unwrap_or_else(|| (0, crate::assemble::empty(name)));
+        let (start, mut machine) = first.unwrap_or_else(|| (0, crate::empty::empty(name)));
         machine.topology = recording.header.topology;
         machine.events = snapshots
             .map(|later| Scheduled {
@@ -32,9 +33,6 @@ impl Machine {
         machine
     }
 }
-
-/// The driver's message for a refused reset, if no recording has one.
-pub(crate) const IN_USE: &str = "a process has the device open";
 
 /// Returns a machine that reproduces `snapshot`.
 ///

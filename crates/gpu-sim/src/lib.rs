@@ -34,6 +34,7 @@
 //! # Ok::<(), gpu_core::Error>(())
 //! ```
 
+mod address_range;
 mod anonymize;
 mod assemble;
 mod backend;
@@ -46,6 +47,7 @@ mod device_entry;
 mod devices;
 mod drift;
 mod driver_log;
+mod empty;
 mod events;
 mod external_process;
 mod faults;
@@ -58,6 +60,7 @@ pub mod live;
 mod load;
 mod machine;
 mod memory;
+mod place;
 mod placeholder;
 mod process_entry;
 mod process_list;

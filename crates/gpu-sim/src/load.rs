@@ -1,8 +1,9 @@
 //! Loads machines from directories: on disk, or embedded in the program.
 
-use crate::assemble::{assemble, date, unreadable};
-use crate::file::{MachineFile, Place};
+use crate::assemble::{assemble, unreadable};
+use crate::file::MachineFile;
 use crate::machine::Machine;
+use crate::place::{Place, date};
 use crate::recording::Recording;
 use gpu_core::{Absent, Error, ErrorKind, Result};
 use gpu_text::Hint;

@@ -1,12 +1,15 @@
 //! The memory of one device, as `DeviceMemory`.
 
+use crate::address_range::AddressRange;
 use crate::devices::failure;
 use crate::faults::Call;
 use crate::machine::{Device, Holding};
 use crate::process_entry::context_files;
 use crate::simulation::Simulation;
 use crate::state::State;
-use gpu_core::{Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result};
+use gpu_core::{
+    Bytes, DeviceFault, DeviceId, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -29,6 +32,17 @@ pub struct SimulatedMemory {
 impl SimulatedMemory {
     pub(crate) fn new(simulation: Simulation, device: u32) -> Self {
         SimulatedMemory { simulation, device }
+    }
+}
+
+impl Simulation {
+    /// Returns the memory of one device.
+    ///
+    /// # Errors
+    /// `Machine` if no driver responds; `Invalid` for a device that this machine does not have.
+    pub fn device_memory(&self, device: &DeviceId) -> Result<SimulatedMemory> {
+        let index = self.lock().named_device(device)?.info.id.index;
+        Ok(SimulatedMemory::new(self.clone(), index))
     }
 }
 
@@ -67,13 +81,6 @@ impl DeviceMemory for SimulatedMemory {
     fn page(&self) -> Result<Bytes> {
         self.simulation.call(Call::Page, |state| answering(state, self.device).map(|_| Bytes(PAGE)))
     }
-}
-
-/// An address range, and its pages that have memory.
-#[derive(Clone, Debug)]
-pub(crate) struct AddressRange {
-    size: Bytes,
-    mapped: BTreeSet<u64>,
 }
 
 fn answering(state: &State, index: u32) -> Result<&Device> {

@@ -2,7 +2,8 @@
 
 use crate::drift::Drift;
 use crate::machine::{Device, Holding};
-use crate::state::{Living, State};
+use crate::process_table::Living;
+use crate::state::State;
 use gpu_core::{Absent, DeviceProcess, DeviceProcessKind, Percent, Reading};
 use std::collections::BTreeMap;
 

@@ -1,9 +1,26 @@
 //! The live processes, indexed by PID and by device.
 
 use crate::machine::Process;
-use crate::state::{Living, Serial};
 use gpu_core::{Absent, Pid};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A permanent identifier of a process in the simulation, independent of its PID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Serial(pub(crate) u64);
+
+impl Serial {
+    pub(crate) const FIRST: Serial = Serial(0);
+    pub(crate) const LAST: Serial = Serial(u64::MAX);
+}
+
+/// A live process.
+#[derive(Clone, Debug)]
+pub(crate) struct Living {
+    pub(crate) process: Process,
+    /// The time at which it was added to the simulation.
+    pub(crate) since: Duration,
+}
 
 /// Live processes by serial. Indexed fields change only through [`change`](Population::change),
 /// which keeps the indexes current.

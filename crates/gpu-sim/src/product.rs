@@ -1,7 +1,7 @@
 //! Values common to all GPUs of one product.
 
-use crate::file::Place;
 use crate::machine::Device;
+use crate::place::Place;
 use gpu_core::{DeviceDetails, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;

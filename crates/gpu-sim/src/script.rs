@@ -1,8 +1,9 @@
 //! An `[[event]]` of `machine.toml`.
 
 use crate::device_entry::fault_of;
-use crate::file::{EventEntry, Place};
+use crate::file::EventEntry;
 use crate::machine::{Event, Machine, Scheduled, When};
+use crate::place::Place;
 use crate::process_entry;
 use gpu_core::{Bytes, DeviceEventKind, Pid, Result, Timestamp};
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use crate::faults::{Call, Fault};
 use crate::machine::{Event, Machine};
 use crate::seed::Seed;
 use crate::state::{SentSignal, State};
-use gpu_core::{DeviceId, Result};
+use gpu_core::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -126,14 +126,5 @@ impl Simulation {
         let mut state = self.lock();
         let left = since_start.saturating_sub(state.now);
         state.advance(left);
-    }
-
-    /// Returns the memory of one device.
-    ///
-    /// # Errors
-    /// `Machine` if no driver responds; `Invalid` for a device that this machine does not have.
-    pub fn device_memory(&self, device: &DeviceId) -> Result<crate::SimulatedMemory> {
-        let index = self.lock().named_device(device)?.info.id.index;
-        Ok(crate::SimulatedMemory::new(self.clone(), index))
     }
 }

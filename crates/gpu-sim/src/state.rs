@@ -1,9 +1,9 @@
 //! The single state of a simulated machine and its changes over time.
 
+use crate::address_range::AddressRange;
 use crate::faults::{Call, Fault, Faults, injected};
 use crate::machine::{Event, Machine, Process, Scheduled, When};
-use crate::memory::AddressRange;
-use crate::process_table::Population;
+use crate::process_table::{Living, Population, Serial};
 use crate::seed::Seed;
 use gpu_core::{
     Bytes, DeviceEvent, ErrorKind, Pid, ProcessKey, Region, Result, Signal, StartTime, Timestamp,
@@ -14,23 +14,6 @@ use std::time::Duration;
 
 /// The start address of simulated device memory.
 const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
-
-/// A permanent identifier of a process in the simulation, independent of its PID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Serial(pub(crate) u64);
-
-impl Serial {
-    pub(crate) const FIRST: Serial = Serial(0);
-    pub(crate) const LAST: Serial = Serial(u64::MAX);
-}
-
-/// A live process.
-#[derive(Clone, Debug)]
-pub(crate) struct Living {
-    pub(crate) process: Process,
-    /// The time at which it was added to the simulation.
-    pub(crate) since: Duration,
-}
 
 /// Memory of an ended process that is not yet free.
 #[derive(Clone, Copy, Debug)]

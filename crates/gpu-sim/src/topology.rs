@@ -1,7 +1,8 @@
 //! The topology of a machine, and values derived from it.
 
-use crate::file::{MachineFile, Place};
+use crate::file::MachineFile;
 use crate::machine::{Device, Machine};
+use crate::place::Place;
 use gpu_core::{Absent, Link, NvLink, PciBusId, PeerAccess, Reading, Result, Topology};
 use std::iter::repeat_n;
 

@@ -2,7 +2,8 @@
 
 use crate::machine::Process;
 use crate::process_entry::complete;
-use crate::state::{Living, Serial, State};
+use crate::process_table::{Living, Serial};
+use crate::state::State;
 use gpu_core::{
     Absent, Error, Pid, ProcessFault, ProcessInfo, ProcessKey, ProcessState, Result, Timestamp,
 };

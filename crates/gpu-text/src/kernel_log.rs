@@ -5,6 +5,7 @@
 //! before it, and joins messages of three lines. It skips all other lines of the kernel.
 
 use crate::document::{Document, DriverMessage, ErrorCode, Kind, keep};
+use crate::driver_line::{DRIVER, start_in};
 use crate::failure;
 use crate::log_prefix;
 use crate::stamp::{self, Stamp, TextTimes};
@@ -14,10 +15,6 @@ use gpu_core::{DriverMessageKind, Timestamp};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The driver's prefix.
-const DRIVER: &str = "NVRM: ";
-/// The prefix of the driver of NVSwitches.
-const SWITCH: &str = "nvidia-nvswitch";
 /// The first line of a message of three lines.
 const FIRST_OF_THREE: &str = "NVRM: The NVIDIA GPU ";
 
@@ -65,7 +62,7 @@ fn read(text: &Text, document: &mut Document, starts: impl Fn(usize) -> bool) ->
             continue;
         };
         let is_field = line.trim_start().starts_with("MESSAGE=");
-        let stamp = stamp_before_message(line).or(entry.filter(|_| is_field));
+        let stamp = stamp::before_message(line).or(entry.filter(|_| is_field));
         if keep(&mut document.driver_messages, row(message, stamp)) {
             found.insert(number);
             found.extend(following.take(more).map(|(number, _)| number));
@@ -103,16 +100,6 @@ fn message<'a>(
     }
     work_meter::add(joined.len());
     Some((gpu_core::DriverMessage::parse(&joined, at)?, more))
-}
-
-/// Returns where a message of the driver would start in a line.
-fn start_in(line: &str) -> Option<usize> {
-    line.find(DRIVER).or_else(|| line.find(SWITCH))
-}
-
-/// Returns the time before a driver message in a line.
-pub(crate) fn stamp_before_message(line: &str) -> Option<Stamp> {
-    stamp::of_prefix(&line[..start_in(line)?])
 }
 
 /// Returns whether a line has the prefix of a kernel log line.

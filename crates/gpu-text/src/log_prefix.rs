@@ -1,11 +1,9 @@
 //! Text before a driver message in a line: nothing, or what a log, an exporter or an event listing
 //! adds. Prose and user-chosen names are not such a prefix.
 
+use crate::driver_line::MAX_PREFIX;
 use crate::escaped::MESSAGES;
 use crate::stamp::{self, Stamp};
-
-/// The maximum length of a prefix, in bytes; a JSON object may have long fields before its message.
-pub(crate) const MAX_PREFIX: usize = 4096;
 
 /// Keys at the start of a line with user-chosen values.
 const NAMES: [&str; 2] = ["Name", "Process name"];

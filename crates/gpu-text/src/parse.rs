@@ -3,7 +3,8 @@
 use crate::command;
 use crate::detect::{self, Recognized};
 use crate::document::{Document, Kind};
-use crate::text::{self, Text};
+use crate::paste;
+use crate::text::Text;
 use crate::{
     csv, failure, fuser, gpustat, gpustat_json, kernel_log, list, lsof, mig_list, monitor, q,
     table, tensorflow, topology, xml,
@@ -41,7 +42,7 @@ pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
     if hint.kind.is_none() && is_binary(bytes) {
         return Err(Unrecognized { what: "a binary file" });
     }
-    let text = text::clean_paste(bytes);
+    let text = paste::clean(bytes);
     if let Some(kind) = hint.kind {
         return Ok(of_kind(&text, kind, hint.fields.as_deref()));
     }

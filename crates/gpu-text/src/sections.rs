@@ -4,7 +4,7 @@ use crate::detect::{self, Recognized};
 use crate::document::{Document, ErrorCode, Kind};
 use crate::parse::of_kind;
 use crate::text::{self, Text};
-use crate::{command, failure, gpustat_json};
+use crate::{command, failure, gpustat_json, paste};
 
 /// The maximum number of parts of a paste; the last part keeps the rest.
 const MAX_SECTIONS: usize = 1000;
@@ -12,7 +12,7 @@ const MAX_SECTIONS: usize = 1000;
 /// Parses a paste of several consecutive outputs, possibly with shell prompts between them, into
 /// one document each, in order. Skips text of no known kind.
 pub fn sections(bytes: &[u8]) -> Vec<Document> {
-    let text = text::clean_paste(bytes);
+    let text = paste::clean(bytes);
     let parts = text::split(&text, &starts(&text));
     parts.iter().filter_map(read).collect()
 }

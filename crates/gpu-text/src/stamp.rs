@@ -3,8 +3,7 @@
 //! A pasted text is judged at its own time, so every form counts, even an incomplete one: a date
 //! may lack the time zone, and a syslog date lacks the year.
 
-use crate::kernel_log;
-use crate::log_prefix;
+use crate::driver_line::{MAX_PREFIX, start_in};
 use crate::work_meter;
 use gpu_core::Timestamp;
 
@@ -44,7 +43,7 @@ impl TextTimes {
         let found = of_line(line)
             .or_else(|| of_heading(line))
             .or_else(|| of_entry(line))
-            .or_else(|| kernel_log::stamp_before_message(line));
+            .or_else(|| before_message(line));
         match found {
             Some(Stamp::Zoned(at, offset)) => self.zoned = self.zoned.max(Some((at, offset))),
             Some(Stamp::Local(at)) => self.local = self.local.max(Some(at)),
@@ -133,7 +132,7 @@ const MAX_PREFIX_WORDS: usize = 24;
 /// Returns the time in the prefix of a message: at its start, otherwise the first date anywhere
 /// (`time=2025-03-03T10:00:00Z level=err msg=`), otherwise the seconds since boot.
 pub(crate) fn of_prefix(before: &str) -> Option<Stamp> {
-    let before = before.get(..before.len().min(log_prefix::MAX_PREFIX)).unwrap_or_default();
+    let before = before.get(..before.len().min(MAX_PREFIX)).unwrap_or_default();
     of_line(before).or_else(|| {
         let ends =
             |c: char| matches!(c, ' ' | '\t' | '|' | '=' | '"' | '\'' | ',' | '>' | '\u{2502}');
@@ -144,6 +143,11 @@ pub(crate) fn of_prefix(before: &str) -> Option<Stamp> {
             .find_map(|word| iso(word).or_else(|| written(word)).or_else(|| epoch(word)));
         date.or_else(|| words.clone().find_map(boot))
     })
+}
+
+/// Returns the time before a driver message in a line.
+pub(crate) fn before_message(line: &str) -> Option<Stamp> {
+    of_prefix(&line[..start_in(line)?])
 }
 
 /// Returns the time of a journal entry: the line above its fields in `journalctl -o verbose`, or a

@@ -7,7 +7,6 @@
 //! `&nbsp;`.
 
 use crate::work_meter;
-use crate::{escaped, gpustat_json};
 use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
@@ -32,25 +31,16 @@ pub(crate) fn clean(bytes: &[u8]) -> Text {
     clean_within(bytes, MAX_BYTES)
 }
 
-/// Cleans `bytes` that may be a log with each text as a JSON string.
-pub(crate) fn clean_paste(bytes: &[u8]) -> Text {
-    cleaned(bytes, MAX_BYTES, |text| {
-        // This text is JSON itself, not text inside JSON.
-        if gpustat_json::is_within(&text) {
-            return text;
-        }
-        match escaped::unescaped(&text) {
-            Cow::Owned(plain) => Cow::Owned(plain),
-            Cow::Borrowed(_) => text,
-        }
-    })
-}
-
 fn clean_within(bytes: &[u8], bound: usize) -> Text {
     cleaned(bytes, bound, |text| text)
 }
 
-fn cleaned(bytes: &[u8], bound: usize, plain: impl FnOnce(Cow<'_, str>) -> Cow<'_, str>) -> Text {
+/// Cleans `bytes`, decoded and passed through `plain`.
+pub(crate) fn cleaned(
+    bytes: &[u8],
+    bound: usize,
+    plain: impl FnOnce(Cow<'_, str>) -> Cow<'_, str>,
+) -> Text {
     let head = bytes.get(..bound).unwrap_or(bytes);
     let decoded = plain(decode(head));
     let mut cleaner = Cleaner {

@@ -4,6 +4,7 @@
 //! gigabytes, no code in it is executed, and the numbers in a header are treated as claims and
 //! checked against the length of the file.
 
+mod engine;
 mod model;
 pub mod need;
 pub mod quantize;

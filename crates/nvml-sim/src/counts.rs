@@ -2,16 +2,10 @@
 
 use gpu_sim::Session;
 use std::collections::BTreeMap;
-use std::ffi::c_int;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-
-unsafe extern "C" {
-    /// Registers a function to run when the process exits or this library is unloaded.
-    safe fn atexit(function: extern "C" fn()) -> c_int;
-}
 
 /// The maximum number of calls between two writes: a program that keeps NVML open and is killed
 /// never shuts it down.
@@ -55,10 +49,11 @@ impl Counts {
         }
     }
 
-    /// Sets the directory for the counts.
-    pub(crate) fn append_to(&mut self, dir: &Path) {
+    /// Sets the directory for the counts. `at_exit` registers the function that writes the last
+    /// ones, and returns whether it could.
+    pub(crate) fn append_to(&mut self, dir: &Path, at_exit: impl FnOnce() -> bool) {
         self.dir = Some(dir.to_owned());
-        if self.registered.is_none() && atexit(write_down) == 0 {
+        if self.registered.is_none() && at_exit() {
             self.registered = Some(std::process::id());
         }
     }
@@ -91,10 +86,6 @@ impl Counts {
     }
 }
 
-extern "C" fn write_down() {
-    let _ = std::panic::catch_unwind(|| crate::library::lock().counts.write_down());
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,7 +107,7 @@ mod tests {
     fn only_new_counts_are_written() {
         let dir = tempfile::tempdir().unwrap();
         let mut counts = Counts::new();
-        counts.append_to(dir.path());
+        counts.append_to(dir.path(), || true);
         for function in ["nvmlInit_v2", "nvmlShutdown"] {
             counts.add(function);
             counts.write_down();

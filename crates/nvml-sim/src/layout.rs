@@ -1,14 +1,8 @@
 //! The structs of NVML's C interface that this library reads and writes, field by field as declared
 //! in the public `nvml.h`.
 
-use crate::pointer::Handle;
+use crate::pointer::{Handle, Versioned};
 use std::ffi::{c_char, c_int, c_longlong, c_uchar, c_uint, c_ulonglong};
-
-/// A struct whose first field contains its size and version (`NVML_STRUCT_VERSION`).
-pub(crate) trait Versioned: Copy {
-    /// The value that callers store in that field.
-    const VERSION: c_uint;
-}
 
 /// Declares structs of numbers.
 macro_rules! structs {

@@ -10,10 +10,15 @@ use crate::running::{Effects, Running};
 use crate::view::View;
 use gpu_core::{ErrorKind, MachineFault};
 use gpu_sim::Session;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_int};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+unsafe extern "C" {
+    /// Registers a function to run when the process exits or this library is unloaded.
+    safe fn atexit(function: extern "C" fn()) -> c_int;
+}
 
 static LIBRARY: Mutex<Library> = Mutex::new(Library::new());
 
@@ -33,6 +38,10 @@ pub(crate) struct Library {
 /// Locks the library. Do not hold the lock while waiting.
 pub(crate) fn lock() -> MutexGuard<'static, Library> {
     LIBRARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+extern "C" fn write_down_counts() {
+    let _ = std::panic::catch_unwind(|| lock().counts.write_down());
 }
 
 impl Library {
@@ -87,7 +96,7 @@ impl Library {
         };
         let same = self.running.take().filter(|running| running.serves(&dir, &session));
         if session.counts_calls {
-            self.counts.append_to(&dir);
+            self.counts.append_to(&dir, || atexit(write_down_counts) == 0);
         }
         Ok(self.running.insert(same.unwrap_or_else(|| Running::new(dir, session))))
     }

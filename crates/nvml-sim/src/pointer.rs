@@ -5,11 +5,16 @@
 //! memory is in this file.
 
 use crate::code::{Answer, Code};
-use crate::layout::Versioned;
 use std::ffi::{c_char, c_uint};
 
 /// The maximum length of a text from a caller.
 const MAX_TEXT: usize = 256;
+
+/// A struct whose first field contains its size and version (`NVML_STRUCT_VERSION`).
+pub(crate) trait Versioned: Copy {
+    /// The value that callers store in that field.
+    const VERSION: c_uint;
+}
 
 /// A pointer to a value to write, or to the first of several; may be null.
 #[derive(Clone, Copy)]

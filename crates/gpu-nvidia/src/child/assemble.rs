@@ -1,7 +1,7 @@
 //! Replies of the child, assembled from their parts.
 
 use super::wire::Reply;
-use crate::snapshot::{inventory, unknown};
+use crate::inventory::{inventory, unknown};
 use gpu_core::{DeviceState, Driver, Fault, Groups, Inventory};
 
 /// A reply that is received part by part.

@@ -2,7 +2,8 @@
 
 use super::event::{Bin, Block, ChunkSum, Event, Framework, Pool, Region, Tensor, Wording};
 use super::figure::{Figure, integer};
-use super::reader::{Passage, Reader, framework_of_path};
+use super::passage::{Passage, framework_of_path};
+use super::reader::Reader;
 use super::{MAX_ALL_ROWS, MAX_EVENTS, MAX_ROWS};
 use crate::work_meter;
 use gpu_core::Bytes;

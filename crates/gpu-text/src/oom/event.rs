@@ -1,7 +1,8 @@
 //! The data of an out-of-memory event.
 
-use super::engines::{Fact, Short};
+use super::engines::Fact;
 use super::figure::Figure;
+use super::short::Short;
 use gpu_core::Bytes;
 use std::collections::BTreeMap;
 

@@ -1,10 +1,11 @@
 //! Messages of libraries that print little: CuPy, RMM, llama.cpp, and the bare errors of the CUDA
 //! runtime.
 
-use super::engines::Short;
 use super::event::{Event, Framework};
 use super::figure::{Figure, integer};
-use super::reader::{Passage, Reader};
+use super::passage::Passage;
+use super::reader::Reader;
+use super::short::Short;
 use super::short_messages::{self, on_cuda};
 
 /// The position of a message with figures.

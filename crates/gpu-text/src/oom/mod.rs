@@ -12,21 +12,25 @@ mod event;
 mod figure;
 mod flatten;
 mod libraries;
+mod passage;
 mod pieces;
 mod prefix;
 mod reader;
+mod scan;
+mod short;
 mod short_messages;
 mod torch;
 mod wrap;
 mod xla;
 
-pub use engines::{Fact, Short, Unit};
+pub use engines::{Fact, Unit};
 pub use event::{
     Bin, Block, ChunkSum, Dump, Event, Framework, Pool, Region, Rematerialization, Report, Tensor,
     Wording,
 };
 pub use figure::Figure;
 pub use pieces::LogReader;
+pub use short::Short;
 
 /// The maximum number of events kept.
 const MAX_EVENTS: usize = 1000;

@@ -1,10 +1,11 @@
 //! Messages with one or two sizes in a sentence that the table cannot express: TensorFlow on the
 //! driver's pool, CUDA.jl, the buffers of llama.cpp, XLA on TPUs.
 
-use super::engines::Short;
 use super::event::{Event, Framework, Rematerialization};
 use super::figure::{Figure, integer};
-use super::reader::{Passage, Reader};
+use super::passage::Passage;
+use super::reader::Reader;
+use super::short::Short;
 use gpu_core::Bytes;
 
 /// The position of one of these messages.

@@ -2,7 +2,8 @@
 
 use super::event::{Event, Framework, Wording};
 use super::figure::{Figure, integer};
-use super::reader::{Passage, Reader};
+use super::passage::Passage;
+use super::reader::Reader;
 
 const ON_DEVICE: &str = "Allocation on device ";
 

@@ -3,7 +3,8 @@
 
 use super::event::{Event, Framework, Rematerialization, Wording};
 use super::figure::{Figure, integer};
-use super::reader::{Passage, Reader, framework_of_path};
+use super::passage::{Passage, framework_of_path};
+use super::reader::Reader;
 use crate::work_meter;
 use gpu_core::Bytes;
 

@@ -1,6 +1,5 @@
 //! Sums of the figures in a message.
 
-use super::cause::MOST_CONTEXT;
 use super::evidence::{OomFigures, Other};
 use gpu_core::{Bytes, amount};
 use serde::Serialize;
@@ -46,6 +45,9 @@ pub struct Account {
     pub lacking_slack: Bytes,
 }
 
+/// The maximum size of a context. Any more belongs to libraries or another engine in the process.
+pub(super) const MOST_CONTEXT: Bytes = Bytes::from_mib(2048);
+
 /// Formats an amount with no more digits than its rounding error justifies: `≈ 390 MiB`.
 pub fn approximate(bytes: Bytes, slack: Bytes) -> String {
     const STEP: u64 = 10 * Bytes::MIB;
@@ -62,6 +64,16 @@ impl Account {
     pub(super) fn strangers(&self, shown: &OomFigures) -> usize {
         let is_listed = self.itself.is_some() || !self.itself_among.is_empty();
         shown.others.len().saturating_sub(usize::from(is_listed))
+    }
+
+    /// Returns whether the free memory is an estimate: the total minus the memory that this process
+    /// reserved, because the driver does not report the memory of others.
+    pub(super) fn estimates_free(&self, shown: &OomFigures) -> bool {
+        let sum = shown.free.zip(self.held).map(|(free, held)| free + held);
+        shown.backend.as_deref() == Some("xpu")
+            && sum.zip(shown.total).is_some_and(|(sum, total)| {
+                !shown.surely_more(sum, total) && !shown.surely_more(total, sum)
+            })
     }
 
     /// Computes the sums.

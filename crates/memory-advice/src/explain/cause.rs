@@ -1,47 +1,9 @@
 //! The cause that the figures indicate.
 
-use super::account::{Account, approximate};
+use super::account::{Account, MOST_CONTEXT, approximate};
+use super::answer::Cause;
 use super::evidence::{MessageSource, OomFigures};
 use gpu_core::{Bytes, amount};
-use serde::Serialize;
-
-/// Why a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// One request is larger than the device.
-    LargerThanDevice,
-    /// The memory in use and the request together exceed the device.
-    TooBig,
-    /// The program itself fills the device.
-    Full,
-    /// The total free memory suffices, but it is not contiguous.
-    Fragmented,
-    /// Other processes hold the missing memory.
-    OtherProcesses,
-    /// Many processes hold the memory, each with a small amount, such as a context.
-    ManyContexts,
-    /// A process that the message does not name holds the memory.
-    Unnamed,
-    /// The allocator reached its limit, not the device's.
-    Limit,
-    /// One buffer is larger than the device or its driver allows, regardless of the free memory.
-    BufferLimit,
-    /// Memory was sufficient: other programs changed the free memory while the engine measured it.
-    Disturbed,
-    /// The figure that caused the failure is impossible: memory was sufficient.
-    ImpossibleFigure,
-    /// The memory was in use before the program started.
-    TakenBefore,
-    /// Host memory ran out.
-    HostMemory,
-    /// The program continued without the memory.
-    NoFailure,
-    /// Enough memory was free when the message was written.
-    FreeEnough,
-    /// The figures do not suffice.
-    NotTold,
-}
 
 /// The minimum memory of an unnamed process: a smaller amount is the driver's own.
 const LEAST_STRANGER: Bytes = Bytes::from_mib(64);
@@ -99,7 +61,7 @@ impl Cause {
             && !others_hold_most(shown, account)
         {
             return match () {
-                () if shown.estimates_free(account) => Cause::NotTold,
+                () if account.estimates_free(shown) => Cause::NotTold,
                 () if is_full(shown, account) => Cause::Full,
                 () if has_little_left(shown) => of_device(shown, account),
                 () => Cause::Fragmented,
@@ -286,7 +248,7 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
         ));
     }
     said.extend(itself(shown, account));
-    if shown.estimates_free(account) {
+    if account.estimates_free(shown) {
         said.push(
             "The free memory is an estimate, the total minus the memory of this process: memory of \
                 others is not in it."
@@ -350,9 +312,6 @@ fn outside(account: &Account) -> Option<String> {
         format!("{size} of this process outside its allocator")
     })
 }
-
-/// The maximum size of a context. Any more belongs to libraries or another engine in the process.
-pub(super) const MOST_CONTEXT: Bytes = Bytes::from_mib(2048);
 
 fn full(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
     let unused = shown.unused.unwrap_or_default();

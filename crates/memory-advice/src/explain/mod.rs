@@ -7,15 +7,17 @@
 //! because the log may come from another machine or another day.
 
 mod account;
+mod answer;
 mod cause;
 mod evidence;
+mod now;
 mod remedy;
 mod verdict;
 
 pub use account::{Account, approximate};
-pub use cause::Cause;
-pub use evidence::{Device, MessageSource, Now, OomFigures, Other, Resident, Stated};
-pub use remedy::{Remedy, RemedyKind};
+pub use answer::{Cause, Remedy, RemedyKind};
+pub use evidence::{MessageSource, OomFigures, Other, Stated};
+pub use now::{Device, Now, Resident};
 
 use serde::Serialize;
 

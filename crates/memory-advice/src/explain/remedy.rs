@@ -1,11 +1,11 @@
 //! Remedies for a cause, with values computed from the figures.
 
-use super::account::Account;
-use super::cause::{Cause, MOST_CONTEXT};
-use super::evidence::{MessageSource, Now, OomFigures};
+use super::account::{Account, MOST_CONTEXT};
+use super::answer::{Cause, Remedy, RemedyKind};
+use super::evidence::{MessageSource, OomFigures};
+use super::now::Now;
 use crate::CONTEXT;
 use gpu_core::{Bytes, amount};
-use serde::Serialize;
 
 /// PyTorch's minimum of `max_split_size_mb`, which is above its large segments of 20 MiB.
 const LEAST_SPLIT_MIB: u64 = 21;
@@ -27,33 +27,6 @@ const SHARES: u64 = 10_000;
 
 /// The rounding error of such a fraction on the largest plausible device.
 const ROUNDED: Bytes = Bytes::from_mib(32);
-
-/// A remedy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Remedy {
-    /// Its kind.
-    pub kind: RemedyKind,
-    /// The exact text to type or set; `None` if only the author of the program can determine it.
-    pub set: Option<String>,
-    /// Its effect.
-    pub why: String,
-}
-
-/// The kind of a remedy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RemedyKind {
-    /// An environment variable of the program.
-    Environment,
-    /// A command to type.
-    Command,
-    /// An option of the program.
-    Option,
-    /// A line in the program.
-    Code,
-    /// A change of the workload.
-    Work,
-}
 
 struct List(Vec<Remedy>);
 

@@ -1,7 +1,7 @@
 //! A cause in one line.
 
 use super::account::{Account, approximate};
-use super::cause::Cause;
+use super::answer::Cause;
 use super::evidence::{MessageSource, OomFigures};
 use gpu_core::{Bytes, Pid};
 

@@ -14,13 +14,14 @@ mod run;
 mod training;
 mod weights;
 
+pub use crate::engine::Engine;
 pub use chain::{Chain, Layer, Position, Unknown, chain};
 pub use context::{cells, context};
 pub use estimate::{Estimate, estimate};
 pub use naming::Kind;
 pub(crate) use naming::{Place, is_encoder, is_input_matrix, is_output_matrix, kind, place};
 pub use overhead::{OVERHEADS, Overhead, overhead};
-pub use run::{Engine, Optimizer, Precision, Recompute, Run, Training};
+pub use run::{Optimizer, Precision, Recompute, Run, Training};
 pub use weights::Part;
 pub(crate) use weights::assumed_tensors;
 

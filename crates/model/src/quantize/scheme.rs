@@ -3,8 +3,8 @@
 use super::mixture::{Facts, Mixture};
 use super::role::Role;
 use super::{Group, Packing, columns};
+use crate::engine::Engine;
 use crate::model::{Architecture, Model};
-use crate::need::Engine;
 use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
 use std::fmt;

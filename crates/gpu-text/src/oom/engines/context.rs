@@ -1,7 +1,8 @@
 //! What the text around a message shows: the engine, its phase, and figures printed before.
 
 use super::super::event::{Event, Framework};
-use super::{Fact, Short};
+use super::Fact;
+use crate::oom::short::Short;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 

@@ -8,69 +8,19 @@ mod context;
 mod fact;
 mod pattern;
 mod table;
+mod vocabulary;
 
 pub(super) use context::{Clue, Clues, Notes};
 pub use fact::{Fact, Unit};
+pub(super) use vocabulary::{expects_number, is_word};
 
 use super::event::{Event, Framework, Wording};
 use super::flatten::Flat;
 use super::libraries;
 use super::reader::Reader;
+use super::short::Short;
 use std::collections::HashMap;
 use std::sync::LazyLock;
-
-/// What ran short, or what else happened, in the words of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Short {
-    /// At startup, the device had less free memory than the engine was configured to take.
-    Startup,
-    /// One device of the job has less free memory than the others.
-    Unbalanced,
-    /// The weights did not fit.
-    Weights,
-    /// The weights left nothing for the KV cache.
-    NoCache,
-    /// The KV cache holds less than one request of the configured length.
-    Cache,
-    /// More sequences than the engine has blocks of state for.
-    Sequences,
-    /// Tensors of a computation did not fit: a prefill, a warm-up, compute buffers.
-    Compute,
-    /// The capture of CUDA graphs did not fit.
-    Graphs,
-    /// The component that [`Event::part`] names did not fit.
-    Component,
-    /// Memory that the engine gave back was taken when it woke up.
-    WakeUp,
-    /// A single buffer exceeds the device's limit, regardless of free memory.
-    OneBuffer,
-    /// A limit on the device memory of the process or container.
-    Quota,
-    /// A pool of the program that is smaller than the device.
-    Pool,
-    /// The program as a whole: it needs more than the device has.
-    Program,
-    /// Requests compete for the KV cache, which is full.
-    Crowded,
-    /// The KV cache has too little room for the next batch.
-    Batch,
-    /// The context of a sequence is full, not the device.
-    Context,
-    /// Pinned memory of the host.
-    Pinned,
-    /// Memory of the host.
-    Host,
-    /// The memory of a control group, a job or a container on the host.
-    HostLimit,
-    /// A signal that the kernel's killer shares with other senders ended a process.
-    Killed,
-    /// A former process has not given its memory back.
-    NotReturned,
-    /// Other programs changed the free memory while the engine measured it; nothing ran short.
-    Disturbed,
-    /// An error that may or may not concern memory.
-    Unclear,
-}
 
 /// The meaning of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,28 +61,6 @@ static BY_WORD: LazyLock<HashMap<&'static str, Vec<&'static Shape>>> = LazyLock:
     rows
 });
 
-/// The words of all patterns, for lines that a terminal broke inside a word.
-pub(super) fn is_word(word: &str) -> bool {
-    static WORDS: LazyLock<std::collections::HashSet<&'static str>> = LazyLock::new(|| {
-        let patterns = table::all().flat_map(|shape| [&[shape.text][..], shape.more].concat());
-        let words = patterns.flat_map(|pattern| pattern.split(|c: char| !c.is_ascii_alphabetic()));
-        words.filter(|word| word.len() >= LEAST_LETTERS).collect()
-    });
-    WORDS.contains(word)
-}
-
-/// A single letter of a pattern is too often just the end of a line.
-const LEAST_LETTERS: usize = 2;
-
-/// Returns whether a count or a number of tokens follows this text in a message.
-pub(super) fn expects_number(before: &str) -> bool {
-    static ENDS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
-        let patterns = table::all().flat_map(|shape| [&[shape.text][..], shape.more].concat());
-        patterns.flat_map(pattern::before_numbers).collect()
-    });
-    ENDS.iter().any(|end| before.ends_with(end))
-}
-
 /// A match of the table in a text.
 #[derive(Debug)]
 pub(super) struct Found {
@@ -140,23 +68,6 @@ pub(super) struct Found {
     event: Event,
     /// The length of the message, in bytes.
     length: usize,
-}
-
-impl Short {
-    /// Returns whether two messages may be parts of one failure: one of them names it more
-    /// precisely.
-    pub(super) fn is_part_of(self, other: Short) -> bool {
-        let is_open = |short| matches!(short, Short::Unclear | Short::Compute);
-        let has_parts = |short| {
-            !matches!(
-                short,
-                Short::NotReturned | Short::Disturbed | Short::Crowded | Short::Context
-            )
-        };
-        let is_host = |short| matches!(short, Short::Host | Short::HostLimit | Short::Killed);
-        let is_one = self == other || is_open(self) || is_open(other);
-        has_parts(self) && has_parts(other) && (is_one || (is_host(self) && is_host(other)))
-    }
 }
 
 impl Found {

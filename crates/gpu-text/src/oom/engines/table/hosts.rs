@@ -3,8 +3,9 @@
 use super::super::super::event::Framework::{
     Host, Kernel, Kubelet, NvidiaDriver, PyTorch, Ray, Slurm, SystemdOomd,
 };
-use super::super::{Shape, Short};
+use super::super::Shape;
 use super::{before, fails};
+use crate::oom::short::Short;
 
 /// The memory of a killed process. Its address space is meaningless, because CUDA reserves far more
 /// than it uses.

@@ -12,7 +12,8 @@ mod servers;
 mod trainers;
 
 use super::super::event::Framework;
-use super::{Role, Shape, Short};
+use super::{Role, Shape};
+use crate::oom::short::Short;
 
 /// Returns all rows.
 pub(super) fn all() -> impl Iterator<Item = &'static Shape> {

@@ -1,8 +1,9 @@
 //! Servers of language models: vLLM, SGLang, TensorRT-LLM, Triton, TGI, LMDeploy.
 
 use super::super::super::event::Framework::{LmDeploy, SgLang, TensorRtLlm, Tgi, Triton, Vllm};
-use super::super::{Shape, Short};
+use super::super::Shape;
 use super::{before, fails, goes_on};
+use crate::oom::short::Short;
 
 const LENGTH: &[&str] = &["the estimated maximum model length is {fitting_length}"];
 

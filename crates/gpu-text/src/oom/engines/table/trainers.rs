@@ -4,8 +4,9 @@
 use super::super::super::event::Framework::{
     Accelerate, BitsAndBytes, ComfyUi, DeepSpeed, ExLlama, PyTorch, Unsloth,
 };
-use super::super::{Shape, Short};
+use super::super::Shape;
 use super::{fails, goes_on, retry};
+use crate::oom::short::Short;
 
 pub(super) const ROWS: &[Shape] = &[
     fails(ExLlama, Short::Program, "Insufficient VRAM for model and cache"),
