@@ -1,5 +1,5 @@
-//! What hours of snapshots prove, and that they accuse nobody on healthy machines: random days, a
-//! look a minute. Prints the figures of the run.
+//! What hours of snapshots prove on random days with one snapshot a minute, and that healthy
+//! machines get no false findings. Prints the figures of the run.
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
 use gpu_core::{
@@ -19,11 +19,11 @@ use std::time::Duration;
 
 const MINUTE: u64 = 60_000;
 const HOUR: u64 = 60;
-/// The first look, on the wall clock, in milliseconds.
+/// The wall clock time of the first snapshot, in milliseconds.
 const START: u64 = 1_740_000_000_000;
 const TOTAL_MIB: u64 = 81_920;
 
-/// What a program of a simulated day does in each minute.
+/// The behaviour of a program over a simulated day.
 #[derive(Clone, Copy, Debug)]
 enum Habit {
     /// A job: it computes for this many minutes, then pauses for as many.
@@ -32,24 +32,24 @@ enum Habit {
     Preparation(u64),
     /// A service that answers at night.
     Service,
-    /// Somebody runs a cell each so many minutes.
+    /// A notebook in which a user runs a cell every so many minutes.
     Notebook(u64),
-    /// A debugger holds it.
+    /// A process held by a debugger.
     Traced,
-    /// It only draws.
+    /// A process that only renders.
     Display,
-    /// Started with nohup; computes once in so many minutes.
+    /// A process started with nohup that computes once in so many minutes.
     Nohup(u64),
-    /// A job whose caching allocator grows in steps and stops, or ever more slowly.
+    /// A job whose caching allocator grows in steps and stops, or grows ever more slowly.
     Warming(bool),
-    /// A job that allocates and frees in a period of so many minutes.
+    /// A job that allocates and frees with a period of so many minutes.
     Breathing(u64),
 
-    /// It computed for this many minutes, and then holds its memory.
+    /// A process that computed for this many minutes and then only holds its memory.
     Abandoned(u64),
-    /// A worker whose parent is gone.
+    /// A worker without its parent.
     Orphan,
-    /// It computes, and its memory grows by so many MiB a minute.
+    /// A process that computes while its memory grows by so many MiB a minute.
     Leaking(u64),
 }
 
@@ -57,14 +57,14 @@ enum Habit {
 #[derive(Clone, Copy, Debug)]
 struct Program {
     pid: u32,
-    /// The minute in which it starts, and in which it ends.
+    /// The minutes in which it starts and ends.
     runs: (u64, u64),
     gpu: u32,
     mib: u64,
     habit: Habit,
 }
 
-/// What it shows in a minute.
+/// The observable state of a program in one minute.
 struct Shown {
     computes: bool,
     cpu_ms: u64,
@@ -84,7 +84,7 @@ impl Program {
             Habit::Service => (age % 700 < 5, age * 200),
             Habit::Notebook(pause) => (age.is_multiple_of(pause), ms(age / pause, age)),
             Habit::Traced | Habit::Display => (false, age),
-            // One is woken up now and then.
+            // One of the orphans wakes up occasionally.
             Habit::Orphan => (false, age * u64::from(self.pid % 2)),
             Habit::Nohup(pause) => (age.is_multiple_of(pause), ms(age / pause, age)),
             Habit::Warming(_) | Habit::Breathing(_) | Habit::Leaking(_) => (true, ms(age, 0)),
@@ -106,7 +106,7 @@ impl Program {
             _ => "python",
         };
         let mut info = ProcessInfo::from_name(Pid(self.pid), name);
-        // A PID that is used again belongs to a process of another start time.
+        // A reused PID belongs to a process with another start time.
         info.key.start = Some(StartTime(self.runs.0 * 6_000 + 1));
         let ordinary = !matches!(self.habit, Habit::Display);
         info.uid = Ok(if ordinary { 1_000 } else { 0 });
@@ -146,20 +146,20 @@ impl Program {
 struct Day {
     gpus: u32,
     programs: Vec<Program>,
-    /// The minutes without a look: the machine is suspended, or the watcher is off.
+    /// The minutes without a snapshot: the machine is suspended, or the watcher is off.
     off: BTreeSet<u64>,
     /// The minutes in which the driver does not answer.
     silent: BTreeSet<u64>,
-    /// In this minute the wall clock is set by so many milliseconds.
+    /// The minute in which the wall clock is set, and by how many milliseconds.
     step: Option<(u64, i64)>,
-    /// What no list accounts for, in MiB, grows by so many a minute.
+    /// The unlisted memory, in MiB, and its growth per minute.
     unlisted: (u64, u64),
 }
 
 const DAY: u64 = 24 * HOUR;
 
 impl Day {
-    /// Returns a day of healthy programs, each kind on some device at some time.
+    /// Returns a day of healthy programs, with each kind on some device at some time.
     fn healthy(chance: &mut Chance) -> Self {
         let gpus = 1 + u32::try_from(chance.below(4)).unwrap();
         let mut day = Day {
@@ -201,7 +201,7 @@ impl Day {
 
     fn add(&mut self, chance: &mut Chance, habit: Habit, minutes: u64) -> Program {
         let start = chance.below(DAY / 2);
-        // Now and then a PID is used again.
+        // Occasionally, a PID is reused.
         let ended = |pid| self.programs.iter().all(|p| p.pid != pid || p.runs.1 < start);
         let mut others = self.programs.iter().filter(|other| ended(other.pid));
         let used = others.next().filter(|_| chance.one_in(2));
@@ -217,7 +217,7 @@ impl Day {
         program
     }
 
-    /// Returns the minutes in which somebody looks.
+    /// Returns the minutes with a snapshot.
     fn minutes(&self) -> impl Iterator<Item = u64> {
         (0..DAY).filter(|minute| !self.off.contains(minute))
     }
@@ -260,7 +260,7 @@ impl Day {
         look
     }
 
-    /// Returns the graver findings of the day, each with the minute in which it was first made.
+    /// Returns the more serious findings of the day, each with the minute of its first occurrence.
     fn findings(&self) -> BTreeMap<(FindingKind, Option<Pid>, Confidence), (u64, Finding)> {
         let mut past = Past::every(Duration::from_millis(MINUTE));
         let mut all = BTreeMap::new();
@@ -407,20 +407,20 @@ fn gap_and_clock_step_are_no_idle_time() {
         })
     };
     let (minute, texts) = high(&day).unwrap();
-    // For ten minutes more, the CPU time is that of the work.
+    // For ten more minutes, the CPU time includes that of the earlier work.
     assert_eq!(minute, 30 + 8 * HOUR);
     assert_eq!(texts, ["holds 24,576 MiB", "no compute for 8 h, in 491 samples"]);
-    // Off for an hour: the time begins anew.
+    // After an hour off, the time starts over.
     day.off = (300..360).collect();
     assert_eq!(high(&day).unwrap().0, 360 + 8 * HOUR);
-    // The clock is set back, or the driver does not answer: nothing is lost.
+    // If the clock is set back or the driver does not respond, no time is lost.
     day.off = BTreeSet::new();
     day.step = Some((200, -3_000_000));
     assert_eq!(high(&day).unwrap().0, 31 + 8 * HOUR, "a minute passed unseen");
     day.step = None;
     day.silent = [100, 200, 201].into();
     assert_eq!(high(&day).unwrap().0, 30 + 8 * HOUR);
-    // A clock that is set ahead is like a gap.
+    // Setting the clock ahead is like a gap.
     (day.silent, day.step) = (BTreeSet::new(), Some((200, 3_600_000)));
     assert_eq!(high(&day).unwrap().0, 200 + 8 * HOUR);
 }
@@ -458,7 +458,7 @@ fn past_forgets_who_is_gone() {
     let size = |past: &Past| format!("{past:?}").len();
     let mut sizes = Vec::new();
     for minute in 0..600 {
-        // Each minute has its own processes.
+        // Every minute has different processes.
         day.programs = (0..8)
             .map(|place| Program {
                 pid: 1_000 + u32::try_from(minute).unwrap() * 8 + place,

@@ -1,6 +1,6 @@
-//! The findings of the diagnosis on a battery of machines, and on random populations: what it must
-//! find, and that it accuses nobody who is healthy. Prints precision and recall; a finding counts
-//! from confidence likely on.
+//! The findings of the diagnosis on a set of test machines and on random populations: the findings
+//! that it must make, and that it makes none about healthy processes. Prints precision and recall;
+//! a finding counts if its confidence is likely or higher.
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
 use gpu_core::{
@@ -45,7 +45,7 @@ fn confidence(name: &str) -> Confidence {
     }
 }
 
-/// A finding that must come.
+/// A required finding.
 #[derive(Clone, Debug)]
 struct Expected {
     kind: String,
@@ -64,7 +64,7 @@ impl Expected {
     }
 }
 
-/// What `sim-fixtures/findings.toml` expects of a machine.
+/// The findings that `sim-fixtures/findings.toml` expects for a machine.
 fn expected(table: &toml::Table, name: &str, watched: bool) -> Vec<Expected> {
     let machines = table["machine"].as_array().unwrap();
     let Some(machine) = machines.iter().find(|machine| machine["name"].as_str() == Some(name))
@@ -84,7 +84,7 @@ fn expected(table: &toml::Table, name: &str, watched: bool) -> Vec<Expected> {
     sick.collect()
 }
 
-/// True and false alarms, and what was missed.
+/// True alarms, false alarms, and missed findings.
 #[derive(Clone, Copy, Debug, Default)]
 struct Score {
     found: u32,
@@ -116,7 +116,8 @@ fn battery_of_machines_has_exactly_the_expected_findings() {
         let minutes: Vec<u64> = (0..=10).map(|minute| minute * 60).collect();
         for (watched, times) in [(false, &[0][..]), (true, &minutes)] {
             let wanted = expected(&table, name, watched);
-            // A healthy machine stands still here, which a healthy job does for a minute at most.
+            // A simulated healthy machine does not change, but a healthy job is idle for at most a
+            // minute.
             let times = if watched && wanted.is_empty() { &[0, 30, 60][..] } else { times };
             let found = findings(&Simulation::embedded(name).unwrap(), times);
             for want in &wanted {
@@ -149,7 +150,7 @@ fn battery_of_machines_has_exactly_the_expected_findings() {
     assert!(score.found > 40, "the battery is not empty");
 }
 
-/// The text of a random machine.
+/// A random machine, as text.
 struct Population {
     chance: Chance,
     gpus: Vec<String>,
@@ -157,7 +158,8 @@ struct Population {
     next_pid: u32,
     /// Used memory of each device, in MiB.
     used: Vec<u64>,
-    /// Processes in uninterruptible sleep stay there, so they must not be watched for long.
+    /// Whether some process is in uninterruptible sleep. Such processes stay in it, so they must
+    /// not be observed for long.
     has_reader: bool,
 }
 
@@ -193,7 +195,7 @@ impl Population {
         self.chance.below(self.gpus.len() as u64) as usize
     }
 
-    /// Memory on a device, as the field of a process; at most a fifth of the device.
+    /// Adds memory on a device, at most a fifth of it; returns the field of a process.
     fn memory(&mut self, gpu: usize, load: u64, kind: &str) -> String {
         let mib = 200 + self.chance.below(TOTAL_MIB / 6);
         self.used[gpu] += mib;
@@ -203,7 +205,7 @@ impl Population {
         )
     }
 
-    /// A process: its name, when it was started before the clock, in seconds, and more fields.
+    /// Adds a process with its name, its age in seconds at the machine's clock, and further fields.
     fn process(&mut self, pid: u32, name: &str, age: u64, fields: &str) {
         let started = 1_740_996_000 - age;
         let (day, second) = (started / 86_400, started % 86_400);
@@ -226,14 +228,14 @@ impl Population {
         1 + self.chance.below(most)
     }
 
-    /// Adds one healthy program of a random kind.
+    /// Adds a healthy program of a random kind.
     fn add_healthy(&mut self) {
         let (gpu, pid, age) = (self.gpu(), self.pid(), self.age());
         let load = [0, 0, 3, 40, 97, 100][self.chance.below(6) as usize];
         let any = self.memory(gpu, load, "compute");
         let gone = 100_000 + pid;
         match self.chance.below(18) {
-            // A job that computes, or pauses.
+            // A job that computes or pauses.
             0 | 1 => {
                 let cpu = if load == 0 { self.chance.below(3) } else { 100 };
                 self.process(pid, "python", age, &format!("{any}cpu_percent = {cpu}\n"));
@@ -243,14 +245,14 @@ impl Population {
                 self.has_reader = true;
                 self.process(pid, "python", age, &format!("{any}state = \"uninterruptible\"\n"));
             }
-            // nohup, from a script that has ended or over ssh.
+            // A process started with nohup, from a script that has ended or over ssh.
             4 | 5 => {
                 let fields = format!(
                     "{any}parent = 1\ngroup = {gone}\nsession = {gone}\nignores_hangup = true\n"
                 );
                 self.process(pid, "python", age, &fields);
             }
-            // In the background of a script that has ended.
+            // A background process of a script that has ended.
             6 => {
                 let fields = format!("{any}parent = 1\ngroup = {gone}\nsession = {gone}\n");
                 self.process(pid, "train", age, &fields);
@@ -279,7 +281,7 @@ impl Population {
                 let fields = format!("{any}state = \"stopped\"\ntracer = {tracer}\n");
                 self.process(pid, "prog", age, &fields);
             }
-            // torchrun, a rank and its DataLoader workers.
+            // torchrun, a rank, and its DataLoader workers.
             12 | 13 => {
                 let (rank, workers) = (self.pid(), 1 + self.chance.below(4));
                 self.process(pid, "torchrun", age, "");
@@ -296,7 +298,7 @@ impl Population {
                     self.process(worker, "pt_data_worker", age, &fields);
                 }
             }
-            // A Ray worker below a raylet that was left behind on purpose.
+            // A Ray worker below a raylet that was detached on purpose.
             14 => {
                 let worker = self.pid();
                 self.process(pid, "raylet", age, &format!("parent = 1\ngroup = {gone}\n"));
@@ -347,8 +349,7 @@ impl Population {
         population
     }
 
-    /// Makes something sick, and returns the kind of the finding that must come, with its device
-    /// and process.
+    /// Introduces a fault; returns the required finding with its kind, device and process.
     fn sicken(&mut self) -> Expected {
         let (gpu, pid) = (self.gpu(), self.pid());
         let gone = 100_000 + pid;
@@ -453,7 +454,7 @@ impl Population {
         Simulation::start(machine.unwrap_or_else(|error| panic!("{error}\n{text}")), Seed(seed))
     }
 
-    /// The times at which it is looked at.
+    /// Returns the times of the snapshots.
     fn times(&mut self) -> Vec<u64> {
         let most = if self.has_reader { 100 } else { 550 };
         match self.chance.below(3) {
@@ -507,7 +508,7 @@ fn sickness_in_a_healthy_population_is_found_and_nothing_else() {
         let false_alarm = |finding: &&Finding| {
             finding.confidence > Confidence::Possible
                 && !want.is(finding)
-                // Who blocks the reset that the sickness needs is a part of it.
+                // The processes that block a required reset belong to the fault.
                 && kind(finding) != "blocked-reset"
         };
         for finding in found.iter().filter(false_alarm) {
@@ -528,7 +529,7 @@ fn sickness_in_a_healthy_population_is_found_and_nothing_else() {
     assert!(scores.len() >= 10, "every kind of sickness occurs");
 }
 
-/// Removes what an outline of a process does not have.
+/// Removes the data that an outline of a process does not have.
 fn outlined(whole: &Snapshot) -> Snapshot {
     let mut snapshot = whole.clone();
     for info in snapshot.processes.values_mut().filter_map(Process::info_mut) {
@@ -537,8 +538,8 @@ fn outlined(whole: &Snapshot) -> Snapshot {
     snapshot
 }
 
-/// What exonerates a process is not in its outline, so a table of outlines must read who is
-/// suspected, and then say what it would of whole processes.
+/// An outline lacks the data that clears a process, so with outlines the diagnosis must read
+/// suspects whole, and then give the same findings as with whole processes.
 #[test]
 fn outlines_have_the_findings_of_whole_processes() {
     let count = bound("GPUWS_POPULATIONS", 1_000, 10_000);

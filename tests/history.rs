@@ -1,5 +1,5 @@
-//! The history of every shipped machine, with all that can be read of it, and of random machines
-//! with scripts: what is read is what was recorded.
+//! Histories of every shipped machine with all readable data, and of random machines with scripts,
+//! are read back exactly as recorded.
 
 use gpu_core::{
     Absent, Error, ErrorKind, Groups, HolderSearch, Observation, Origin, Process, ProcessDetail,
@@ -10,7 +10,7 @@ use gpu_sim::{Seed, Simulation, machines, random};
 use std::fs::File;
 use std::time::Duration;
 
-/// Takes looks at a machine, a while apart.
+/// Takes snapshots of a machine at intervals.
 fn looks(simulation: &Simulation, count: u64) -> Vec<Frame> {
     let everything = Observation {
         groups: Groups::all(),
@@ -21,7 +21,7 @@ fn looks(simulation: &Simulation, count: u64) -> Vec<Frame> {
     let look = |number| {
         simulation.advance_to(Duration::from_secs(number * 7));
         let mut snapshot = observe_in_detail(simulation, simulation, simulation, everything);
-        // Recordings have CPU time in milliseconds; /proc counts hundredths of a second.
+        // Recordings store CPU time in milliseconds; /proc counts hundredths of a second.
         for process in snapshot.processes.values_mut().filter_map(Process::info_mut) {
             let whole = |time: Duration| Duration::from_millis(time.as_millis() as u64);
             process.cpu_time = process.cpu_time.map(whole);
@@ -35,7 +35,7 @@ fn looks(simulation: &Simulation, count: u64) -> Vec<Frame> {
     (0..count).map(look).collect()
 }
 
-/// Records frames, and compares what is read with them.
+/// Records frames, reads them back and compares them.
 fn assert_returns(name: &str, frames: &[Frame]) {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = Writer::open(File::open(dir.path()).unwrap(), Retention::default()).unwrap();

@@ -1,5 +1,5 @@
 //! The layers of the workspace, from `cargo tree`. The rule is in `xtask/src/layering.rs`; this
-//! test applies it to the workspace, and shows that it can fail.
+//! test applies it to the workspace, and shows that it can fail on a violation.
 
 use xtask::layering::{self, Package, may_depend_on};
 use xtask::{Tree, workspace_root};
@@ -7,7 +7,7 @@ use xtask::{Tree, workspace_root};
 const POLICIES: &[&str] =
     &["gpu-reaper", "gpu-placement", "gpu-claim", "gpu-allocator-policy", "gpu-memory-advice"];
 const ADAPTERS: &[&str] = &["gpu-nvidia", "gpu-cuda", "gpu-host", "gpu-sim"];
-/// Parsers without I/O: any package that reads the output of other tools may use them.
+/// Parsers without I/O, which any package that reads the output of other tools may use.
 const FORMATS: &[&str] = &["gpu-text"];
 
 fn packages() -> Vec<Package> {
@@ -85,7 +85,7 @@ fn policies_and_adapters_depend_only_on_core() {
 #[test]
 fn steward_depends_on_policies_of_jobs_but_no_adapter() {
     for policy in POLICIES {
-        // It starts programs that bring their own allocator.
+        // The steward starts programs that bring their own allocator.
         let is_of_jobs = *policy != "gpu-allocator-policy";
         assert_eq!(allowed("gpu-steward", policy), is_of_jobs, "{policy}");
     }
@@ -109,7 +109,7 @@ fn only_machine_front_ends_tests_benches_and_examples_choose_adapters() {
                 | "gpuws-benches"
                 | "gpuws-examples"
         );
-        // It serves a machine that another package simulates.
+        // gpu-nvml-sim serves a machine that another package simulates.
         let exception = package.name == "gpu-nvml-sim";
         assert!(chooses || exception || chosen.count() == 0, "{} chooses an adapter", package.name);
     }

@@ -1,5 +1,5 @@
-//! Claimed devices in containers of a real podman, in namespaces of their own, where `cargo xtask
-//! podman` has fetched it.
+//! Claimed devices in containers of a real podman, in separate namespaces, if `cargo xtask podman`
+//! has fetched it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ fn container_gets_claimed_devices_and_ends_with_its_run() {
     assert!(xtask::run_containers(&tree, &gpuws).expect("namespaces can be made"));
 }
 
-/// Returns the program that cargo has built beside this test.
+/// Returns the program that cargo built next to this test.
 fn program() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let dir = own.parent()?.parent()?;

@@ -1,5 +1,5 @@
 //! Complete runs of the pipeline on random machines with random scripts and faults, and the
-//! properties of all of them.
+//! properties that hold for all of them.
 //!
 //! A failure prints the seed; `random(Seed(n))` recreates the machine.
 
@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Forwards every query to the simulation, and records its answers about memory with their times.
+/// Forwards every query to the simulation, and records the reported memory with times.
 struct Witness {
     simulation: Simulation,
     seen: Mutex<Vec<(u32, Reading<Bytes>, usize)>>,
@@ -26,7 +26,7 @@ impl Witness {
         Witness { simulation: simulation.clone(), seen: Mutex::default() }
     }
 
-    /// The observed memory of a device: each value, with the number of signals sent until then.
+    /// Returns the observed memory of a device: each value with the number of signals sent so far.
     fn seen_of(&self, index: u32) -> Vec<(Reading<Bytes>, usize)> {
         let seen = self.seen.lock().unwrap();
         seen.iter()
@@ -76,15 +76,15 @@ impl GpuBackend for Witness {
 #[derive(Clone, Debug)]
 struct Asked {
     seed: u64,
-    /// Request each process by PID, instead of relying on the findings.
+    /// Whether to request each process by PID, instead of relying on the findings.
     by_number: bool,
     reach: Reach,
-    /// The protected process, modulo their number.
+    /// The index of the protected process, modulo the number of processes.
     protect: Option<usize>,
     faults: usize,
 }
 
-/// What to end together with a target.
+/// The processes to end together with a target.
 #[derive(Clone, Copy, Debug)]
 enum Reach {
     Process,
@@ -118,7 +118,7 @@ struct Walk {
 }
 
 /// Takes two snapshots, plans, calls `between`, and acts. `None` if the ancestors of this process
-/// are unknown: then there is no guard, and nothing can be done.
+/// are unknown, because then there is no guard to act with.
 fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     let seed = Seed(asked.seed);
     let simulation = random(seed);
@@ -127,9 +127,9 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     let script = random_script(seed, &machine);
     let lets_go = script.iter().any(|scheduled| matches!(scheduled.event, Happening::LetGo(..)));
     for (call, nth, fault) in random_faults(seed, &machine, asked.faults) {
-        // Between the last check and the signal there is an unavoidable instant. A target that
-        // releases its memory exactly then, or while the signal is delayed, is the one case that
-        // the reaper cannot handle (docs/safety.md).
+        // An instant between the last check and the signal is unavoidable. The reaper cannot handle
+        // a target that releases its memory exactly then, or during a delay of the signal
+        // (docs/safety.md).
         let unseen = match fault {
             Fault::Meanwhile(Happening::LetGo(..)) => true,
             Fault::Delay(_) => lets_go,
@@ -176,7 +176,7 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     Some(Walk { plan, report, signals, journal, witness, own, protected })
 }
 
-/// The properties of every run, whatever happened.
+/// The properties of every run, in any event.
 fn check(walk: &Walk) {
     for sent in &walk.signals {
         let target =
@@ -196,7 +196,7 @@ fn check(walk: &Walk) {
             "{sent:?}"
         );
     }
-    // Each line precedes its signal: there are never more signals than lines.
+    // Each line precedes its signal, so there are never more signals than lines.
     let lines = walk.journal.iter().filter(|line| line.contains(r#""event":"signal""#)).count();
     assert!(lines >= walk.signals.len(), "{:?}", walk.journal);
     for freed in &walk.report.memory {
@@ -205,7 +205,7 @@ fn check(walk: &Walk) {
             assert!(!freed.came_back);
             continue;
         };
-        // Both figures were reported by the device, one before any signal, one after.
+        // The device reported both figures, one before any signal and one after.
         assert!(seen.iter().any(|(used, signals)| *used == freed.before && *signals == 0));
         assert!(
             seen.iter()
@@ -214,7 +214,7 @@ fn check(walk: &Walk) {
         let back = freed.before.unwrap().saturating_sub(freed.after.unwrap());
         assert_eq!(bytes, back.saturating_sub(freed.by_others.unwrap_or_default()));
         if freed.came_back {
-            // Everything expected except the driver's share: at least half of it.
+            // All expected memory except the driver's share is freed: at least half of it.
             assert!(bytes.0 > 0 && bytes.0 >= freed.expected.map_or(0, |expected| expected.0 / 2));
             let of_device = |pid: &Pid| {
                 let mut actions = walk.report.actions.iter();
@@ -250,7 +250,7 @@ proptest! {
         let reused = |simulation: &Simulation, plan: &Plan| {
             for target in &plan.targets {
                 simulation.happen(Happening::Exit(target.key.pid));
-                // The successor has the same name and user, and holds the same as its predecessor.
+                // The successor has the same name, user and holdings as its predecessor.
                 let before = random_machine(Seed(simulation_seed)).processes;
                 let before = before.into_iter().find(|process| process.pid() == target.key.pid);
                 let mut successor = before.unwrap_or_else(|| gpu_sim::Process::new(target.process.clone()));
@@ -333,8 +333,8 @@ proptest! {
     }
 }
 
-/// Where listed processes account for all memory, the holders of the device files add no finding
-/// and make no device busy.
+/// If listed processes account for all memory, the holders of the device files add no finding and
+/// make no device busy.
 #[test]
 fn search_for_holders_changes_nothing_where_all_is_explained() {
     let (mut searched, mut spared) = (0, 0);
@@ -361,7 +361,7 @@ fn search_for_holders_changes_nothing_where_all_is_explained() {
     assert!(searched >= 50 && spared >= 50, "searched {searched}, spared {spared}");
 }
 
-/// The properties above are vacuous if nothing ever happens on these machines.
+/// Without outcomes on these machines, the properties above would be vacuous.
 #[test]
 fn random_walks_cover_every_outcome() {
     let (mut ended, mut killed, mut back, mut kept, mut let_go) = (0, 0, 0, 0, 0);

@@ -1,7 +1,7 @@
-//! `gpuws slurm` under a real slurmctld and slurmd, in namespaces of their own.
+//! `gpuws slurm` under a real slurmctld and slurmd, in separate namespaces.
 //!
-//! `cargo xtask slurm` fetches Slurm and runs 200 jobs; this runs few (200 with `GPUWS_DEEP`), where
-//! that has been fetched. Within the namespaces, this program is started again.
+//! `cargo xtask slurm` fetches Slurm and runs 200 jobs. If Slurm has been fetched, this test runs a
+//! few jobs (200 with `GPUWS_DEEP`). It starts this program again inside the namespaces.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ fn exit_code(well: bool) -> ExitCode {
     if well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Returns the program that cargo has built beside this test.
+/// Returns the program that cargo built next to this test.
 fn program() -> Option<PathBuf> {
     let own = std::env::current_exe().ok()?;
     let dir = own.parent()?.parent()?;

@@ -1,4 +1,4 @@
-//! The attacker: an unprivileged user that tries everything, step by step, as determined by a seed.
+//! The attacker: an unprivileged user that tries everything, in steps determined by a seed.
 
 use super::layout::Scene;
 use super::status::Status;
@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::Duration;
 
-/// The most library-made entries to hold, ...
+/// The maximum number of library-made entries to hold, ...
 const HELD: usize = 40;
 /// ... files to keep open, ...
 const FILES: usize = 80;
-/// ... and entries of others to remember.
+/// ... and entries of other users to remember.
 const KNOWN: usize = 32;
 
-/// The number of steps for which it leases every device.
+/// The number of steps during which it leases every device.
 const GREEDY: u32 = 150;
 
 /// The state of an attacker.
@@ -32,7 +32,7 @@ pub(crate) struct Attacker {
     pub(crate) uid: u32,
     /// The honest users under attack.
     pub(crate) victims: [u32; 2],
-    /// Entries that the library made for it.
+    /// Entries that the library made for the attacker.
     pub(crate) held: Vec<Box<dyn LeaseGuard>>,
     /// Open files, most of them locked.
     pub(crate) files: Vec<OwnedFd>,
@@ -42,12 +42,12 @@ pub(crate) struct Attacker {
     pub(crate) known: Vec<LeaseEntry>,
     /// A process that keeps files from being opened.
     pub(crate) keeper: Option<Child>,
-    /// The number of steps for which it still leases every device.
+    /// The number of remaining steps during which it leases every device.
     pub(crate) greedy: u32,
     canaries: Vec<(u64, u64)>,
 }
 
-/// Makes a number of steps, then keeps everything until it is killed.
+/// Takes a number of steps, then keeps everything until it is killed.
 pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
     let canary = |path: PathBuf| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
     let mut attacker = Attacker {
@@ -79,7 +79,7 @@ pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
         let (words, result) = step(&mut attacker);
         status.note(kind, &words, &result);
         attacker.change_mood();
-        // Other processes must have a chance to see this step before the next.
+        // Gives other processes a chance to see this step before the next one.
         if attacker.chance.one_in(3) {
             let pause = Duration::from_micros(attacker.chance.below(3000));
             attacker.clock.sleep(pause);
@@ -106,7 +106,7 @@ impl Attacker {
         }
     }
 
-    /// Keeps an entry that the library made.
+    /// Keeps an entry made by the library.
     pub(crate) fn hold(&mut self, held: Box<dyn LeaseGuard>) {
         if self.held.len() >= HELD {
             let which = self.chance.index(self.held.len());
@@ -133,7 +133,7 @@ impl Attacker {
         self.known.push(entry);
     }
 
-    /// Returns an ID: that of an honest entry, or one of its own.
+    /// Returns the ID of an honest entry or one of its own.
     pub(crate) fn id(&mut self) -> String {
         if !self.known.is_empty() && self.chance.one_in(2) {
             let which = self.chance.index(self.known.len());
@@ -142,7 +142,7 @@ impl Attacker {
         format!("f{}", self.chance.below(30))
     }
 
-    /// Returns a shared directory and the prefix of the names in it.
+    /// Returns a shared directory and the prefix for names in it.
     pub(crate) fn shared(&mut self) -> (PathBuf, &'static str) {
         let mut shared = self.scene.shared().to_vec();
         // Occasionally tries one that root has not created yet.
@@ -168,7 +168,7 @@ impl Attacker {
         shared.join(format!("{prefix}u{victim}{tail}"))
     }
 
-    /// Returns the name of a directory of its own or of an honest user, or of a queue in one.
+    /// Returns the directory of the attacker or of an honest user, or its queue directory.
     pub(crate) fn any_dir(&mut self) -> PathBuf {
         let dir = if self.chance.one_in(2) { self.own_dir() } else { self.victims_dir() };
         if self.chance.one_in(4) { dir.join("queue") } else { dir }
@@ -224,16 +224,17 @@ impl Attacker {
         }
     }
 
-    /// Returns whether no process may change a file, even if the attacker is permitted to.
+    /// Returns whether a file must not change, even though the attacker may be permitted to change
+    /// it.
     pub(crate) fn is_canary(&self, file: &File) -> bool {
         let known = file.metadata().map(|file| (file.dev(), file.ino()));
         known.is_ok_and(|known| self.canaries.contains(&known))
     }
 
-    /// Creates its own directory, and that of its queue.
+    /// Creates its own directory and its queue directory.
     pub(crate) fn make_own_dir(&mut self) -> PathBuf {
         let dir = self.own_dir();
-        // It exists already, or another step has put something else in its place.
+        // The directory exists already, or another step has created something else under its name.
         let _ = fs::create_dir(&dir);
         let _ = steps::set_mode(&dir, 0o755);
         let _ = fs::create_dir(dir.join("queue"));

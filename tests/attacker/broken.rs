@@ -1,4 +1,4 @@
-//! Readers with a broken rule, which the attacker must defeat: proof that the attacks work.
+//! Readers with a broken rule. The attacker must defeat them, which proves that the attacks work.
 
 use super::layout::Scene;
 use gpu_core::{EntryKind, LeaseEntry, LeaseStore};
@@ -12,9 +12,9 @@ use std::path::Path;
 
 /// Returns the live entries according to a broken rule.
 ///
-/// Besides the entries that the library finds, `shared-directory` accepts a locked file in the shared
-/// directory as an entry of the file's owner. `file-owner` does so for a file in the directory of
-/// any user.
+/// In addition to the entries that the library finds, `shared-directory` accepts a locked file in
+/// the shared directory as an entry of the file's owner. `file-owner` does the same for a file in
+/// any user's directory.
 pub(crate) fn entries(rule: &str, scene: &Scene, kind: EntryKind) -> io::Result<Vec<LeaseEntry>> {
     let mut entries = Vec::new();
     if rule == "shared-directory" {
@@ -43,7 +43,7 @@ fn in_dir(dir: &Path, prefix: &str, kind: EntryKind) -> Vec<LeaseEntry> {
     let beginning = match kind {
         EntryKind::Attempt => "try-",
         EntryKind::Lease => "lease-",
-        // These rules concern leases.
+        // These rules concern only leases.
         EntryKind::Waiter => return Vec::new(),
     };
     let Ok(names) = fs::read_dir(dir) else { return Vec::new() };

@@ -8,7 +8,7 @@ use gpu_core::{
 };
 use serde_json::{Value, json};
 
-/// Returns some devices, contested ones and nonexistent ones.
+/// Returns some contested and nonexistent devices.
 fn devices(attacker: &mut Attacker) -> Vec<DeviceUuid> {
     let first = if attacker.greedy > 0 { 0 } else { CONTESTED };
     let mut devices: Vec<DeviceUuid> =
@@ -26,7 +26,7 @@ fn devices(attacker: &mut Attacker) -> Vec<DeviceUuid> {
 
 fn claim(attacker: &mut Attacker, devices: &[DeviceUuid]) -> Claim {
     let mut claim = Claim::whole(*attacker.chance.of(&[0, 1, 1, 2, 3, u32::MAX]));
-    // Without named devices it would be a claim for any, which in turn excludes them all.
+    // Without named devices it would be a claim for any device, which excludes all of them in turn.
     claim.among = devices.to_vec();
     let shares = [0, 1, 1 << 30, 80 << 30, u64::MAX];
     if attacker.chance.one_in(2) {
@@ -113,7 +113,7 @@ pub(crate) fn text(attacker: &mut Attacker, id: &str) -> (&'static str, Vec<u8>)
     }
 }
 
-/// Returns the text of a lease with the most names, nearly all of devices that do not exist.
+/// Returns the text of a lease with the maximum number of names, nearly all of nonexistent devices.
 pub(crate) fn large(attacker: &mut Attacker, id: &str, number: u64) -> Vec<u8> {
     let mut entry = entry(attacker, EntryKind::Lease);
     entry.id = LeaseId::parse(id).unwrap_or(entry.id);

@@ -14,8 +14,8 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A claim for uncontested devices is served within this time, whatever the attacker does. Honest
-/// users hold devices for some milliseconds, and are stopped for up to half a second.
+/// The maximum time to serve a claim for uncontested devices, whatever the attacker does. Honest
+/// users hold devices for milliseconds and are stopped for up to half a second.
 const SERVED: Duration = Duration::from_secs(120);
 
 /// Claims and releases devices until the stop file exists.
@@ -47,7 +47,7 @@ pub(crate) fn claim_and_release(scene: &Scene, name: &str, seed: u64, rule: &str
     }
 }
 
-/// Takes a device out of a lease. No other claim competes for it, so it is available at once.
+/// Takes a device out of a lease. No other claim competes for it, so it is available immediately.
 fn nested(locks: &Honest, clock: &SystemClock, scene: &Scene, outer: &LeaseEntry) {
     let ask = ClaimRequest { within: Some(outer.clone()), ..asking(Claim::whole(1), Wait::No) };
     let ask = match outer.claim.share {
@@ -76,7 +76,7 @@ fn claim(
     take(locks, clock, ask, &mut || look(devices), &choose, &mut watch)
 }
 
-/// Returns a claim, and whether it must be served: it asks for uncontested devices.
+/// Returns a claim, and whether it must be served because it requests uncontested devices.
 fn ask(chance: &mut Chance) -> (ClaimRequest, bool) {
     let is_free = chance.below(10) < 6;
     let most = if is_free { 3 } else { 8 };
@@ -92,7 +92,7 @@ fn ask(chance: &mut Chance) -> (ClaimRequest, bool) {
     } else {
         Wait::For(Duration::from_millis(100 + chance.below(400)))
     };
-    // Any user may keep safe-gpu's files locked, and thereby make every claim with safe-gpu wait.
+    // Any user may keep safe-gpu's files locked, which makes every claim with safe-gpu wait.
     let beside_safe_gpu = !is_free && chance.one_in(4);
     (ClaimRequest { beside_safe_gpu, ..asking(claim, wait) }, is_free)
 }
@@ -110,7 +110,7 @@ fn asking(claim: Claim, wait: Wait) -> ClaimRequest {
     }
 }
 
-/// Formats a value, short enough for one write to a pipe.
+/// Formats a value in a form short enough for one write to a pipe.
 fn short(what: &impl std::fmt::Debug) -> String {
     let mut text = format!("{what:?}");
     text.truncate(text.floor_char_boundary(1500));
@@ -160,11 +160,11 @@ impl Log {
     }
 }
 
-/// The locks, with a log line for each entry before others can see it.
+/// The locks, with a log line for each entry before it becomes visible.
 struct Honest {
     locks: FileLeaseStore,
     log: Log,
-    /// It ignores the attempts of others: a broken rule, which the oracle must detect.
+    /// Whether it ignores the attempts of others: a broken rule that the oracle must detect.
     is_blind: bool,
 }
 

@@ -5,11 +5,11 @@ use gpu_core::{Bytes, Claim, DeviceUuid, LeaseEntry, Result, Share};
 use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles};
 use std::path::{Path, PathBuf};
 
-/// The number of devices of the machine.
+/// The number of devices on the machine.
 pub(crate) const DEVICES: usize = 8;
 
 /// The attacker leases the devices from this index on. Any user may lease any device forever, so
-/// the others are left to honest users, whose claims must be served.
+/// the other devices are reserved for honest users, and their claims must be served.
 pub(crate) const CONTESTED: usize = 6;
 
 /// The memory of each device.
@@ -33,7 +33,7 @@ impl Scene {
         self.root.join("tmp")
     }
 
-    /// Returns the shared directories and the prefixes of the names in them.
+    /// Returns the shared directories and the prefixes for names in them.
     pub(crate) fn shared(&self) -> [(PathBuf, &'static str); 2] {
         [(self.run.join("gpuws"), ""), (self.tmp(), ".gpuws-")]
     }
@@ -48,8 +48,8 @@ impl Scene {
         self.root.join("stop")
     }
 
-    /// Returns root's files that nobody may change: one that is world-writable, one that is not,
-    /// and one in a directory.
+    /// Returns root's files, which must not change: a world-writable one, one that is not, and one
+    /// in a directory.
     pub(crate) fn canaries(&self) -> [PathBuf; 4] {
         ["open", "closed", "directory", "directory/file"]
             .map(|name| self.root.join("canary").join(name))

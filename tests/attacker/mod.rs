@@ -1,11 +1,11 @@
 //! An unprivileged user that attacks the leases of root and of another user, on the real kernel, in
 //! its own namespaces: no device is granted twice, no user's entries are forged or hidden, every
-//! claim is served or refused, and nothing of root's is changed. In `processes`, such a user
-//! attacks with its processes.
+//! claim is served or refused, and root's files do not change. In `processes`, such a user attacks
+//! with its processes.
 //!
 //! The tests print a summary on standard output. `GPUWS_ATTACK_STEPS` is the number of steps, and
-//! `GPUWS_ATTACK_SEED` the seed. A seed repeats the steps, but not their interleaving with those of
-//! others.
+//! `GPUWS_ATTACK_SEED` the seed. A seed repeats the steps, but not their interleaving with other
+//! processes.
 
 #[allow(dead_code, reason = "the other processes use the rest")]
 mod layout;
@@ -21,14 +21,14 @@ use run::{Plan, run};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// One run at a time: concurrent runs would only slow each other down.
+/// Serialises the runs, because concurrent runs would only slow each other down.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The total steps of both runs, quick and deep.
 const STEPS: [u64; 2] = [8_000, 50_000];
 
-/// The factor by which the steps may exceed their number until the attackers have met honest
-/// processes, or until a broken rule is found out.
+/// The maximum factor by which a run may exceed its number of steps until the attackers have met
+/// honest processes, or a broken rule is detected.
 const AT_MOST: u64 = 50;
 
 /// Runs a test alone in its own namespaces; returns the directory for its file system.
@@ -73,7 +73,7 @@ fn attacker_breaks_nothing_in_temporary_dir() {
     }
 }
 
-/// Proof that the attacks work: broken rules do not withstand them.
+/// Proves that the attacks work: broken rules do not withstand them.
 #[test]
 fn attacker_defeats_reader_trusting_file_names() {
     let test = "attacker_defeats_reader_trusting_file_names";

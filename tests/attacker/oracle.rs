@@ -1,10 +1,10 @@
-//! The invariants, judged by the reports of honest processes, without any code of the library.
+//! Checks the invariants against the reports of honest processes, without any code of the library.
 
 use super::layout::TOTAL;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The memory that a reader may use for names that other users write, in bytes.
+/// The maximum memory that a reader may use for names written by other users, in bytes.
 const MOST_KEPT: u64 = 2 << 20;
 
 /// A lease that an honest process holds.
@@ -22,12 +22,13 @@ struct Hold {
 #[derive(Debug, Default)]
 pub(crate) struct Oracle {
     holds: BTreeMap<String, Hold>,
-    /// All entries that honest users made, with their devices: a repeated attempt may have others.
+    /// All entries made by honest users, with their devices; a repeated attempt may have different
+    /// devices.
     made: BTreeMap<(u64, String), BTreeSet<BTreeSet<String>>>,
     killed: BTreeSet<String>,
-    /// The number of leases granted, including those out of another lease.
+    /// The number of leases granted, including leases taken out of another lease.
     pub(crate) grants: u64,
-    /// The number of claims that each process has begun.
+    /// The number of claims that each process has started.
     pub(crate) asked: BTreeMap<String, u64>,
     /// The number of entries of other users that the readers saw.
     pub(crate) foreign: u64,
@@ -42,7 +43,7 @@ impl Oracle {
     pub(crate) fn hear(&mut self, line: &Value) {
         let participant = line["participant"].as_str().unwrap_or_default().to_owned();
         if self.killed.contains(&participant) {
-            // It wrote this after the test had recorded that it was going to kill it.
+            // The process wrote this after the test had recorded the decision to kill it.
             if line["event"] == "publish" {
                 self.make(&line["more"]);
             }
@@ -114,8 +115,8 @@ impl Oracle {
         self.holds.iter().map(|(id, hold)| (hold.owner, id.clone())).collect()
     }
 
-    /// Judges the view of a reader: each entry of an honest user was made by this user, and each
-    /// lease that lived the whole time is present.
+    /// Checks the view of a reader: each entry of an honest user was made by this user, and each
+    /// lease that lived throughout is present.
     pub(crate) fn judge(
         &mut self,
         reader: &str,

@@ -1,7 +1,7 @@
 //! One process of the attacker test, in one of its roles.
 //!
 //! `honest` claims devices through the library and releases them, `reader` reads the leases on
-//! request, `attacker` tries anything that an unprivileged user may do.
+//! request, and `attacker` tries anything that an unprivileged user may do.
 
 mod attack;
 mod broken;

@@ -6,9 +6,9 @@ use gpu_core::{EntryKind, LeaseEntry, LeaseStore};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
 
-/// Answers each line of standard input with a reading in one line.
+/// Answers each line of standard input with one line that has a reading.
 ///
-/// The rule is `product`, or the name of a broken one.
+/// The rule is `product`, or the name of a broken rule.
 pub(crate) fn answer(scene: &Scene, rule: &str) {
     let locks = scene.locks();
     for line in std::io::stdin().lock().lines() {
@@ -36,7 +36,7 @@ pub(crate) fn answer(scene: &Scene, rule: &str) {
     }
 }
 
-/// Returns how many bytes of an entry are names of devices.
+/// Returns the number of bytes that device names take in an entry.
 fn size(entry: &LeaseEntry) -> usize {
     let merged = entry.merged.as_ref().map_or(0, |merged| 4 * merged.names());
     merged + entry.devices.iter().map(|device| size_of_val(device) + device.0.len()).sum::<usize>()

@@ -1,5 +1,5 @@
-//! A run: attackers and honest processes, which are killed and stopped at random moments, and the
-//! oracle's verdict.
+//! A run: attackers, honest processes that are killed and stopped at random times, and the oracle's
+//! verdict.
 
 use super::layout::{DEVICES, choose, devices, look};
 use super::oracle::Oracle;
@@ -16,12 +16,12 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The number of attackers; all run as one user.
+/// The number of attackers; all run as the same user.
 const ATTACKERS: u64 = 2;
-/// The number of honest processes of each user: at the start, as in an array job, and later.
+/// The number of honest processes per user: at the start, as with an array job, and later.
 const HONEST_AT_FIRST: usize = 10;
 const HONEST_OF_ONE: usize = 3;
-/// The maximum time for which a process is stopped.
+/// The maximum time that a process is stopped.
 const STOPPED_MS: u64 = 500;
 /// The maximum time between two events, and between two checks of the oracle.
 const EVENTS_MS: u64 = 150;
@@ -32,13 +32,13 @@ pub(crate) struct Plan {
     pub(crate) dir: PathBuf,
     pub(crate) seed: u64,
     pub(crate) steps: u64,
-    /// The maximum steps until honest processes and attackers have met, or until a violation if one
-    /// is expected: a busy machine gives the readers few turns.
+    /// The maximum number of steps until honest processes and attackers have met, or until an
+    /// expected violation; on a busy machine, the readers get few turns.
     pub(crate) most: u64,
-    /// Words of the violation that a broken rule must cause. Without a broken rule, any violation ends
-    /// the run.
+    /// Text of the violation that a broken rule must cause. Without a broken rule, any violation
+    /// ends the run.
     pub(crate) expected: Option<&'static str>,
-    /// Root can create a shared directory, and does so in the middle of the run.
+    /// Whether root can create a shared directory, which happens in the middle of the run.
     pub(crate) has_run: bool,
     /// The rule of the readers and of the honest claims.
     pub(crate) reader: &'static str,
@@ -50,16 +50,16 @@ struct Run<'a> {
     sandbox: Sandbox,
     oracle: Oracle,
     chance: Chance,
-    /// The stopped processes, and when to continue them.
+    /// The stopped processes, with the time to continue each.
     stopped: Vec<(String, Duration)>,
-    /// The number of claims of each process, and when it last changed.
+    /// The number of claims of each process, and the time of its last change.
     asked: std::collections::BTreeMap<String, (u64, Duration)>,
     looks: u64,
     kills: u64,
     stops: u64,
 }
 
-/// Runs until the attackers have made their steps and have met honest processes, or until a
+/// Runs until the attackers have taken their steps and have met honest processes, or until a
 /// violation.
 pub(crate) fn run(plan: &Plan) -> Verdict {
     let mut run = Run {
@@ -90,7 +90,7 @@ impl Run<'_> {
         for _ in 0..ATTACKERS {
             self.sandbox.start_attacker(self.plan.seed, self.plan.most / ATTACKERS);
         }
-        // The attacker comes first and takes every name; root comes last, and creates the shared
+        // The attacker starts first and takes every name; root starts last, and creates the shared
         // directory in the middle of the run.
         self.until_step(self.plan.steps / 50);
         self.start_honest(HONEST);
@@ -104,7 +104,7 @@ impl Run<'_> {
         }
     }
 
-    /// Returns whether the run shows what it is for, or the attackers have made all their steps.
+    /// Returns whether the run has served its purpose, or the attackers have taken all their steps.
     fn is_enough(&self) -> bool {
         let violations = &self.oracle.violations;
         let shows = match self.plan.expected {
@@ -124,7 +124,7 @@ impl Run<'_> {
         }
     }
 
-    /// Continues until the attackers have made this many steps in total, or all of theirs.
+    /// Continues until the attackers have taken this many steps in total, or all of their steps.
     fn until_step(&mut self, end: u64) {
         let (mut event_at, mut look_at) = (Duration::ZERO, Duration::ZERO);
         let mut progress = (0, self.sandbox.clock.monotonic());
@@ -183,7 +183,7 @@ impl Run<'_> {
         }
     }
 
-    /// Continues the processes that were stopped long enough.
+    /// Continues the processes that have been stopped long enough.
     fn go_on(&mut self, now: Duration) {
         let honest = &self.sandbox.honest;
         self.stopped.retain(|(name, until)| {
@@ -242,7 +242,7 @@ impl Run<'_> {
         }
     }
 
-    /// Ends the attackers and the honest processes, and checks what is left.
+    /// Ends the attackers and the honest processes, and checks what remains.
     fn finish(&mut self) {
         let mut left = Vec::new();
         for mut participant in std::mem::take(&mut self.sandbox.attackers) {
@@ -252,9 +252,10 @@ impl Run<'_> {
         fs::write(self.sandbox.scene.stop(), "").unwrap();
         for mut participant in std::mem::take(&mut self.sandbox.honest) {
             participant.signal(Signal::CONT);
-            match self.sandbox.eventually(|| participant.child.try_wait().unwrap().is_some()) {
-                true => self.check_success(&mut participant),
-                false => left.push(format!("{} does not end", participant.name)),
+            if self.sandbox.eventually(|| participant.child.try_wait().unwrap().is_some()) {
+                self.check_success(&mut participant);
+            } else {
+                left.push(format!("{} does not end", participant.name));
             }
         }
         self.look();

@@ -15,19 +15,19 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// The users of a run; root is the other honest one.
+/// The users of a run. Root is the other honest user.
 pub(crate) const ATTACKER: u32 = 61_001;
 pub(crate) const HONEST: u32 = 61_002;
 pub(crate) const ONLOOKER: u32 = 61_003;
 
 const INSIDE: &str = "GPUWS_ATTACK_INSIDE";
 
-/// Anything that takes longer hangs, even on a loaded machine.
+/// The time after which a step counts as hanging, even on a loaded machine.
 pub(crate) const HANGS: Duration = Duration::from_secs(240);
 
-/// Runs a test in its own namespaces: for mounts; for processes, so that none outlives it; and for
-/// users if the caller is not root. Returns the directory for its file system; `None` outside,
-/// where the test has already run or was skipped.
+/// Runs a test in its own mount namespace, PID namespace (so that no process outlives it) and, if
+/// the caller is not root, user namespace. Returns the directory for its file system; `None`
+/// outside the namespaces, where the test has already run or was skipped.
 pub(crate) fn enter(test: &str) -> Option<PathBuf> {
     if let Some(dir) = std::env::var_os(INSIDE) {
         return Some(dir.into());
@@ -69,7 +69,7 @@ pub(crate) struct Participant {
 impl Participant {
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_child(&self.child);
-        // A process that has ended is noticed elsewhere.
+        // Other code notices a process that has ended.
         let _ = kill_process(pid, signal);
     }
 }
@@ -108,8 +108,8 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// Creates the directories. `has_run` is whether there is a `/run` in which root can create a
-    /// directory for leases.
+    /// Creates the directories. `has_run` states whether there is a `/run` in which root can create
+    /// a directory for leases.
     pub(crate) fn new(dir: &Path, has_run: bool) -> Self {
         mount(dir, "mode=0755,size=512m,nr_inodes=200k");
         let scene = Scene { root: dir.to_owned(), run: dir.join("run") };
@@ -136,7 +136,7 @@ impl Sandbox {
         write(&inner, 0o644);
         make("bin", 0o755);
         make("status", 0o700);
-        // Every user must be able to run it.
+        // Every user must be able to run the program.
         fs::copy(env!("CARGO_BIN_EXE_attack-participant"), dir.join("bin/participant")).unwrap();
 
         let (reader, pipe) = std::io::pipe().unwrap();
@@ -183,7 +183,7 @@ impl Sandbox {
         self.honest.push(Participant { name, child: command.spawn().unwrap() });
     }
 
-    /// Starts an attacker, which makes a number of steps and then keeps everything.
+    /// Starts an attacker, which takes a number of steps and then keeps everything.
     pub(crate) fn start_attacker(&mut self, seed: u64, steps: u64) {
         let (name, mut command) = self.participant("attacker", ATTACKER);
         let seed = seed.wrapping_mul(1009).wrapping_add(self.started);
@@ -192,7 +192,7 @@ impl Sandbox {
         self.attackers.push(Participant { name, child: command.spawn().unwrap() });
     }
 
-    /// Starts a reader with the library's rules or a broken one.
+    /// Starts a reader with the library's rules or a broken rule.
     pub(crate) fn start_reader(&mut self, name: &'static str, user: u32, rule: &str) {
         let (_, mut command) = self.participant("reader", user);
         command.arg(rule).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -232,7 +232,7 @@ impl Sandbox {
         text
     }
 
-    /// Writes a line in the name of a process, in sequence with all other lines.
+    /// Writes a line on behalf of a process, in sequence with all other lines.
     pub(crate) fn say(&mut self, event: &str, participant: &str) {
         let line = json!({ "event": event, "participant": participant });
         self.pipe.write_all(format!("{line}\n").as_bytes()).expect("the test reads the pipe");
@@ -250,7 +250,7 @@ impl Sandbox {
         }
     }
 
-    /// Describes the changes to root's files through links that the attacker planted.
+    /// Describes the changes to root's files through links planted by the attacker.
     pub(crate) fn changed_canaries(&self) -> Vec<String> {
         let now = canaries(&self.scene);
         let pairs = self.canaries.iter().zip(&now).filter(|(before, now)| before != now);
@@ -266,7 +266,7 @@ impl Sandbox {
         list.lines().filter(|line| line.contains(&here)).map(str::to_owned).collect()
     }
 
-    /// Waits until a condition holds; false if it never does.
+    /// Waits until a condition holds; returns false if it does not.
     pub(crate) fn eventually(&self, mut condition: impl FnMut() -> bool) -> bool {
         let end = self.clock.monotonic() + HANGS;
         while !condition() {
@@ -279,7 +279,7 @@ impl Sandbox {
     }
 }
 
-/// Returns for each of root's files everything that others could change, except its link count.
+/// Returns, for each of root's files, everything that others could change except the link count.
 fn canaries(scene: &Scene) -> Vec<String> {
     let one = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -295,7 +295,7 @@ fn canaries(scene: &Scene) -> Vec<String> {
     let mut paths = scene.canaries().to_vec();
     paths.push(scene.tmp().join("safe_gpu"));
     let mut reported: Vec<String> = paths.drain(..4).map(one).collect();
-    // Every user may create files in this directory: only its owner and mode must stay.
+    // Every user may create files in this directory, so only its owner and mode must not change.
     let owners = [paths[0].clone(), scene.tmp().join(SAFE_GPU)].map(|path| {
         let file = fs::symlink_metadata(&path);
         file.map_or("gone".into(), |file| format!("{:o} of {}", file.mode(), file.uid()))

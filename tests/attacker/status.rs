@@ -1,4 +1,4 @@
-//! The status of an attacker: its last steps, and the number of each kind.
+//! The status of an attacker: its last steps, and the number of steps of each kind.
 
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ const LINE: usize = 160;
 /// The length of the summary, which precedes the lines.
 const SUMMARY: usize = 8192;
 
-/// The number of steps of a kind, and how many of them the kernel permitted.
+/// The number of steps by kind, and how many of them the kernel permitted.
 pub(crate) type Counts = BTreeMap<String, (u64, u64)>;
 
-/// A file that the attacker inherited, because it could not open it.
+/// A file that the attacker inherits, because it could not open it.
 pub(crate) struct Status {
     file: File,
     steps: u64,
@@ -38,7 +38,7 @@ impl Status {
         line.truncate(line.floor_char_boundary(LINE - 1));
         let line = format!("{line:<width$}\n", width = LINE - 1);
         let place = SUMMARY as u64 + self.steps % KEPT * LINE as u64;
-        // A failure cannot be reported to anyone.
+        // A failure cannot be reported.
         let _ = self.file.write_all_at(line.as_bytes(), place);
         let count = self.counts.entry(kind.to_owned()).or_default();
         count.0 += 1;
@@ -57,7 +57,7 @@ impl Status {
     }
 }
 
-/// The part that the test reads.
+/// The part of the status that the test reads.
 #[allow(dead_code, reason = "each program uses one side")]
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
@@ -68,7 +68,7 @@ pub(crate) struct Summary {
 
 #[allow(dead_code, reason = "each program uses one side")]
 impl Summary {
-    /// Reads the summary; an empty one while it is being written.
+    /// Reads the summary; it is empty while it is being written.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let mut bytes = vec![0; SUMMARY];
         File::open(path).ok()?.read_exact_at(&mut bytes, 0).ok()?;

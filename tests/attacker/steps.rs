@@ -19,7 +19,8 @@ use std::process::{Command, Stdio};
 /// A description of the step, and whether the kernel permitted it.
 pub(crate) type Outcome = (String, io::Result<()>);
 
-/// The number of leases in a crowd: so few that readers still open other files of the directory.
+/// The number of leases in a crowd: few enough that readers still open other files of the
+/// directory.
 const CROWD: u64 = 60;
 
 /// A step.
@@ -69,7 +70,7 @@ fn spy(attacker: &mut Attacker) -> Outcome {
     (show(&path), result)
 }
 
-/// Links a file under another name: root's, an honest user's, or its own.
+/// Links a file of root, an honest user or its own under another name.
 fn link(attacker: &mut Attacker) -> Outcome {
     let source = match attacker.chance.below(6) {
         0 => attacker.scene.canaries()[0].clone(),
@@ -81,14 +82,14 @@ fn link(attacker: &mut Attacker) -> Outcome {
         }
         _ => attacker.any_file(),
     };
-    // Not even its creator can remove a link to root's file from a sticky directory: all names of
-    // its own would soon be taken.
+    // Not even its creator can remove a link to root's file from a sticky directory, so all of its
+    // own names would soon be taken.
     let name = if attacker.chance.one_in(8) { attacker.victims_dir() } else { attacker.place() };
     (format!("{} to {}", show(&source), show(&name)), fs::hard_link(&source, &name))
 }
 
 /// Links root's world-writable file under the name of an entry, writes an honest entry into it and
-/// locks it. This would be an entry of root's, if names in that directory counted.
+/// locks it. If names in that directory counted, this would be an entry of root.
 fn plant(attacker: &mut Attacker) -> Outcome {
     let source = attacker.chance.of(&attacker.scene.safe_gpu()).clone();
     let id = format!("p{}", attacker.chance.below(1000));
@@ -162,12 +163,12 @@ fn publish(attacker: &mut Attacker) -> Outcome {
     (words, result.map(|held| attacker.hold(held)))
 }
 
-/// Confirms an attempt without checking those of others.
+/// Confirms an attempt without checking other attempts.
 fn confirm(attacker: &mut Attacker) -> Outcome {
     act(attacker, |held| held.confirm().map(|()| true))
 }
 
-/// Renews its entry, and never acts.
+/// Renews its entry without acting.
 fn beat(attacker: &mut Attacker) -> Outcome {
     act(attacker, |held| held.renew())
 }
@@ -202,7 +203,7 @@ fn release(attacker: &mut Attacker) -> Outcome {
     ("a file".to_owned(), Ok(()))
 }
 
-/// Creates a file in its directory that looks like an entry, and sometimes locks it.
+/// Creates a file that looks like an entry in its directory, and sometimes locks it.
 fn forge_file(attacker: &mut Attacker) -> Outcome {
     let dir = attacker.make_own_dir();
     let id = attacker.id();
@@ -236,7 +237,7 @@ fn forge_file(attacker: &mut Attacker) -> Outcome {
     (format!("{how} {}", show(&path)), result)
 }
 
-/// Locks whatever it may open.
+/// Locks any file that it may open.
 fn lock_file(attacker: &mut Attacker) -> Outcome {
     let path = attacker.any_file();
     let (access, kind) = match attacker.chance.below(3) {
@@ -257,7 +258,7 @@ fn lock_file(attacker: &mut Attacker) -> Outcome {
     (show(&path), result)
 }
 
-/// Creates a FIFO, with or without a writer, where others open a file or a directory.
+/// Creates a FIFO, with or without a writer, in place of a file or directory that others open.
 fn fifo(attacker: &mut Attacker) -> Outcome {
     let path = if attacker.chance.one_in(4) { attacker.any_dir() } else { attacker.place() };
     let result = (|| {
@@ -286,7 +287,7 @@ fn mode(attacker: &mut Attacker) -> Outcome {
     (format!("{bits:o} {}", show(&path)), set_mode(&path, bits))
 }
 
-/// Denies one honest user access to a file by an access control list (acl(5),
+/// Denies one honest user access to a file with an access control list (acl(5),
 /// linux/posix_acl_xattr.h) while its mode permits it, or removes the denial.
 fn deny(attacker: &mut Attacker) -> Outcome {
     const NAME: &str = "system.posix_acl_access";
@@ -380,13 +381,16 @@ fn storm(attacker: &mut Attacker) -> Outcome {
     let (shared, prefix) = attacker.shared();
     let is_dirs = attacker.chance.one_in(2);
     let dir = attacker.make_own_dir();
-    let name = |number: u64, uid| match is_dirs {
-        true => shared.join(format!("{prefix}u{uid}-s{number}")),
-        false => dir.join(format!("lease-s{number}")),
+    let name = |number: u64, uid| {
+        if is_dirs {
+            shared.join(format!("{prefix}u{uid}-s{number}"))
+        } else {
+            dir.join(format!("lease-s{number}"))
+        }
     };
     for number in 0..48 {
         let name = name(number, attacker.uid);
-        // Each of them may exist from the last storm.
+        // Each of them may remain from the previous storm.
         let _ = if is_dirs { fs::create_dir(&name) } else { File::create_new(&name).map(|_| ()) };
     }
     for number in 0..48 {
@@ -398,14 +402,14 @@ fn storm(attacker: &mut Attacker) -> Outcome {
     (show(&name(0, attacker.uid)), Ok(()))
 }
 
-/// Publishes many of the largest leases at once, in place of the last ones.
+/// Publishes many of the largest leases at once, in place of the previous ones.
 fn crowd(attacker: &mut Attacker) -> Outcome {
     let dir = attacker.make_own_dir();
     attacker.crowd.clear();
     let kind = *attacker.chance.of(&["lease-", "lease-", "try-"]);
     let result = (0..CROWD).try_for_each(|number| {
         let path = dir.join(format!("{kind}{number:012x}"));
-        // A file of an earlier step may be there.
+        // A file from an earlier step may exist.
         let _ = fs::remove_file(&path);
         let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
         set_mode(&path, 0o644)?;
@@ -420,14 +424,13 @@ fn crowd(attacker: &mut Attacker) -> Outcome {
 /// Removes its own directory while others read it.
 fn clear(attacker: &mut Attacker) -> Outcome {
     let dir = attacker.own_dir();
-    let result = match attacker.chance.one_in(3) {
-        true => {
-            let away = dir.with_file_name("away");
-            let moved = fs::rename(&dir, &away);
-            let _ = fs::remove_dir_all(&away);
-            moved
-        }
-        false => fs::remove_dir_all(&dir),
+    let result = if attacker.chance.one_in(3) {
+        let away = dir.with_file_name("away");
+        let moved = fs::rename(&dir, &away);
+        let _ = fs::remove_dir_all(&away);
+        moved
+    } else {
+        fs::remove_dir_all(&dir)
     };
     (show(&dir), result)
 }
@@ -449,7 +452,7 @@ sys.stdin.read()
     let dir = attacker.make_own_dir();
     let names: Vec<PathBuf> = (0..6).map(|_| dir.join(attacker.name())).collect();
     if let Some(mut keeper) = attacker.keeper.take() {
-        // It has one at a time; this one may have ended.
+        // It has one keeper at a time; this one may have ended.
         let _ = keeper.kill();
         let _ = keeper.wait();
     }
@@ -465,14 +468,14 @@ fn open(path: &Path, access: OFlags) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-/// Opens a file for writing, except root's files that nobody may change. The attacker may write to
+/// Opens a file for writing, except root's files that must not change. The attacker could write to
 /// one of them, but the test must detect honest programs that do so through its links.
 fn open_to_write(attacker: &Attacker, path: &Path) -> io::Result<File> {
     let file = open(path, OFlags::RDWR)?;
     if attacker.is_canary(&file) { Err(io::ErrorKind::InvalidInput.into()) } else { Ok(file) }
 }
 
-/// Locks a file as entries are locked.
+/// Locks a file in the same way as an entry.
 fn lock(file: &File, kind: i32) -> io::Result<()> {
     set_lock(file, kind, true)
 }

@@ -1,5 +1,3 @@
-//! The result of a run.
-
 /// The result of a run.
 pub(crate) struct Verdict {
     pub(crate) figures: String,
@@ -12,7 +10,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Returns whether one of the violations is of this kind.
+    /// Returns whether a violation contains these words.
     pub(crate) fn has(&self, words: &str) -> bool {
         self.violations.iter().any(|violation| violation.contains(words))
     }

@@ -1,11 +1,11 @@
-//! One of many processes that claim devices of one simulated machine, hold them briefly and release
-//! them, until the stop file exists.
+//! One of many processes that claim devices of the same simulated machine, hold them briefly and
+//! release them, until the stop file exists.
 //!
-//! It logs its actions to a file that all of them share, in lines of JSON.
+//! It logs its actions as JSON lines to a file that all contenders share.
 //!
-//! Arguments: the directory of leases, the machine, the log, the stop file, a unique seed, and
-//! `queue`, or `meet` for claims that mostly do not wait and decide on a stale snapshot, so that
-//! their attempts collide.
+//! Arguments: the directory of leases, the machine, the log, the stop file, a unique seed, and and
+//! `queue`, or `meet` for claims that mostly do not wait and use a stale snapshot, so that their
+//! attempts collide.
 
 use gpu_claim::{Chosen, ClaimRequest, TakeError, Wait, take};
 use gpu_core::{
@@ -46,7 +46,7 @@ fn main() {
     let clock = SystemClock::new();
     while !stop.exists() {
         let devices = scene(&simulation).expect("the machine responds");
-        // Waiting claims keep each other from colliding; the others collide.
+        // Waiting claims do not collide with each other; the others do.
         let wait = match chance.below(if locks.meet { 2 } else { 10 }) {
             0 => Wait::No,
             1 => Wait::For(Duration::from_millis(200)),
@@ -92,7 +92,8 @@ fn scene(simulation: &Simulation) -> Result<Scene> {
     devices.into_iter().map(device).collect()
 }
 
-/// One to four devices, two thirds of the time whole ones, sometimes only among some.
+/// Returns a claim for one to four devices: whole devices in two thirds of the cases, and sometimes
+/// only among some devices.
 fn claim(chance: &mut Chance, devices: &Scene) -> Claim {
     let mut claim = Claim::whole(1 + u32::try_from(chance.below(4)).expect("the number is small"));
     if chance.below(3) == 0 {
@@ -106,10 +107,10 @@ fn claim(chance: &mut Chance, devices: &Scene) -> Claim {
     claim
 }
 
-/// Chooses the first that suffice, unlike gpu-placement, which spreads claims over the best
-/// devices. All contenders want the same devices here, so that as many as possible collide. That no
-/// device is granted twice must hold for every chooser, which is a port of gpu-claim. The tests of
-/// gpu-placement compare its choice with exhaustive search.
+/// Chooses the first devices that suffice, unlike gpu-placement, which spreads claims over the best
+/// devices. Here all contenders want the same devices, so that as many attempts as possible
+/// collide. The chooser is a port of gpu-claim, and no device may be granted twice with any
+/// chooser. The tests of gpu-placement compare its choice with exhaustive search.
 fn choose(scene: &Scene, claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
     let wanted = |uuid: &DeviceUuid| claim.among.is_empty() || claim.among.contains(uuid);
     let could = scene.iter().filter(|(uuid, _)| wanted(uuid));
@@ -138,7 +139,7 @@ fn choose(scene: &Scene, claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
     }
 }
 
-/// Lines of all contenders; each is one write at the end of the file.
+/// The log of all contenders; each line is one append to the file.
 #[derive(Clone)]
 struct Log {
     file: Arc<File>,
@@ -235,7 +236,7 @@ impl LeaseStore for LoggedLocks {
     }
     fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>> {
         if self.meet && kind == EntryKind::Attempt {
-            // Makes the decision stale before it is published.
+            // The delay makes the decision stale before the attempt is published.
             SystemClock::new().sleep(Duration::from_millis(2));
         }
         let held = self.locks.publish(kind, entry)?;

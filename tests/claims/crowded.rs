@@ -1,4 +1,4 @@
-//! Claims beside a user who fills a directory with leases.
+//! Claims while a user fills a directory with leases.
 
 use super::log::Reader;
 use super::{HANGS, StressRun};
@@ -14,16 +14,16 @@ use std::os::unix::fs::chown;
 use std::path::Path;
 use std::time::Duration;
 
-/// The number of claims at once.
+/// The number of concurrent claims.
 const CLAIMS: usize = 40;
 
-/// The number of leases in the directory. Readers keep only a part of them apart.
+/// The number of leases in the directory. Readers keep only some of them as separate leases.
 const LEASES: usize = 250;
 
-/// Names in each lease.
+/// The number of names in each lease.
 const NAMES: usize = 64;
 
-/// The user who has them.
+/// The user that owns the leases.
 const OWNER: u32 = 65_534;
 
 /// Fills the directory of a user with live leases on other devices.

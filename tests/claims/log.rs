@@ -13,16 +13,17 @@ struct Asked {
     devices: Vec<String>,
 }
 
-/// The state of all claims while the log is read line by line.
+/// The state of all claims during the line-by-line reading of the log.
 ///
-/// A line about an end is written before it, also for a kill: an entry without such a line exists.
+/// The line about the end of an entry is written before the end, even for a kill, so an entry
+/// without such a line exists.
 pub(crate) struct Reader {
     machine: BTreeMap<String, u64>,
     leases: BTreeMap<String, Asked>,
     held: BTreeMap<String, Asked>,
     waiters: BTreeMap<String, Asked>,
     doomed: BTreeSet<String>,
-    /// The queue when a process drew its ticket.
+    /// The queue at the time when a process drew its ticket.
     drawn: BTreeMap<String, BTreeSet<String>>,
     pub(crate) grants: usize,
     pub(crate) withdrawn: usize,
@@ -63,7 +64,7 @@ impl Reader {
             return;
         }
         if self.doomed.contains(&process) {
-            // Its last action before the signal arrived.
+            // This was its last action before the signal arrived.
             return;
         }
         if line["event"] == "draw" {
@@ -95,7 +96,7 @@ impl Reader {
             }
             "lease" => {
                 self.waiters.remove(&id);
-                // A claim that does not wait may take what the waiting ones leave.
+                // A claim that does not wait may take devices that the waiting claims leave.
                 if line["waits"] == true {
                     self.check_order(&id, &asked);
                 }
@@ -120,7 +121,7 @@ impl Reader {
         }
     }
 
-    /// Checks that no other claim has the device, or that all of them together do not exceed its
+    /// Checks that no other claim has the device, or that all claims together do not exceed its
     /// memory.
     fn check_device(&mut self, id: &str, device: &str, asked: &Asked) {
         let others: Vec<&Asked> = self
@@ -134,8 +135,8 @@ impl Reader {
         }
     }
 
-    /// Checks that no claim that was in the queue before this one drew its ticket, and still waits,
-    /// asks for the same: of such claims the earliest is served first.
+    /// Checks that no claim with the same request that was queued before this one drew its ticket
+    /// is still waiting: of equal claims, the earliest is served first.
     fn check_order(&mut self, id: &str, asked: &Asked) {
         for earlier in self.drawn.remove(&asked.process).unwrap_or_default() {
             let Some(waiter) = self.waiters.get(&earlier) else { continue };
@@ -147,7 +148,7 @@ impl Reader {
         }
     }
 
-    /// The memory that shares leave; none if there is a whole lease.
+    /// Returns the memory left by shares; `None` if there is a whole lease.
     fn room<'a>(&self, others: impl Iterator<Item = &'a Asked>, device: &str) -> Option<u64> {
         others.map(|other| other.memory).try_fold(self.machine[device], |room, memory| {
             memory.and_then(|memory| room.checked_sub(memory))

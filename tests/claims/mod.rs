@@ -1,6 +1,6 @@
-//! Many processes that claim the devices of one machine at once, on the real kernel, while some of
-//! them are killed or stopped at random moments: no device is granted twice, claims are served in
-//! order, and nothing is left.
+//! Many processes that concurrently claim the devices of one machine, on the real kernel, while
+//! some of them are killed or stopped at random times: no device is granted twice, claims are
+//! served in order, and no lease is left behind.
 //!
 //! The tests print a summary on standard output, which `--nocapture` shows. `GPUWS_STRESS_GRANTS`
 //! is the number of grants, and `GPUWS_STRESS_SEED` the seed.
@@ -29,7 +29,7 @@ use tempfile::TempDir;
 
 const DEVICES: u32 = 8;
 
-/// A run that takes longer than this hangs.
+/// The time after which a run counts as hanging.
 const HANGS: Duration = Duration::from_secs(20 * 60);
 
 /// The directories of a run, and its living contenders.
@@ -84,7 +84,7 @@ impl StressRun {
         self.children.push((seed, command.spawn().unwrap()));
     }
 
-    /// Kills one at a random moment.
+    /// Kills a contender at a random time.
     fn kill(&mut self, which: usize) {
         let (seed, mut child) = self.children.swap_remove(which);
         assert_eq!(child.try_wait().unwrap(), None, "no contender exits by itself");
@@ -94,14 +94,14 @@ impl StressRun {
         child.wait().unwrap();
     }
 
-    /// Stops one at a random moment, or continues it.
+    /// Stops a contender at a random time, or continues it.
     fn signal(&self, which: usize, signal: &str) {
         let pid = self.children[which].1.id().to_string();
         // Its PID stays valid until it is reaped.
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
     }
 
-    /// Lets all contenders finish.
+    /// Waits until all contenders have finished.
     fn finish(&mut self) {
         fs::write(self.path("stop"), "").unwrap();
         for (_, child) in &mut self.children {
@@ -120,7 +120,7 @@ impl StressRun {
         FileLeaseStore::new(Place::dir(&leases), SafeGpuFiles::below(&leases), roots)
     }
 
-    /// Claims all devices at once, without waiting.
+    /// Claims all devices at once without waiting.
     fn take_all(&self) {
         let all: Vec<DeviceUuid> = self.machine.keys().cloned().map(DeviceUuid).collect();
         let ask = ClaimRequest {
@@ -147,7 +147,7 @@ impl StressRun {
 impl Drop for StressRun {
     fn drop(&mut self) {
         for (_, child) in &mut self.children {
-            // It may have ended already.
+            // The process may have ended already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -161,7 +161,7 @@ struct Plan {
     kills_ms: u64,
 }
 
-/// Runs contenders until there are enough grants, and checks all observations.
+/// Runs contenders until there are enough grants, and checks all observations of leases.
 fn run(mode: &'static str, plan: &Plan) {
     let seed = bound("GPUWS_STRESS_SEED", 1, 1);
     let mut stress_run = StressRun::new(mode);
@@ -201,7 +201,7 @@ fn run(mode: &'static str, plan: &Plan) {
             }
             if stress_run.clock.monotonic() >= kill_at {
                 if let Some(seed) = stopped.take() {
-                    // Unless it was killed meanwhile.
+                    // It may have been killed in the meantime.
                     if let Some(which) = stress_run.children.iter().position(|(s, _)| *s == seed) {
                         stress_run.signal(which, "-CONT");
                     }
@@ -247,7 +247,7 @@ fn run(mode: &'static str, plan: &Plan) {
         reader.passed,
     );
     assert!(reader.violations.is_empty(), "{:#?}", reader.violations);
-    // A contender with a stale snapshot may take devices that became free for another.
+    // A contender with a stale snapshot may take devices that became free for another one.
     assert!(mode == "meet" || reader.disorder.is_empty(), "{:#?}", reader.disorder);
     assert!(looks > 0 && most > 1, "the observer saw nothing");
     assert!(conflicts.is_empty(), "{conflicts:#?}");

@@ -1,5 +1,5 @@
-//! An observer of a directory of leases that shares no code with its users: names and text come
-//! from the directory, locks from the kernel's list.
+//! An observer of a lease directory that shares no code with its users: it reads names and text
+//! from the directory, and locks from the kernel's list.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A lease whose file was write-locked.
+/// A lease with a write-locked file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Seen {
     name: String,
@@ -26,8 +26,8 @@ impl Observer {
         Observer { dir: dir.to_owned(), machine }
     }
 
-    /// Returns the leases that were alive during the whole scan: locked before and after it, with
-    /// the same name and file.
+    /// Returns the leases that were alive throughout the scan: locked before and after it, with the
+    /// same name and file.
     pub(crate) fn look(&self) -> Vec<Seen> {
         let before = self.locked();
         let mut seen: Vec<Seen> = self.files().filter(|s| before.contains(&s.inode)).collect();
@@ -47,7 +47,7 @@ impl Observer {
         inodes.filter(|inode| locked.contains(inode)).count()
     }
 
-    /// Returns the conflicts between leases that are alive at one moment.
+    /// Returns the conflicts between leases that are alive at the same time.
     pub(crate) fn conflicts(&self, leases: &[Seen]) -> Vec<String> {
         let mut conflicts = Vec::new();
         for (device, total) in &self.machine {
@@ -76,7 +76,7 @@ impl Observer {
         })
     }
 
-    /// Returns the inodes on the directory's file system that are write-locked.
+    /// Returns the write-locked inodes on the directory's file system.
     fn locked(&self) -> BTreeSet<u64> {
         let device = fs::metadata(&self.dir).expect("the directory exists").dev();
         let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00);

@@ -1,8 +1,8 @@
-//! A program that runs parts of itself in isolation: caller, supervisor and job in one.
+//! A program that runs parts of itself in isolation: caller, supervisor and job in one program.
 //!
 //! Arguments: the scenario, and a directory with a machine, for leases and notes. The devices are
-//! simulated, the processes real. `ISOLATED_DIR` passes the directory to the other two, which
-//! are started with other arguments.
+//! simulated; the processes are real. `ISOLATED_DIR` passes the directory to supervisor and job,
+//! which have other arguments.
 
 use gpu_core::{
     ActToken, Clock, DeviceFile, DeviceFiles, DeviceInfo, DriverMessage, DriverView, EntryKind,
@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// The argument that makes this program run until it is ended.
+/// The argument that makes this program run until it is killed.
 const COPY: &str = "copy";
 
-/// The variable with the directory, for all child processes.
+/// The variable that passes the directory to all child processes.
 const DIR: &str = "ISOLATED_DIR";
 
 const ENTRIES: [(&str, EntryPoint); 7] = [
@@ -52,7 +52,7 @@ const ENTRIES: [(&str, EntryPoint); 7] = [
     }),
     ("leave-copy", |_| {
         let own = std::env::current_exe().map_err(|error| error.to_string())?;
-        // In its own session, with the program of the supervisor.
+        // The process has its own session and runs the program of the supervisor.
         leave(Command::new("setsid").arg("--fork").arg(own).arg(COPY));
         Ok(Vec::new())
     }),
@@ -162,7 +162,7 @@ impl Caller {
         }
     }
 
-    /// Waits until the job has left a child, and returns its PID.
+    /// Waits until the job has left a child behind, and returns its PID.
     fn child(&self) -> String {
         loop {
             match std::fs::read_to_string(self.dir.join("child")) {
@@ -177,13 +177,13 @@ fn say(line: &str) {
     writeln!(std::io::stdout(), "{line}").expect("standard output is open");
 }
 
-/// Leaves a process behind that has left its group and session, and records its PID.
+/// Leaves behind a process outside its group and session, and records its PID.
 fn note_child() {
     let script = "echo $$ > \"$ISOLATED_DIR/child\"; exec sleep 600";
     leave(Command::new("setsid").args(["--fork", "sh", "-c", script]));
 }
 
-/// Runs a command that leaves a process behind, and waits until that has recorded its PID.
+/// Runs a command that leaves a process behind, and waits until that process has recorded its PID.
 fn leave(command: &mut Command) {
     let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
     assert!(status.expect("setsid runs").success());
@@ -206,12 +206,12 @@ fn supervised(asked: SupervisorOrder) -> ExitCode {
     let report = with_ports(|ports, token| {
         supervise(&asked.order, &asked.result, ports, &launcher, token, &mut stop)
     });
-    // A caller that is gone reads no report.
+    // If the caller has ended, no process reads the report.
     let _ = asked.report(&report.expect("the isolated job can be supervised"));
     ExitCode::SUCCESS
 }
 
-/// Ends the processes that a killed supervisor has left.
+/// Ends the processes left behind by a killed supervisor.
 fn inherited(heir: &Successor) -> ExitCode {
     if let Some(mut orphans) = heir.orphans().expect("orphans can be listed") {
         let own = LinuxHost::new(roots()).own_ancestry().expect("the own process is visible")[0];
@@ -246,8 +246,8 @@ fn roots() -> Roots {
     Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
 }
 
-/// The processes of this machine, as those of the simulated one: only the process tree of this test
-/// ever gets a signal.
+/// Presents the real processes as those of the simulated machine. Only the process tree of this
+/// test ever receives a signal.
 struct HostOfMachine {
     host: LinuxHost,
     origin: Origin,

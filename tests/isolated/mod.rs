@@ -1,5 +1,5 @@
-//! Isolation on the real kernel: however a job ends, its result or its error is returned, nothing
-//! of its tree is left, and its lease is gone.
+//! Isolation on the real kernel: however a job ends, its result or error is returned, no process of
+//! its tree remains, and its lease is released.
 
 use gpu_core::{Claim, Clock, DeviceUuid, EntryKind, LeaseEntry, LeaseStore, Pid, ProcessKey};
 use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles, SystemClock};
@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Anything that takes longer hangs.
+/// The time after which a step counts as hanging.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// A directory with a machine of one device.
+/// A directory with a one-device machine.
 struct TestDir(TempDir);
 
 impl TestDir {
@@ -40,8 +40,8 @@ impl TestDir {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// The process that a job has left behind, if it recorded one. A process that a failed test
-    /// leaves is ended.
+    /// The process that a job left behind, if it recorded one. Dropping this ends the process, for
+    /// failed tests.
     fn left(&self) -> Option<Left> {
         let noted = fs::read_to_string(self.0.path().join("child")).ok()?;
         Some(Left(noted.trim().to_owned()))
@@ -61,11 +61,11 @@ impl TestDir {
 struct Left(String);
 
 impl Left {
-    /// Returns whether it lives; a zombie does not.
+    /// Returns whether it is alive; a zombie is not.
     fn lives(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0)).unwrap_or_default();
         let is = |name: &str| stat.contains(name) && !stat.contains(&format!("{name} Z"));
-        // The kernel truncates a name to fifteen characters; the process records itself before it
+        // The kernel truncates a name to fifteen characters; the process records its PID before it
         // executes `sleep`.
         is("(sleep)") || is("(sh)") || is("(isolated-caller)")
     }

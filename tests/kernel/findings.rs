@@ -1,6 +1,6 @@
-//! The findings about real processes: healthy ones that must not be accused, and sick ones that must
-//! be found. Only the device, and with it the age of the processes and the time between two samples,
-//! is a substitute. Prints precision and recall; a finding counts from confidence likely on.
+//! Findings about real processes: none about healthy ones, and all required ones about faulty ones.
+//! Only the device, the age of the processes and the time between two samples are substitutes.
+//! Prints precision and recall; a finding counts if its confidence is likely or higher.
 
 use super::{Bench, EACH_MIB, eventually, skip};
 use gpu_core::*;
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The wall clock, ahead of the time.
+/// A wall clock that runs ahead.
 struct Ahead(Duration);
 
 impl Clock for Ahead {
@@ -29,26 +29,26 @@ impl Clock for Ahead {
     }
 }
 
-/// Opens all device files and maps the device, in shell.
+/// Shell commands that open all device files and map the device.
 const OPEN: &str = "exec 3<>dev/nvidia0 4<>dev/nvidia-uvm 5<>dev/nvidiactl; \
                     export LD_PRELOAD=$PWD/dev/nvidia0; exec sleep 600";
 
 const HOURS: Duration = Duration::from_secs(3 * 60 * 60);
 
-/// Minutes between the samples of one who watches, and of one who looks once.
+/// The minutes of the samples, with continuous observation and with a single one.
 const WATCHED: &[u64] = &[0, 5, 11];
 const ONCE: &[u64] = &[0];
 
 struct Case {
     name: &'static str,
-    /// The kind that must be found, with this confidence at least.
+    /// The required kind of finding and its minimum confidence; `None` for a healthy process.
     sick: Option<(FindingKind, Confidence)>,
     minutes: &'static [u64],
     age: Duration,
     utilization: u64,
     /// Whether the driver lists the process.
     is_listed: bool,
-    /// Returns the process; `None` if it cannot be made here.
+    /// Starts the process; `None` if that is impossible on this machine.
     start: fn(&mut Bench) -> Option<Pid>,
 }
 
@@ -62,7 +62,7 @@ const HEALTHY: Case = Case {
     start: |bench| Some(bench.context("")),
 };
 
-/// Runs a shell script that ends, and returns the process whose number it prints.
+/// Runs a shell script to its end, and returns the process with the PID that it prints.
 fn left_by(bench: &mut Bench, script: &str) -> Option<Pid> {
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).current_dir(bench.dir.path()).process_group(0);
@@ -72,7 +72,7 @@ fn left_by(bench: &mut Bench, script: &str) -> Option<Pid> {
     let pid = Pid(number.trim().parse().ok()?);
     bench.strangers.push(pid);
     shell.wait().ok()?;
-    // setsid may have started yet another shell, which leads the group.
+    // setsid may have started another shell, which leads the group.
     let is_alone = |info: ProcessInfo| {
         info.group == Ok(pid) || info.group.is_ok_and(|leader| bench.host.process(leader).is_err())
     };
@@ -80,7 +80,7 @@ fn left_by(bench: &mut Bench, script: &str) -> Option<Pid> {
     Some(pid)
 }
 
-/// Starts a shell that starts a process in its background, and ends.
+/// Starts a shell that starts a background process and ends.
 fn background(bench: &mut Bench, how: &str) -> Option<Pid> {
     std::fs::write(bench.dir.path().join("job"), format!("echo $$; {OPEN}")).unwrap();
     let pid = left_by(bench, &format!("{how} sh job 2>/dev/null & sleep 0.1"))?;
@@ -107,7 +107,7 @@ fn compiled(bench: &mut Bench, source: &str) -> Option<Pid> {
     Some(bench.ready(&mut Command::new(program)))
 }
 
-/// Opens and maps the devices as a CUDA program does.
+/// Opens and maps the devices like a CUDA program.
 const CONTEXT: &str = "import mmap, os, sys, time\n\
     gpu = os.open('dev/nvidia0', os.O_RDWR)\n\
     others = [os.open(f'dev/nvidia{name}', os.O_RDWR) for name in ('ctl', '-uvm')]\n\
@@ -192,7 +192,7 @@ fn cases() -> Vec<Case> {
         Case {
             name: "a job with workers that load data",
             start: |bench| {
-                // They end with their parent.
+                // The workers end with their parent.
                 let workers = "main = os.getpid()\nfor worker in range(4):\n\
                     \x20   if os.fork() == 0:\n\
                     \x20       while os.getppid() == main: time.sleep(0.1)\n\
@@ -250,7 +250,7 @@ fn cases() -> Vec<Case> {
                 let pid = bench.context("");
                 let ended = bench.children.last_mut()?;
                 ended.kill().and_then(|()| ended.wait()).ok()?;
-                // Its memory stays in use.
+                // The memory stays in use.
                 bench.start("exec sleep 600");
                 Some(pid)
             },
@@ -292,7 +292,7 @@ fn under_gdb(bench: &mut Bench) -> Option<Pid> {
         skip("findings_about_real_processes", "there is no gdb");
         return None;
     };
-    // It ends with its standard input, when the bench is dropped.
+    // gdb ends with its standard input, when the bench is dropped.
     bench.tools.push(gdb);
     let is_stopped =
         |info: ProcessInfo| info.tracer.is_ok() && info.state == Ok(ProcessState::Stopped);
@@ -300,8 +300,7 @@ fn under_gdb(bench: &mut Bench) -> Option<Pid> {
     Some(pid)
 }
 
-/// A worker whose parent and whose session have ended. The tests may run under nohup, and it does
-/// not.
+/// A worker without its parent and session. The tests may run under nohup, but the worker does not.
 fn orphaned_worker(bench: &mut Bench) -> Option<Pid> {
     super::recheck::python("findings_about_real_processes")?;
     let worker = format!(
@@ -312,7 +311,7 @@ fn orphaned_worker(bench: &mut Bench) -> Option<Pid> {
     std::fs::write(bench.dir.path().join("worker"), worker).unwrap();
     let script = "exec setsid sh -c '/usr/bin/python3 -c \"$(cat worker)\" & sleep 0.1'";
     let pid = left_by(bench, script)?;
-    // A test that runs at the same time may have made this process adopt orphans.
+    // A concurrent test may have made this process adopt orphans.
     if bench.host.process(pid).ok()?.parent != Ok(Pid(1)) {
         skip("findings_about_real_processes", "orphans are adopted by another process than 1");
         return None;

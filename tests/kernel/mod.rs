@@ -1,5 +1,5 @@
 //! The whole pipeline on the real kernel, without a GPU: real processes open and map substitutes
-//! for the device nodes; they are found, ended and verified.
+//! for the device nodes; the pipeline finds them, ends them and verifies the result.
 
 mod findings;
 mod other_users;
@@ -20,29 +20,29 @@ use std::time::Duration;
 /// The memory of each holder on the substitute device.
 const EACH_MIB: u64 = 9000;
 
-/// A directory with device files, the processes that hold them, and a device whose memory is in use
+/// A directory with device files, the processes that hold them, and a device with memory in use
 /// while they live.
 struct Bench {
     dir: tempfile::TempDir,
     children: Vec<Child>,
-    /// Programs that the test uses, and processes that others have started for it.
+    /// Programs used by the test, and processes started for it by others.
     tools: Vec<Child>,
     strangers: Vec<Pid>,
     host: Here,
     /// The processes that the driver lists.
     listed: Vec<(Pid, Bytes)>,
-    /// How busy the device and each listed process is.
+    /// The utilisation of the device and of each listed process.
     utilization: Reading<Percent>,
     /// The memory in use, if it does not depend on the children.
     used: Option<Bytes>,
 }
 
-/// This machine. If the tests run in a container, PIDs differ from the driver's; with this
-/// substitute device they do not.
+/// This machine. In a container, PIDs would differ from the driver's; with this substitute device
+/// they do not.
 #[derive(Clone)]
 struct Here {
     linux: LinuxHost,
-    /// How much older than they are the processes seem to be; unknown otherwise.
+    /// The time to add to the age of processes; without it, their age is unknown.
     age: Option<Duration>,
 }
 
@@ -71,12 +71,12 @@ impl Bench {
         let dir = tempfile::Builder::new().permissions(open_to_all).tempdir().unwrap();
         let dev = dir.path().join("dev");
         std::fs::create_dir(&dev).unwrap();
-        // LD_PRELOAD requires a shared library: one of this program's.
+        // LD_PRELOAD requires a shared library; this uses one of this program's libraries.
         std::fs::copy(library(), dev.join("nvidia0")).unwrap();
         for name in ["nvidiactl", "nvidia-uvm"] {
             std::fs::write(dev.join(name), "").unwrap();
         }
-        // Other users hold the devices too.
+        // Other users must be able to open the devices too.
         for name in ["nvidia0", "nvidiactl", "nvidia-uvm"] {
             let open_to_all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
             std::fs::set_permissions(dev.join(name), open_to_all).unwrap();
@@ -109,7 +109,7 @@ impl Bench {
         pid
     }
 
-    /// Waits until a program that was just executed has loaded the device as a library.
+    /// Waits until a newly executed program has loaded the device as a library.
     fn wait_until_mapped(&self, pid: Pid) {
         let maps = || std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         assert!(eventually(|| maps().contains("nvidia0")), "process {pid} maps no device");
@@ -132,7 +132,7 @@ impl Bench {
         assert!(eventually(is_asleep), "process {pid} did not execute its final program");
     }
 
-    /// Starts a program that prints "ready" when it is.
+    /// Starts a program and waits until it prints "ready".
     fn ready(&mut self, command: &mut Command) -> Pid {
         command.current_dir(self.dir.path()).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -192,7 +192,7 @@ impl Drop for Bench {
     }
 }
 
-/// Returns whether a condition comes true within five seconds.
+/// Waits up to five seconds for a condition; returns whether it became true.
 fn eventually(condition: impl Fn() -> bool) -> bool {
     (0..500).any(|_| {
         let is_so = condition();
@@ -203,7 +203,7 @@ fn eventually(condition: impl Fn() -> bool) -> bool {
     })
 }
 
-/// A shared library that this program has mapped and that `sleep` does not need.
+/// A shared library that this program has mapped but `sleep` does not need.
 fn library() -> PathBuf {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
@@ -277,7 +277,7 @@ impl ProcessTable for Here {
     }
     fn process(&self, pid: Pid) -> Result<ProcessInfo> {
         let info = self.linux.process(pid)?;
-        // It was started just now, and such a process is no certain ghost.
+        // A process that has just started is not certainly a ghost.
         let age = self.age.ok_or(Absent::NotRecorded);
         let started_at = age.and_then(|age| {
             let millis = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
@@ -336,7 +336,7 @@ fn holder_is_found_ended_and_verified() {
     let mut bench = Bench::new();
     let pid = bench.context("");
     let monitor = bench.start("exec 3<>dev/nvidia0; exec sleep 600");
-    // The device's memory counts every child; the monitor's part is not the holder's.
+    // The device's memory counts every child; the monitor's share does not belong to the holder.
     let diagnosis = diagnose(&[bench.look()]);
     assert_eq!(diagnosis.findings[0].kind, FindingKind::Ghost);
     assert_eq!(diagnosis.findings[0].confidence, Confidence::High);
@@ -402,7 +402,7 @@ fn process_that_released_device_after_plan_is_spared() {
     let request = Request { pids: vec![pid], ..ghost(5) };
     let (plan, guard) = bench.plan(&request);
     assert_eq!(targets(&plan), [pid]);
-    // Exactly what `execute` must detect: the same process without the device.
+    // This is the case that `execute` must detect: the same process without the device.
     std::fs::remove_file(bench.dir.path().join("dev/nvidia0")).unwrap();
     std::fs::write(bench.dir.path().join("dev/nvidia0"), "another device").unwrap();
     let (report, audit) = bench.execute(&plan, &guard);
@@ -421,8 +421,9 @@ fn own_ancestors_are_never_targets() {
     assert_eq!(plan.refused.len(), own.len());
 }
 
-/// Copies a program in a child process: a copy that this process has open for writing cannot be
-/// executed while any test's child, just forked, has inherited the descriptor (`ETXTBSY`).
+/// Copies a program in a child process, because a copy that this process has open for writing
+/// cannot be executed while a newly forked child of any test holds the inherited descriptor
+/// (`ETXTBSY`).
 fn copy_program(from: &std::path::Path, to: &std::path::Path) {
     let copied = Command::new("cp").arg(from).arg(to).status().expect("cp can be run");
     assert!(copied.success());

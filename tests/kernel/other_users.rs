@@ -11,7 +11,7 @@ use std::process::Command;
 /// An unused UID.
 const STRANGER: u32 = 54_321;
 
-/// Returns whether this test can act as another user; prints if it cannot.
+/// Returns whether this test can act as another user; prints a message if it cannot.
 pub(crate) fn is_root(test: &str) -> bool {
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own_uid(&own) == 0);
     if !root {
@@ -24,7 +24,7 @@ fn own_uid(metadata: &std::fs::Metadata) -> u32 {
     std::os::unix::fs::MetadataExt::uid(metadata)
 }
 
-/// Opens and maps the device as a CUDA program does, under a chosen name.
+/// Opens and maps the device like a CUDA program, under a chosen name.
 const NAMED: &str = r#"
 import mmap, os, sys, time
 gpu = os.open('dev/nvidia0', os.O_RDWR)
@@ -36,7 +36,7 @@ os.write(1, b'ready')
 time.sleep(600)
 "#;
 
-/// Plans to end one process by PID.
+/// Returns a plan to end one process by PID.
 fn planned(bench: &Bench, pid: Pid) -> Plan {
     bench.plan(&Request { pids: vec![pid], ..ghost(5) }).0
 }
@@ -73,7 +73,7 @@ fn user_program_called_like_a_daemon_uses_the_device() {
     }
     let mut bench = Bench::new();
     let Some(mut python) = python(TEST) else { return };
-    // A program of the user's own with the right name.
+    // The user's own program with the right name.
     let program = bench.dir.path().join("nvidia-cuda-mps-server");
     super::copy_program(python.get_program().as_ref(), &program);
     std::os::unix::fs::chown(&program, Some(STRANGER), Some(STRANGER)).unwrap();
@@ -126,7 +126,7 @@ fn container_scope_spares_a_shell_at_a_terminal() {
     }
     let mut bench = Bench::new();
     let holder = bench.context("");
-    // script(1) starts a shell that leads a session on its own terminal.
+    // script(1) starts a shell as the leader of a session on its own terminal.
     let mut terminal = Command::new("script");
     let shell = "printf ready; exec sleep 603";
     bench.ready(terminal.args(["-q", "-c", shell, "/dev/null"]));
@@ -134,7 +134,7 @@ fn container_scope_spares_a_shell_at_a_terminal() {
     let script = Pid(bench.children.last().unwrap().id());
     let shell = everyone.iter().find(|p| p.parent == Ok(script)).expect("script started a shell");
     assert_eq!((shell.session, shell.has_terminal), (Ok(shell.key.pid), Ok(true)));
-    // The test cannot create a Slurm job, so it only simulates that both processes are in one.
+    // The test cannot create a Slurm job, so it simulates that both processes are in one.
     const JOB: &str = "/system.slice/slurmstepd.scope/job_7";
     let adopt = |mut info: ProcessInfo| {
         if [holder, shell.key.pid].contains(&info.key.pid) {
@@ -155,6 +155,6 @@ fn container_scope_spares_a_shell_at_a_terminal() {
     assert_eq!(targets(&plan), []);
     let why = Refusal::ScopeHolds(shell.key.pid, Box::new(Refusal::LoginSession));
     assert_eq!(plan.refused[0].why, why);
-    // Where SIGHUP is ignored, it outlives its terminal.
+    // If SIGHUP is ignored, the shell outlives its terminal.
     Command::new("kill").arg(shell.key.pid.to_string()).status().unwrap();
 }

@@ -1,11 +1,11 @@
-//! Real processes that become something else on SIGTERM: a monitor, another name, another program.
+//! Real processes that change on SIGTERM: into a monitor, or to another name or program.
 
 use super::{Bench, ghost, skip, targets};
 use gpu_core::*;
 use gpu_reaper::*;
 use std::process::Command;
 
-/// Holds the devices as a CUDA program does and, on SIGTERM, becomes what its argument names.
+/// Holds the devices like a CUDA program and, on SIGTERM, changes as its argument specifies.
 const HOLDER: &str = r#"
 import mmap, os, signal, sys, time
 gpu = os.open('dev/nvidia0', os.O_RDWR)
@@ -31,7 +31,7 @@ while True:
     time.sleep(600)
 "#;
 
-/// A Python that every user can run; prints and returns `None` if there is none.
+/// Returns a Python that every user can run; prints a message and returns `None` if there is none.
 pub(crate) fn python(test: &str) -> Option<Command> {
     let path = "/usr/bin/python3";
     if !std::path::Path::new(path).exists() {
@@ -41,7 +41,7 @@ pub(crate) fn python(test: &str) -> Option<Command> {
     Some(Command::new(path))
 }
 
-/// Plans to end a process that becomes something else on SIGTERM, and executes the plan.
+/// Plans to end a process that changes on SIGTERM, and executes the plan.
 fn ended(test: &str, becoming: &[&str]) -> Option<(Bench, Pid, Report)> {
     let mut bench = Bench::new();
     let daemon = bench.dir.path().join("nvidia-persistenced");
@@ -76,7 +76,7 @@ fn process_that_executes_a_daemon_is_spared() {
 #[test]
 fn process_that_only_renames_itself_is_killed() {
     const TEST: &str = "process_that_only_renames_itself_is_killed";
-    // Each waits for a grace period.
+    // Each call waits for a grace period.
     std::thread::scope(|scope| {
         for name in ["Xorg", "nvidia-persiste", "nvidia-cuda-mps"] {
             scope.spawn(move || {
@@ -89,7 +89,7 @@ fn process_that_only_renames_itself_is_killed() {
     });
 }
 
-/// Runs one ignored test of this program as an unprivileged user.
+/// Runs an ignored test of this program as an unprivileged user.
 fn as_nobody(test: &str, name: &str) {
     if !super::other_users::is_root(test) {
         return;
@@ -116,7 +116,7 @@ fn process_hidden_from_its_user_still_exists() {
     as_nobody(TEST, "kernel::recheck::hidden_process_is_not_signalled_again");
 }
 
-/// From an unprivileged reaper, a process can hide its files on SIGTERM.
+/// A process can hide its files from an unprivileged reaper on SIGTERM.
 #[test]
 #[ignore = "run by another test"]
 fn hidden_process_is_not_signalled_again() {

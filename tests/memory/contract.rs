@@ -8,12 +8,12 @@ use gpu_core::{Bytes, DeviceFault, DeviceId, DeviceMemory, ErrorKind, Region};
 use gpu_cuda::{CudaMemory, CudaPool};
 use gpu_sim::Simulation;
 
-/// The reliability of a device's figures.
+/// The precision of a device's figures.
 #[derive(Clone, Copy, PartialEq)]
 enum Figures {
-    /// The device has no other users, and counts bytes exactly as requested.
+    /// The device has no other users and counts bytes exactly as requested.
     Exact,
-    /// It has other users, or it rounds.
+    /// The device has other users or rounds.
     Moving,
 }
 
@@ -148,7 +148,7 @@ fn keeps_the_contract(memory: &dyn DeviceMemory, whose: &str, figures: Figures) 
     Contract { memory, whose, figures }.check();
 }
 
-/// Runs an allocator on a device, and checks that it leaves nothing.
+/// Runs an allocator on a device, and checks that it releases everything.
 fn serves_an_allocator(memory: std::sync::Arc<dyn DeviceMemory>, figures: Figures) {
     let used = || memory.info().unwrap().used.unwrap();
     let before = used();

@@ -1,6 +1,6 @@
-//! Device memory: the contract of every adapter of `DeviceMemory`, on a modelled device, on a
-//! simulated machine, on parts of a device, on a substitute for NVIDIA's CUDA driver, and on this
-//! machine's own GPU, if there is one.
+//! Device memory: the contract of every adapter of `DeviceMemory`, on a modelled device, a
+//! simulated machine, parts of a device, a substitute for NVIDIA's CUDA driver, and this machine's
+//! own GPU, if any.
 
 mod contract;
 mod driver;

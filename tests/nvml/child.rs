@@ -1,4 +1,4 @@
-//! The child that queries NVML, for tests: `gpuws` itself at run time.
+//! The child that queries NVML, for tests; in production this is `gpuws` itself.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
-//! The contract of every backend, and that all show the same: each machine through the ports of
-//! gpu-sim and through the real backend on the simulated NVML, field by field. With the feature
-//! `hw`, the contract is tested on this machine's own NVML, too.
+//! The contract of every backend, and a comparison of backends, field by field: each machine
+//! through the ports of gpu-sim and through the real backend on the simulated NVML. The feature
+//! `hw` also tests the contract on this machine's own NVML.
 
 use crate::fixture::{Fixture, MOMENTS};
 use gpu_core::*;
@@ -10,13 +10,13 @@ use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Checks the contract of any backend on a machine whose values do not change meanwhile.
+/// Checks the contract of a backend on a machine with constant values.
 fn keeps_the_contract(backend: &dyn GpuBackend, whose: &str) {
     let look = backend.look(Groups::all());
     let json = serde_json::to_string(&look).unwrap();
     assert!(!json.contains("not-recorded"), "{whose}: a driver records nothing: {json}");
 
-    // One snapshot equals the single queries, in any order and number.
+    // A snapshot equals the individual queries, in any order and number.
     assert_eq!(kind_of(&look.driver), kind_of_error(&backend.driver()), "{whose}");
     let Ok(infos) = backend.devices() else {
         assert!(look.devices.is_empty(), "{whose}: no list, but devices");
@@ -104,7 +104,7 @@ fn kind_of_error<T>(answer: &Result<T>) -> Option<ErrorKind> {
     answer.as_ref().err().map(Error::kind)
 }
 
-/// Reduces a fault to the part on which two backends must agree: its kind.
+/// Reduces a fault to its kind, on which two backends must agree.
 fn by_kind(mut snapshot: Snapshot) -> Snapshot {
     fn forget<T>(answer: &mut Result<T, Fault>) {
         if let Err(fault) = answer {
@@ -223,12 +223,12 @@ fn nvml_backend_meets_contract() {
     }
 }
 
-/// On this machine values change during the comparison, so only constant ones are compared.
+/// On this machine, values change during the comparison, so only constant values are compared.
 #[cfg(feature = "hw")]
 #[test]
 fn real_machine_meets_contract() {
     use gpu_nvidia::{Helper, NvmlChild};
-    // If the tests were copied here, the compiled-in path is that of another machine.
+    // If the tests were copied to this machine, the compiled-in path is that of another machine.
     let program = std::env::var_os("GPUWS_NVML_HELPER");
     let program = program.unwrap_or_else(|| env!("CARGO_BIN_EXE_nvml-helper").into());
     let nvml = NvmlChild::new(Helper::new(program), DEADLINE, Box::new(|_| {}));

@@ -13,7 +13,7 @@ fn xid_event_has_number_and_device() {
                 [[event]]\nat_ms = 3000\nreports = { gpu = 1, xid = 79 }\n";
     std::fs::write(machine.path().join("machine.toml"), text).unwrap();
     let fixture = Fixture::moving(machine.path().to_str().unwrap());
-    // Events before a wait are not delivered to later waits.
+    // A wait does not return events from before it.
     let reported = fixture.nvml(Duration::from_secs(40)).events(Duration::from_secs(20)).unwrap();
     assert_eq!(reported, [DeviceEvent { device: Some(1), kind: DeviceEventKind::Xid(79) }]);
 }

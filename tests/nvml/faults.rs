@@ -1,6 +1,6 @@
 //! Faults through the C interface: each error code of NVML, a hang in each used function, a lost
-//! device, and a list that grows between two calls. A fault affects what its code covers and
-//! nothing else, no absent value becomes a value, and no caller waits longer than the deadline.
+//! device, and a list that grows between two calls. A fault affects only the scope of its code, no
+//! absent value becomes a value, and no caller waits longer than the deadline.
 
 use crate::fixture::Fixture;
 use gpu_core::*;
@@ -35,7 +35,7 @@ fn fault(function: &str, gpu: Option<u32>, effect: CallEffect) -> CallFault {
     CallFault { function: function.to_owned(), gpu, from: 1, times: None, effect }
 }
 
-/// Returns the device for a fault in this function: on this machine only the first supports
+/// Returns the device for a fault in this function; on this machine, only the first device supports
 /// accounting.
 fn victim(function: &str) -> u32 {
     if function.contains("Accounting") { 0 } else { 2 }
@@ -46,7 +46,7 @@ fn is_of_a_device(function: &str) -> bool {
 }
 
 /// Asserts that `now` adds nothing to `before`: each leaf is unchanged, or absent with its reason,
-/// or replaced by a fault.
+/// or a fault.
 fn says_nothing_new(before: &Value, now: &Value, path: &str, what: &str) {
     if before == now || now.get("absent").is_some() || now.get("Err").is_some() {
         return;
@@ -72,18 +72,17 @@ fn all_but(look: &Inventory, gpu: u32) -> Vec<&DeviceState> {
     look.devices.iter().filter(|state| state.id().index != gpu).collect()
 }
 
-/// The error codes of NVML by what they are about: a value, a device, the machine, the call itself.
+/// The error codes of NVML by scope: a value, a device, the machine, the call itself.
 const CODES: [&[u32]; 4] =
     [&[3, 4, 6, 13, 25, 999], &[8, 11, 15, 16], &[9, 17, 18], &[7, 1, 2, 4242]];
 
-/// Each function fails with one code of each kind, in deep tests with all.
+/// Each function fails with one code of each scope, or with all codes in deep tests.
 #[test]
 fn error_code_affects_only_its_reach() {
     let cases: Vec<(String, u32)> = (functions().into_iter().enumerate())
         .flat_map(|(number, function)| {
-            let of_kind = move |codes: &&'static [u32]| match is_deep() {
-                true => codes.to_vec(),
-                false => vec![codes[number % codes.len()]],
+            let of_kind = move |codes: &&'static [u32]| {
+                if is_deep() { codes.to_vec() } else { vec![codes[number % codes.len()]] }
             };
             let codes = CODES.iter().flat_map(of_kind);
             codes.map(|code| (function.clone(), code)).collect::<Vec<_>>()
@@ -106,7 +105,8 @@ fn check_codes(cases: &[(String, u32)]) {
         let what = format!("{function} returns {code}");
         let said = serde_json::to_value(&look).unwrap();
         let Some(gpu) = gpu else {
-            // Not about a device: the driver has a fault, or one of its values is absent.
+            // The code does not concern a device: the driver has a fault, or one of its values is
+            // absent.
             says_nothing_new(&healthy["driver"], &said["driver"], "driver", &what);
             continue;
         };
@@ -115,7 +115,7 @@ fn check_codes(cases: &[(String, u32)]) {
         assert_eq!(all_but(&look, gpu), all_but(&whole, gpu), "{what}: others are spoiled");
         let (before, now) = (&healthy["devices"][gpu as usize], &said["devices"][gpu as usize]);
         match function.as_str() {
-            // No accounting exists for this process (any more).
+            // The process has no accounting data (any more).
             "nvmlDeviceGetAccountingPids" | "nvmlDeviceGetAccountingStats" if code == 6 => {}
             // Only this function reports which links exist.
             "nvmlDeviceGetNvLinkState" => {
@@ -132,7 +132,7 @@ fn check_codes(cases: &[(String, u32)]) {
     }
 }
 
-/// Returns whether one of a device's results is a fault of the device, or its details are missing.
+/// Returns whether a result of a device is a fault of the device, or its details are missing.
 fn is_at_fault(state: &DeviceState) -> bool {
     let faults =
         [kind(&state.sample), kind(&state.processes), kind(&state.mig), kind(&state.details)];
@@ -157,7 +157,7 @@ fn failure_on_every_device_is_a_machine_failure() {
     assert_eq!(look.driver.unwrap_err().kind, ErrorKind::TimedOut);
 }
 
-/// Returns a group of details of the first device of a machine where one function returns a code.
+/// Returns a group of details of a machine's first device, where one function returns a code.
 fn details_with(machine: &str, function: &str, code: u32, group: Group) -> DeviceDetails {
     let faults = vec![fault(function, Some(0), CallEffect::Returns(code))];
     let fixture = Fixture::with(machine, Duration::ZERO, faults);
@@ -232,7 +232,7 @@ fn failed_initialisation_names_its_cause() {
 #[test]
 fn hang_in_any_function_times_out_and_is_named() {
     let functions: Vec<String> = functions().into_iter().collect();
-    // Each thread waits for the deadline and uses no CPU meanwhile.
+    // Each thread waits for the deadline without using CPU.
     std::thread::scope(|scope| {
         for share in functions.chunks(functions.len().div_ceil(16)) {
             scope.spawn(move || share.iter().for_each(|function| hangs(function)));
@@ -253,7 +253,7 @@ fn hangs(function: &str) {
         let json = serde_json::to_string(&look).unwrap();
         (fixture, nvml, look, json)
     });
-    // On a busy machine the first deadline may pass before the function is called.
+    // On a busy machine, the first deadline may pass before the call.
     let named = looks.into_iter().find(|(_, _, _, json)| json.contains(function));
     let (_fixture, nvml, look, json) =
         named.unwrap_or_else(|| panic!("the call that hung is not named: {function}"));
@@ -261,7 +261,7 @@ fn hangs(function: &str) {
     let healthy = |state: &&DeviceState| state.sample.is_ok() && state.details.is_ok();
     let before = look.devices.iter().take_while(healthy).count();
     match (&look.driver, gpu) {
-        // Before the first device was reported: the whole snapshot is lost.
+        // The call hung before the first device was reported, so the whole snapshot is lost.
         (Err(failed), None | Some(0)) => assert_eq!(failed.kind, ErrorKind::TimedOut, "{function}"),
         (Err(failed), Some(_)) => panic!("{function} spoils the whole machine: {failed}"),
         (Ok(_), Some(gpu)) => assert_eq!(before, gpu as usize, "{function}: {json}"),
@@ -309,7 +309,7 @@ fn process_list_growing_between_calls_is_read_completely() {
         let look = look_with(grown, PATIENT);
         let after = look.devices[GROWING as usize].processes.as_ref().unwrap().len();
         assert!(after == before + 1 || after == before, "{function}: {before} and then {after}");
-        // A list that grows at each call never settles: it is read again, then given up.
+        // A list that grows at each call never becomes stable: the reader retries and gives up.
         let growing = fault(function, Some(GROWING), CallEffect::AddsProcess(GROWING));
         let look = look_with(growing, PATIENT);
         let processes = &look.devices[GROWING as usize].processes;

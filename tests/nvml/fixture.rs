@@ -1,4 +1,4 @@
-//! A session with the simulated NVML, and the real backend on it.
+//! A session with the simulated NVML, and the real backend that uses it.
 
 use gpu_nvidia::{Helper, NvmlChild};
 use gpu_sim::{CallFault, Session, Simulation};
@@ -6,19 +6,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The directory in which a simulated NVML finds its machine.
+/// The session directory of a simulated NVML.
 pub(crate) struct Fixture {
     dir: tempfile::TempDir,
     session: Session,
 }
 
 impl Fixture {
-    /// Creates a session of a machine whose time is stopped at `at`.
+    /// Creates a session of a machine with its time stopped at `at`.
     pub(crate) fn of(machine: &str, at: Duration) -> Self {
         Fixture::with(machine, at, Vec::new())
     }
 
-    /// Creates the same with faults in calls of NVML.
+    /// Like `of`, with faults in NVML calls.
     pub(crate) fn with(machine: &str, at: Duration, faults: Vec<CallFault>) -> Self {
         let session = Session {
             machine: machine.into(),
@@ -33,7 +33,7 @@ impl Fixture {
         Fixture { dir, session }
     }
 
-    /// Creates a session of a machine that starts now and runs.
+    /// Creates a session of a machine that starts now, with advancing time.
     pub(crate) fn moving(machine: &str) -> Self {
         let mut fixture = Fixture::of(machine, Duration::ZERO);
         let uptime = std::fs::read_to_string("/proc/uptime").unwrap();
@@ -44,7 +44,7 @@ impl Fixture {
         fixture
     }
 
-    /// Returns the session's machine at its moment, without NVML.
+    /// Returns the session's machine at its stopped time, without NVML.
     pub(crate) fn simulation(&self) -> Simulation {
         let simulation = self.session.open().unwrap();
         simulation.advance_to(self.session.elapsed(0));
@@ -55,7 +55,7 @@ impl Fixture {
     pub(crate) fn nvml(&self, deadline: Duration) -> NvmlChild {
         let variable = format!("{}={}", Session::VARIABLE, self.dir.path().display());
         let helper = Helper {
-            // The session is passed in the environment, which a test cannot change for itself.
+            // The environment passes the session; a test cannot change its own environment.
             arguments: vec![variable.into(), env!("CARGO_BIN_EXE_nvml-helper").into()],
             library: Some(library()),
             ..Helper::new("/usr/bin/env")
@@ -63,7 +63,7 @@ impl Fixture {
         NvmlChild::new(helper, deadline, Box::new(|_| {}))
     }
 
-    /// Returns how often each function was called by programs that have ended.
+    /// Returns the number of calls of each function by programs that have ended.
     pub(crate) fn calls(&self) -> BTreeMap<String, u64> {
         let text = std::fs::read_to_string(self.dir.path().join(Session::CALLS));
         let mut all = BTreeMap::new();
@@ -77,7 +77,7 @@ impl Fixture {
     }
 }
 
-/// Returns the simulated NVML, which cargo puts next to the tests that it was built for.
+/// Returns the simulated NVML, which cargo puts next to the tests.
 fn library() -> PathBuf {
     let own = std::env::current_exe().unwrap();
     let library = own.parent().unwrap_or(Path::new(".")).join("libnvml_sim.so");
@@ -85,6 +85,6 @@ fn library() -> PathBuf {
     library
 }
 
-/// The times of the snapshots: at the start, and after values have changed.
+/// The times of the snapshots: at the start, and after changes.
 pub(crate) const MOMENTS: [Duration; 3] =
     [Duration::ZERO, Duration::from_millis(7_300), Duration::from_secs(3_600)];

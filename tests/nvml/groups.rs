@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A group, and how often it calls each function for a device.
+/// A group, and the number of calls of each function per device.
 type Cost = (Group, &'static [(&'static str, u64)]);
 
 const RARE: [Cost; 11] = [
@@ -36,7 +36,7 @@ const RARE: [Cost; 11] = [
     (Group::Fabric, &[("nvmlDeviceGetGpuFabricInfo", 1)]),
 ];
 
-/// Returns how often a snapshot of a machine's four devices calls each function.
+/// Returns the number of calls of each function for a snapshot of a machine with four devices.
 fn calls(groups: impl IntoIterator<Item = Group>) -> BTreeMap<String, u64> {
     let fixture = Fixture::of("labbox", Duration::ZERO);
     let nvml = fixture.nvml(DEADLINE);
@@ -176,7 +176,7 @@ fn rare_values_and_absences_are_preserved() {
     };
     assert_eq!(of(1), unreported);
 
-    // And the part that belongs to other groups.
+    // The remaining details belong to other groups.
     let more: Groups =
         [Group::Modes, Group::Activity, Group::Thermal, Group::Pcie].into_iter().collect();
     let of = |gpu| nvml.details(&DeviceId::from_index(gpu), more).unwrap();

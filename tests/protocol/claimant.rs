@@ -1,54 +1,54 @@
-//! Honest claims, step by step: one step is atomic in the kernel.
+//! Honest claims, step by step: each step is atomic in the kernel.
 
 use crate::dir::{Dir, Dirs, File, Id, Inode, Name, STRANGER, Text, Uid};
 use crate::rule::{DEVICES, Kind, Seen, TOTAL, Verdict, decide, judge};
 
-/// A claim's request and owner. Its index is its ID.
+/// A claim's request and owner. The index of a claim is its ID.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup {
     pub(crate) owner: Uid,
     pub(crate) ticket: u8,
     pub(crate) count: u8,
-    /// GiB of each device.
+    /// The requested memory of each device, in GiB.
     pub(crate) memory: u8,
-    /// The claim whose job makes it.
+    /// The claim of the job that makes this claim.
     pub(crate) within: Option<Id>,
 }
 
 /// The location of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
-    /// One directory for each user.
+    /// One directory per user.
     PerUser,
-    /// One directory for all, as in the first version.
+    /// One directory for all users, as in the first version.
     Flat,
 }
 
-/// The rules of honest claims; any difference from [`RULES`] is a mutant.
+/// The rules of honest claims; any deviation from [`RULES`] is a mutant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
     pub(crate) layout: Layout,
-    /// How many consecutive readings must permit a lease.
+    /// The number of consecutive readings that must permit a lease.
     pub(crate) readings: u8,
     pub(crate) leases_first: bool,
-    /// One listing of a directory finds the names of both tries and leases.
+    /// Whether one listing of a directory finds the names of both tries and leases.
     pub(crate) one_listing: bool,
     pub(crate) later_wins: bool,
     pub(crate) never_withdraws: bool,
-    /// World-writable files count.
+    /// Whether world-writable files count.
     pub(crate) accepts_writable: bool,
-    /// Files with a second name do not count.
+    /// Whether files with a second name do not count.
     pub(crate) honours_links: bool,
     pub(crate) ignores_kept: bool,
-    /// A try and a lease with the same ID are one entry, whoever owns them.
+    /// Whether a try and a lease with the same ID are one entry, regardless of their owners.
     pub(crate) joins_by_id: bool,
-    /// A claim leaves the queue before the lease has its name.
+    /// Whether a claim leaves the queue before the lease has its name.
     pub(crate) leaves_queue_early: bool,
-    /// Only the creator of the user's directory makes it readable for others.
+    /// Whether only the creator of the user's directory makes it readable for others.
     pub(crate) trusts_directory: bool,
-    /// What a claim has found about tries counts after their directory has changed.
+    /// Whether a claim keeps what it has found about tries after their directory has changed.
     pub(crate) keeps_tries: bool,
-    /// So does a listing.
+    /// Whether a claim keeps a listing after the directory has changed.
     pub(crate) keeps_listings: bool,
 }
 
@@ -69,9 +69,9 @@ pub(crate) const RULES: Rules = Rules {
     keeps_listings: false,
 };
 
-/// A reading in progress. Each directory is listed anew for each kind of entry: a name that exists
-/// the whole time is listed, one that appears or disappears meanwhile may be. Then each file is
-/// opened.
+/// A reading in progress. Each directory is listed again for each kind of entry: a name that exists
+/// throughout is listed, and a name that appears or disappears during the listing may be. Then each
+/// file is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reading {
     pub(crate) round: u8,
@@ -79,18 +79,19 @@ pub(crate) struct Reading {
     backwards: bool,
     kind: u8,
     dir: u8,
-    /// How many of the claims in this directory the listing has passed.
+    /// The number of claims in this directory that the listing has passed.
     listed: u8,
-    /// The directory that it lists or opens files in, unless it has changed since.
+    /// The directory that it is listing or opening files in, unless the directory has changed
+    /// since.
     unchanged: Option<Dir>,
     names: Vec<Name>,
-    /// The lease that was opened last is unlocked: `kept-ID` must be checked.
+    /// The lease opened last, if it is unlocked: `kept-ID` must be checked.
     unlocked: Option<Seen>,
     later: Vec<(Dir, Name)>,
     pub(crate) seen: Vec<Seen>,
-    /// The entries that existed when it began and have not ended since: it must see them.
+    /// The entries that existed when it began and have not ended since; it must see them.
     pub(crate) must: u8,
-    /// Those of them that wait.
+    /// The waiting entries among them.
     pub(crate) must_wait: u8,
 }
 
@@ -114,11 +115,12 @@ impl Reading {
     }
 }
 
-/// What a claim remembers of its earlier readings. It may use any of it, or ask the kernel again.
+/// The results of earlier readings that a claim remembers. It may use any of them or query the
+/// kernel again.
 ///
-/// A file is remembered by its name alone: in the worst case, the next file of this name has the same
-/// inode. A lease has its name once, so what was found about it counts for good, as far as it is
-/// used at all; a dead one stays dead.
+/// A file is remembered by its name alone: in the worst case, the next file with this name has the
+/// same inode. A lease name is used only once, so what was found about a lease remains valid as far
+/// as it is used at all; a dead lease stays dead.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Memory {
     listings: Vec<(Dir, u8, Vec<Name>)>,
@@ -148,7 +150,7 @@ impl Memory {
         self.files.sort_unstable();
     }
 
-    /// Forgets what does not count any more, because a directory has changed.
+    /// Forgets what is no longer valid because a directory has changed.
     pub(crate) fn forget(&mut self, dir: Dir, rules: &Rules) {
         let is_kept = |name: &Name| rules.keeps_tries || matches!(name, Name::Lease(_));
         self.files.retain(|(at, name, _)| *at != dir || is_kept(name));
@@ -168,7 +170,7 @@ pub(crate) enum Phase {
     Leased {
         job: bool,
     },
-    /// The supervisor was killed, and the job lives.
+    /// The supervisor was killed, but the job is alive.
     Orphaned,
     Over,
 }
@@ -180,11 +182,11 @@ pub(crate) struct Party {
     pub(crate) devices: u8,
     pub(crate) attempts: u8,
     pub(crate) timeouts: u8,
-    /// It has a place in the queue.
+    /// Whether it has a place in the queue.
     pub(crate) queued: bool,
-    /// It is stalled: others pass it.
+    /// Whether it is stalled, so that others pass it.
     pub(crate) stalled: bool,
-    /// It has created its user's directory.
+    /// Whether it has created its user's directory.
     pub(crate) made: bool,
     pub(crate) memory: Memory,
 }
@@ -203,7 +205,7 @@ impl Party {
         }
     }
 
-    /// A directory has changed.
+    /// Handles a changed directory.
     pub(crate) fn notice(&mut self, dir: Dir, rules: &Rules) {
         self.memory.forget(dir, rules);
         let reading = self.reading_mut().filter(|reading| reading.unchanged == Some(dir));
@@ -236,7 +238,7 @@ impl Party {
     }
 }
 
-/// The file of a claim's entry, of the entry that its job inherits, and of its place in the queue.
+/// The inodes of a claim's entry, of the entry inherited by its job, and of its place in the queue.
 pub(crate) fn entry_of(party: usize) -> Inode {
     (party * 3) as Inode
 }
@@ -259,17 +261,17 @@ pub(crate) fn job(party: usize) -> u16 {
 pub(crate) struct Reader<'a> {
     pub(crate) setups: &'a [Setup],
     pub(crate) rules: &'a Rules,
-    /// The stranger's moves are steps: every directory must be read.
+    /// Whether the stranger's moves are steps, so that every directory must be read.
     pub(crate) strangers_files: bool,
-    /// Reads the queue before the tries.
+    /// Whether it reads the queue before the tries.
     pub(crate) queue: bool,
-    /// It remembers earlier readings.
+    /// Whether it remembers earlier readings.
     pub(crate) remembers: bool,
     pub(crate) me: usize,
 }
 
 impl Reader<'_> {
-    /// Returns the directory and the kind of the next step of a reading; `None` without any.
+    /// Returns the directory and the kind of the next step of a reading; `None` at the end.
     fn place(&self, reading: &Reading, deciding: bool) -> Option<(Dir, Kind)> {
         let mut listing = self.listing();
         if reading.backwards {
@@ -279,8 +281,8 @@ impl Reader<'_> {
         Some((*listing.get(usize::from(reading.dir))?, kind))
     }
 
-    /// Takes the next step of a reading from memory; true when it is complete, `None` if nothing is
-    /// remembered.
+    /// Takes the next step of a reading from memory; true if the reading is complete, `None` if the
+    /// step is not remembered.
     pub(crate) fn recall(
         &self,
         reading: &mut Reading,
@@ -305,7 +307,8 @@ impl Reader<'_> {
         Some(self.is_complete(reading, deciding))
     }
 
-    /// Goes on to the next directory or kind after the last file of this one; true at the end.
+    /// Continues with the next directory or kind after the last file of the current one; true at
+    /// the end.
     fn is_complete(&self, reading: &mut Reading, deciding: bool) -> bool {
         let Some((dir, _)) = self.place(reading, deciding) else { return true };
         if reading.listed < self.listings(dir)
@@ -334,7 +337,7 @@ impl Reader<'_> {
         owners.into_iter().map(Dir::Of).filter(|dir| self.listings(*dir) > 0).collect()
     }
 
-    /// The other claims whose names may be in a directory.
+    /// The other claims that may have names in a directory.
     fn others(&self, dir: Dir) -> Vec<Id> {
         let here = |id: &usize| {
             *id != self.me
@@ -360,8 +363,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Takes the next step of a reading; true when it is complete. `Err` describes an entry that
-    /// was accepted as another user's.
+    /// Takes the next step of a reading; true if the reading is complete. `Err` describes an entry
+    /// accepted as that of another user.
     pub(crate) fn step(
         &self,
         dirs: &Dirs,
@@ -434,7 +437,8 @@ impl Reader<'_> {
         Ok(self.is_complete(reading, deciding))
     }
 
-    /// Lists the names of one claim and, with those of the first claim, the stranger's.
+    /// Lists the names of one claim and, together with those of the first claim, the stranger's
+    /// names.
     fn list(&self, dirs: &Dirs, reading: &mut Reading, dir: Dir, kind: Kind) -> Vec<Name> {
         let others = self.others(dir);
         let listed = usize::from(reading.listed);
@@ -501,7 +505,7 @@ impl Reader<'_> {
         Ok(Some((Seen { owner: file.owner, id, kind, text }, locked)))
     }
 
-    /// If an entry was seen as several kinds, the last counts: a lease.
+    /// If an entry was seen as several kinds, the last one counts: a lease.
     fn add(&self, reading: &mut Reading, entry: Seen) {
         let same = |other: &Seen| {
             other.id == entry.id && (other.owner == entry.owner || self.rules.joins_by_id)
@@ -511,7 +515,7 @@ impl Reader<'_> {
         reading.seen.insert(place, entry);
     }
 
-    /// Returns the entry of the reader itself.
+    /// Returns the reader's own entry.
     pub(crate) fn mine(&self, devices: u8) -> Seen {
         let setup = &self.setups[self.me];
         Seen { owner: setup.owner, id: self.me as Id, kind: Kind::Try, text: self.text(devices) }
@@ -524,7 +528,7 @@ impl Reader<'_> {
         Text { id: self.me as Id, ticket, devices, memory, within }
     }
 
-    /// The directory in which it publishes.
+    /// Returns the directory in which it publishes.
     pub(crate) fn home(&self) -> Dir {
         match self.rules.layout {
             Layout::PerUser => Dir::Of(self.setups[self.me].owner),
@@ -532,7 +536,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A file of its own with the write lock on it.
+    /// Returns a new file of its own that it has write-locked.
     pub(crate) fn file(&self, text: Option<Text>) -> File {
         let owner = self.setups[self.me].owner;
         File { owner, all_write: false, text, author: owner, locked: supervisor(self.me) }
@@ -549,7 +553,7 @@ impl Reader<'_> {
         decide(&Seen { kind: Kind::Waiter, ..self.mine(self.setups[self.me].count) }, seen)
     }
 
-    /// Every set of devices that it could ask for, whatever it has read.
+    /// Returns every set of devices that it could request, regardless of its reading.
     pub(crate) fn any(&self, outer: Option<u8>) -> Vec<u8> {
         let among = outer.unwrap_or(DEVICES);
         let count = u32::from(self.setups[self.me].count);
@@ -557,15 +561,12 @@ impl Reader<'_> {
     }
 }
 
-/// The stranger's directory may contain anything at any moment: a reading finds nothing there, or
-/// an entry that is before or after all others and takes all of each device.
+/// The stranger's directory may contain anything at any time: a reading finds nothing there, or an
+/// entry that precedes or follows all others and takes all of every device.
 pub(crate) fn strangers_words(strangers: bool, id: Id) -> Vec<Option<Seen>> {
     let seen = |kind, ticket| {
         let text = Text { id, ticket, devices: DEVICES, memory: TOTAL, within: None };
         Some(Seen { owner: STRANGER, id, kind, text })
     };
-    match strangers {
-        true => vec![None, seen(Kind::Lease, 0), seen(Kind::Try, u8::MAX)],
-        false => vec![None],
-    }
+    if strangers { vec![None, seen(Kind::Lease, 0), seen(Kind::Try, u8::MAX)] } else { vec![None] }
 }

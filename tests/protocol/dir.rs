@@ -1,29 +1,29 @@
-//! The directories of leases as the kernel implements them: which user may create, link, rename,
-//! unlink, write and lock which file.
+//! The lease directories as implemented by the kernel: which user may create, link, rename, unlink,
+//! write and lock which file.
 //!
 //! Sources: path_resolution(7), unlink(2), rename(2), link(2), proc_sys_fs(5)
 //! (`protected_hardlinks`) and fcntl(2) of the Linux man-pages.
 
 /// A user.
 pub(crate) type Uid = u8;
-/// The ID in an entry and in its names.
+/// The ID of an entry, also used in its names.
 pub(crate) type Id = u8;
 /// The inode number of a file.
 pub(crate) type Inode = u8;
 
 /// The superuser.
 pub(crate) const ROOT: Uid = 0;
-/// The user that follows no rules.
+/// The user that ignores all rules.
 pub(crate) const STRANGER: Uid = 9;
 
 /// A directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Dir {
-    /// `/run/gpuws`: root's, mode 1777.
+    /// `/run/gpuws`: owned by root, mode 1777.
     Shared,
-    /// `/run/gpuws/u<UID>`: that user's, mode 0755.
+    /// `/run/gpuws/u<UID>`: owned by that user, mode 0755.
     Of(Uid),
-    /// A directory of the stranger's on the same file system, which no claim reads.
+    /// A directory of the stranger on the same file system that no claim reads.
     Elsewhere,
 }
 
@@ -47,11 +47,11 @@ pub(crate) enum Name {
 pub(crate) struct Text {
     pub(crate) id: Id,
     pub(crate) ticket: u8,
-    /// A bit for each device.
+    /// A bit per device.
     pub(crate) devices: u8,
-    /// GiB of each device.
+    /// The memory of each device, in GiB.
     pub(crate) memory: u8,
-    /// The lease that it was taken out of, and that one's owner.
+    /// The lease that it was taken out of, and the owner of that lease.
     pub(crate) within: Option<(Id, Uid)>,
 }
 
@@ -62,9 +62,9 @@ pub(crate) struct File {
     /// Mode 0666; otherwise 0644.
     pub(crate) all_write: bool,
     pub(crate) text: Option<Text>,
-    /// The author of the text. The kernel does not store it: the properties are judged by it.
+    /// The author of the text. The kernel does not store it, but the properties depend on it.
     pub(crate) author: Uid,
-    /// A bit for each process that holds the write-locked open file.
+    /// A bit per process that holds the write-locked open file.
     pub(crate) locked: u16,
 }
 
@@ -73,13 +73,14 @@ pub(crate) struct File {
 pub(crate) struct Dirs {
     files: Vec<Option<File>>,
     names: Vec<(Dir, Name, Inode)>,
-    /// Users' directories that still have mode 0700, due to the umask of their creators.
+    /// Directories of users that still have mode 0700 because of their creators' umask.
     closed: Vec<Uid>,
-    /// Users' directories that do not exist yet.
+    /// Directories of users that do not exist yet.
     missing: Vec<Uid>,
     /// `fs.protected_hardlinks`
     protected_hardlinks: bool,
-    /// The directories in which the current step has changed names: their times of change differ.
+    /// The directories in which the current step has changed names, so that their modification
+    /// times differ.
     changed: Vec<Dir>,
 }
 
@@ -88,7 +89,7 @@ impl Dirs {
         Dirs { protected_hardlinks, ..Dirs::default() }
     }
 
-    /// Removes users' directories.
+    /// Removes the directories of users.
     pub(crate) fn without(mut self, mut users: Vec<Uid>) -> Self {
         users.sort_unstable();
         users.dedup();
@@ -157,8 +158,8 @@ impl Dirs {
             }
     }
 
-    /// With the sticky bit, only the owner of a file may remove its name (and the owner of the
-    /// directory, which is root).
+    /// With the sticky bit, only the owner of a file and the owner of the directory, which is root,
+    /// may remove its name.
     fn may_remove(&self, who: Uid, dir: Dir, inode: Inode) -> bool {
         let own = self.file(inode).is_some_and(|file| file.owner == who);
         Self::may_add(who, dir) && (dir != Dir::Shared || own || who == ROOT)
@@ -187,7 +188,7 @@ impl Dirs {
         Some(inode)
     }
 
-    /// A file without names and holders is gone.
+    /// Removes a file that has no names and no holders.
     fn forget(&mut self, inode: Inode) {
         if self.links(inode) == 0 && !self.is_locked(inode) {
             self.files[usize::from(inode)] = None;
@@ -195,8 +196,8 @@ impl Dirs {
     }
 
     /// Creates a file; false if the kernel refuses. Operations under a name that no claim reads
-    /// (write, lock, `fchmod`, rename) are one step. A previous file with this number loses the
-    /// names that a stranger gave it elsewhere, because no claim reads them.
+    /// (write, lock, `fchmod`, rename) are one step. A previous file with this inode number loses
+    /// the names that a stranger gave it elsewhere, because no claim reads them.
     pub(crate) fn create(
         &mut self,
         who: Uid,
@@ -260,7 +261,7 @@ impl Dirs {
         true
     }
 
-    /// Takes the write lock for a process, which needs a descriptor open for writing.
+    /// Takes the write lock for a process, which requires a descriptor open for writing.
     pub(crate) fn lock(&mut self, who: Uid, inode: Inode, process: u16) -> bool {
         if !self.may_write(who, inode) || self.is_locked(inode) {
             return false;
@@ -270,7 +271,7 @@ impl Dirs {
         true
     }
 
-    /// A process inherits the locked open file of another.
+    /// Makes a process inherit the locked open file of another.
     pub(crate) fn inherit(&mut self, inode: Inode, process: u16) {
         if let Some(Some(file)) = self.files.get_mut(usize::from(inode)) {
             file.locked |= process;
@@ -287,14 +288,14 @@ impl Dirs {
         }
     }
 
-    /// Removes a holder's mark, without the other effects of its end.
+    /// Removes a holder's mark without the other effects of its end.
     pub(crate) fn release(&mut self, inode: Inode) {
         if let Some(Some(file)) = self.files.get_mut(usize::from(inode)) {
             file.locked = 0;
         }
     }
 
-    /// The kernel closes all files of a process at once.
+    /// Ends a process: the kernel closes all of its files at once.
     pub(crate) fn end(&mut self, process: u16) {
         for inode in 0..self.files.len() {
             if let Some(file) = self.files[inode].as_mut() {

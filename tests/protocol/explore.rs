@@ -1,8 +1,8 @@
 //! Explores all states of a model, breadth first.
 //!
 //! A state is stored as a 128-bit hash with the step that first led to it. A counterexample is
-//! replayed from the start, and is one of the shortest. Two states with colliding hashes would
-//! count as one: with 10^8 states the probability is below 10^-22.
+//! replayed from the start and has minimum length. Two states with colliding hashes would count as
+//! one; with 10^8 states, the probability is below 10^-22.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,26 +16,26 @@ pub(crate) trait Model {
     /// Returns the initial state.
     fn initial(&self) -> Self::State;
 
-    /// Adds every possible step: its actor, its description (`None` if nobody will read it), and
-    /// the state after it or the violation by the step.
+    /// Adds every possible step: its actor, its description (`None` if not needed), and the
+    /// resulting state or violation.
     fn steps(&self, state: &Self::State, words: bool, steps: &mut Vec<Step<Self::State>>);
 
     /// Returns the violation in a state.
     fn violation(&self, state: &Self::State) -> Option<String>;
 
-    /// Returns whether any claim still waits in a state.
+    /// Returns whether any claim is still waiting in a state.
     fn is_open(&self, state: &Self::State) -> bool;
 }
 
 /// One step.
 pub(crate) struct Step<S> {
-    /// The actor. Those below [`PARTIES`] must be treated fairly.
+    /// The actor. Actors below [`PARTIES`] are scheduled fairly.
     pub(crate) who: u8,
     pub(crate) words: String,
     pub(crate) after: Result<S, String>,
 }
 
-/// Other steps (deaths, strangers) have these numbers and above.
+/// Other actors (deaths, strangers) have this number or a higher one.
 pub(crate) const PARTIES: u8 = 8;
 
 /// The result of an exploration.
@@ -47,7 +47,7 @@ pub(crate) struct Explored {
     pub(crate) found: Option<Counterexample>,
 }
 
-/// How a property fails.
+/// A trace to a failed property.
 #[derive(Debug)]
 pub(crate) struct Counterexample {
     pub(crate) violated: String,
@@ -60,15 +60,15 @@ struct Known {
     depth: u32,
 }
 
-/// The states found, and for progress the steps between them.
+/// The states found and, to check progress, the steps between them.
 struct Graph {
     known: Vec<Known>,
     edges: Vec<Vec<(u32, u8)>>,
     open: Vec<bool>,
 }
 
-/// Explores all states, up to the first violation. With `progress`, then checks whether all waiting
-/// claims can be kept waiting forever although none is stopped.
+/// Explores all states up to the first violation. With `progress`, then checks whether all waiting
+/// claims can wait forever although none is stopped.
 pub(crate) fn explore<M: Model>(model: &M, progress: bool) -> Explored {
     let mut graph = Graph { known: Vec::new(), edges: Vec::new(), open: Vec::new() };
     let mut numbers: HashMap<u128, u32, BuildHasherDefault<Plain>> = HashMap::default();
@@ -137,8 +137,8 @@ fn hash<S: Hash>(state: &S) -> u128 {
     hasher.0
 }
 
-/// A 128-bit multiplicative hash, several times as fast as two of the standard library's. Nobody
-/// chooses states to make it collide.
+/// A 128-bit multiplicative hash, several times as fast as two of the standard library's hashes.
+/// Inputs are not adversarial.
 struct Wide(u128);
 
 impl Wide {
@@ -203,7 +203,8 @@ impl Hasher for Plain {
     }
 }
 
-/// Returns the description of the steps to a state; for a livelock, also some steps of the cycle.
+/// Returns the description of the steps to a state; for a livelock, followed by some steps of the
+/// cycle.
 fn trace<M: Model>(
     model: &M,
     known: &[Known],
@@ -234,14 +235,14 @@ fn trace<M: Model>(
 }
 
 impl Graph {
-    /// Returns a state that can recur forever while each party either takes steps or sometimes has
-    /// none to take, and a claim waits: a strongly connected component under weak fairness. Nothing
-    /// that a party got is ever taken back, so no claim gets anything in it.
+    /// Returns a state that can recur forever while a claim waits and each party either takes steps
+    /// or sometimes has none to take: a strongly connected component under weak fairness. Grants
+    /// are never revoked, so no claim is granted anything in the component.
     fn livelock(&self) -> Option<u32> {
         let components = self.components();
         let count = components.iter().map(|one| *one as usize + 1).max().unwrap_or(0);
-        // For each component: the parties that step in it, and those without a step in some state
-        // of it.
+        // For each component: the parties with a step in it, and the parties without a step in some
+        // of its states.
         let (mut inner, mut idle) = (vec![0u8; count], vec![0u8; count]);
         let mut first = vec![u32::MAX; count];
         for (state, edges) in self.edges.iter().enumerate() {

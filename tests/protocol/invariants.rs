@@ -1,4 +1,4 @@
-//! The properties that hold.
+//! The configurations in which the properties hold.
 
 use crate::claimant::Setup;
 use crate::dir::{ROOT, Uid};
@@ -26,12 +26,12 @@ pub(crate) fn nested() -> Machine {
     Machine::new(vec![whole(1, 1), inner, whole(2, 3)])
 }
 
-/// Claims that read before they try, without bound.
+/// Claims that read before they try, with unlimited attempts.
 pub(crate) fn deciding(setups: Vec<Setup>) -> Machine {
     Machine { attempts: None, decides: true, ..Machine::new(setups) }
 }
 
-/// A wide claim and later claims in the queue.
+/// A claim for several devices, and later claims in the queue.
 pub(crate) fn queue(after: &[Uid]) -> Machine {
     let wide = Setup { count: 2, ..whole(1, 1) };
     let after = after.iter().enumerate().map(|(number, owner)| whole(*owner, number as u8 + 2));
@@ -70,8 +70,8 @@ fn two_claims_never_share_a_device() {
     run("two claims", &machine, false);
 }
 
-/// Claims that publish again, under the same name and with the same inode, and others that remember
-/// what they have read.
+/// Claims that publish again under the same name and inode, and claims that remember what they have
+/// read.
 pub(crate) fn remembering() -> Machine {
     Machine { remembers: true, attempts: Some(attempts() + 1), ..two() }
 }
@@ -140,7 +140,7 @@ fn some_claim_is_granted_unless_all_are_stopped() {
     }
     let machine = deciding(vec![share(1, 1), share(2, 2), share(2, 3)]);
     run("progress of shares", &machine, true);
-    // Timeouts that grow with each failed attempt expire only finitely often.
+    // If timeouts grow with each failed attempt, only finitely many expire.
     let machine = Machine { timeouts: Some(3), ..deciding(vec![whole(1, 1), whole(2, 2)]) };
     run("progress with time-outs", &machine, true);
 }

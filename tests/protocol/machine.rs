@@ -15,17 +15,17 @@ use crate::stranger;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stranger {
     Absent,
-    /// Its directory may contain anything at any moment, without bound.
+    /// Its directory may contain anything at any time, without bound.
     Anything,
     /// It makes this many moves with any file in any directory, as far as the kernel permits.
     Moves(u8),
 }
 
-/// Whether waiting claims stall, so that others pass them.
+/// Whether waiting claims stall, so that other claims pass them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stalls {
     Never,
-    /// They may continue later.
+    /// Stalled claims may continue later.
     ForAWhile,
     ForGood,
 }
@@ -36,23 +36,24 @@ pub(crate) struct Machine {
     pub(crate) rules: Rules,
     pub(crate) stranger: Stranger,
     pub(crate) protected_hardlinks: bool,
-    /// How often each claim may publish a try; without bound if `None`.
+    /// The maximum number of tries that each claim may publish; unlimited if `None`.
     pub(crate) attempts: Option<u8>,
-    /// A claim reads before it tries; otherwise it may try any devices, whatever it could have
-    /// read.
+    /// Whether a claim reads before it tries; otherwise it may try any devices, regardless of what
+    /// it could have read.
     pub(crate) decides: bool,
     pub(crate) queue: bool,
-    /// Claims, jobs and supervisors may die at any moment.
+    /// Whether claims, jobs and supervisors may die at any time.
     pub(crate) deaths: bool,
     pub(crate) stalls: Stalls,
-    /// How often each claim may withdraw because later tries stay; forever if `None`.
+    /// The maximum number of times that each claim withdraws because later tries stay; unlimited if
+    /// `None`.
     pub(crate) timeouts: Option<u8>,
     pub(crate) releases: bool,
-    /// Directories are read in either order.
+    /// Whether directories are read in either order.
     pub(crate) both_ways: bool,
-    /// Users' directories must be created first.
+    /// Whether the directories of users must be created first.
     pub(crate) directories: bool,
-    /// Claims remember what they have read, and may use it instead of asking the kernel.
+    /// Whether claims remember what they have read, and may use it instead of querying the kernel.
     pub(crate) remembers: bool,
 }
 
@@ -87,7 +88,7 @@ impl Machine {
         }
     }
 
-    /// The inode of the table of the first version.
+    /// The inode of the first version's table.
     pub(crate) fn table(&self) -> Inode {
         entry_of(self.setups.len())
     }
@@ -161,7 +162,7 @@ impl Model for Machine {
         property::double_grant(self, state)
     }
 
-    /// A claim waits, and no lease exists that it could be waiting for.
+    /// Returns whether a claim waits although no lease exists that it could be waiting for.
     fn is_open(&self, state: &State) -> bool {
         let rests = |party: &Party| party.phase == Phase::Over || party.stalled;
         !state.parties.iter().all(rests) && !state.parties.iter().any(Party::is_confirmed)
@@ -210,7 +211,7 @@ impl Machine {
     fn start(&self, me: usize, steps: &mut Steps<'_>) {
         let party = &steps.from.parties[me];
         let who = me as u8;
-        // A claim within a lease is made by the job of that lease.
+        // The job of a lease makes the claim within it.
         let outer = self.setups[me].within.map(|outer| &steps.from.parties[usize::from(outer)]);
         if outer.is_some_and(|outer| !matches!(outer.phase, Phase::Leased { .. })) {
             return;
@@ -281,7 +282,8 @@ impl Machine {
                 let made = dirs.create(owner, home, Name::Kept(id), kept_of(me), kept)
                     && dirs.create(owner, home, Name::Try(id), entry_of(me), entry);
                 if !made {
-                    // A stranger has the name: another ID, which is another claim in this model.
+                    // A stranger has taken the name, so the claim needs another ID, which is
+                    // another claim in this model.
                     self.end_entry(state, me, Name::Try(id));
                     state.parties[me].phase = Phase::Over;
                 }
@@ -318,9 +320,10 @@ impl Machine {
             match stepped {
                 Err(violated) => steps.steps.push(Step { who, words, after: Err(violated) }),
                 Ok(false) => {
-                    after.parties[me].phase = match deciding {
-                        true => Phase::Deciding(reading),
-                        false => Phase::Confirming(reading),
+                    after.parties[me].phase = if deciding {
+                        Phase::Deciding(reading)
+                    } else {
+                        Phase::Confirming(reading)
                     };
                     steps.steps.push(Step { who, words, after: Ok(after) });
                 }
@@ -329,7 +332,7 @@ impl Machine {
         }
     }
 
-    /// The consequence of a reading: invisible to others before the next step.
+    /// Applies the result of a reading; others cannot observe it before the next step.
     fn complete(
         &self,
         me: usize,
@@ -458,7 +461,7 @@ impl Machine {
         }
     }
 
-    /// Removes the names, then unlocks for all who inherited the file.
+    /// Removes the names, then unlocks the file for all processes that inherited it.
     fn end_entry(&self, state: &mut State, me: usize, name: Name) {
         let (owner, home) = (self.setups[me].owner, self.reader(me).home());
         for (name, inode) in [(name, entry_of(me)), (Name::Kept(me as u8), kept_of(me))] {
@@ -470,7 +473,7 @@ impl Machine {
         property::no_longer_published(state, me);
     }
 
-    /// The kernel ends a process and with it every lock that no other process holds.
+    /// The kernel ends a process, and with it every lock that no other process holds.
     fn death(&self, me: usize, steps: &mut Steps<'_>) {
         let party = &steps.from.parties[me];
         match party.phase {
@@ -510,7 +513,7 @@ impl Machine {
         }
     }
 
-    /// A waiting claim that does not renew its place is passed until it does.
+    /// Other claims pass a waiting claim that does not renew its place, until it does.
     fn stall(&self, me: usize, steps: &mut Steps<'_>) {
         let party = &steps.from.parties[me];
         let waits = party.queued
@@ -532,7 +535,7 @@ impl Machine {
                 |state| {
                     state.parties[me].stalled = true;
                     property::no_longer_waits(state, me);
-                    // The model has one mark for both `alive` and `renewed`.
+                    // The model uses one mark for both `alive` and `renewed`.
                     state.dirs.release(place_of(me));
                     true
                 },

@@ -1,11 +1,11 @@
-//! Protocols that differ from ours in one point. Each fails, and the trace shows how.
+//! Protocols that differ from ours in one point. Each fails, and its trace shows how.
 
 use crate::claimant::{Layout, RULES, Rules};
 use crate::explore::explore;
 use crate::invariants::{deciding, nested, queue, remembering, two, whole};
 use crate::machine::{Machine, Stranger};
 
-/// Asserts that a mutant fails in this way, and returns the trace.
+/// Asserts that a mutant fails in this way; returns the trace.
 fn fails(rules: Rules, machine: Machine, progress: bool, how: &str) -> String {
     let mutant = Machine { rules, ..machine };
     let found = explore(&mutant, progress).found.expect("a counterexample");
@@ -25,7 +25,7 @@ fn moving(moves: u8) -> Machine {
 #[test]
 fn skipping_read_after_publish_grants_twice() {
     let rules = Rules { readings: 0, ..RULES };
-    // Each has already decided: the test concerns what happens since.
+    // Both claims have already decided; this tests what happens after that.
     let trace = fails(rules, deciding(vec![whole(1, 1), whole(2, 2)]), false, "at once");
     assert!(trace.contains("1 confirms"), "{trace}");
 }
@@ -110,7 +110,7 @@ fn memory_of_tries_outlives_change_of_directory() {
     assert!(trace.contains("remembers what it has read"), "{trace}");
 }
 
-/// As on a file system that stores whole seconds.
+/// This models a file system that stores times in whole seconds.
 #[test]
 fn listing_that_outlives_change_of_directory_misses_entry() {
     let rules = Rules { keeps_listings: true, ..RULES };

@@ -1,12 +1,12 @@
-//! The properties, judged by the actions of claims and not by the content of files.
+//! The properties, checked on the actions of claims rather than on the content of files.
 
 use crate::claimant::Reading;
 use crate::dir::Id;
 use crate::machine::{Machine, State};
 use crate::rule::{DEVICES, Kind, Seen, TOTAL, Verdict, choose, fits};
 
-/// Confirmed leases whose supervisor or job lives do not conflict. Those that were taken out of a
-/// living lease stay within it, and do not conflict there.
+/// Confirmed leases with a living supervisor or job do not conflict. Leases taken out of a living
+/// lease stay within it and do not conflict there.
 pub(crate) fn double_grant(machine: &Machine, state: &State) -> Option<String> {
     let lives = |party: usize| state.parties[party].is_confirmed();
     let outer = |party: usize| {
@@ -32,13 +32,13 @@ pub(crate) fn double_grant(machine: &Machine, state: &State) -> Option<String> {
     None
 }
 
-/// The claims that others must see now, except one.
+/// Returns the claims that others must currently see, except one.
 pub(crate) fn published(state: &State, me: usize) -> u8 {
     let others = state.parties.iter().enumerate().filter(|(id, _)| *id != me);
     others.filter(|(_, party)| party.is_published()).map(|(id, _)| 1 << id).sum()
 }
 
-/// The waiting claims ahead of one.
+/// Returns the waiting claims ahead of one.
 pub(crate) fn waiting(machine: &Machine, state: &State, me: usize) -> u8 {
     let ticket = machine.setups[me].ticket;
     let waits = |id: usize| {
@@ -48,14 +48,14 @@ pub(crate) fn waiting(machine: &Machine, state: &State, me: usize) -> u8 {
     (0..machine.setups.len()).filter(|id| waits(*id)).map(|id| 1 << id).sum()
 }
 
-/// An entry has ended: readings in progress need not see it any more.
+/// Records that an entry has ended: readings in progress need no longer see it.
 pub(crate) fn no_longer_published(state: &mut State, who: usize) {
     for reading in state.parties.iter_mut().filter_map(|party| party.reading_mut()) {
         reading.must &= !(1 << who);
     }
 }
 
-/// A claim no longer waits, or does not renew its place.
+/// Records that a claim no longer waits or does not renew its place.
 pub(crate) fn no_longer_waits(state: &mut State, who: usize) {
     for reading in state.parties.iter_mut().filter_map(|party| party.reading_mut()) {
         reading.must_wait &= !(1 << who);
@@ -81,7 +81,7 @@ pub(crate) fn missed(
     must.find(|id| !sees(*id)).map(|id| format!("{me} misses the entry of {id}"))
 }
 
-/// A claim takes no device that a claim ahead of it could use and then lacks.
+/// A claim takes no device that a claim ahead of it could use and would then lack.
 pub(crate) fn passed(
     machine: &Machine,
     me: usize,
@@ -103,7 +103,7 @@ pub(crate) fn passed(
     before.next().map(|id| format!("{me} passes {id}, which came before it"))
 }
 
-/// The first of several conflicting tries does not withdraw because of the others.
+/// The first of several conflicting tries never withdraws because of the others.
 pub(crate) fn starved(
     machine: &Machine,
     me: usize,

@@ -1,5 +1,5 @@
-//! The decisions of a claim from its reading. The order of claims and their conflicts come from
-//! gpu-claim itself; the judgement of a try is implemented here once more, in a simpler form.
+//! The decisions of a claim, based on its reading. The order of claims and their conflicts come
+//! from gpu-claim itself; the judgement of a try is implemented here again, in a simpler form.
 
 use crate::dir::{Id, Text, Uid};
 use gpu_claim::{Chosen, Ledger, Turn, turn};
@@ -9,13 +9,13 @@ use gpu_core::{
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// Memory of each device, GiB.
+/// The memory of each device, in GiB.
 pub(crate) const TOTAL: u8 = 16;
-/// A bit for each device.
+/// A bit per device.
 pub(crate) const DEVICES: u8 = 0b11;
 
-/// The distance between the model's tickets: no ticket is early enough to fill devices that are set
-/// aside for an earlier claim.
+/// The distance between the model's tickets: no ticket is early enough to backfill devices reserved
+/// for an earlier claim.
 const TICKET_NS: u64 = 3600 * 1_000_000_000;
 
 /// An entry as seen by a reading.
@@ -24,7 +24,7 @@ pub(crate) struct Seen {
     pub(crate) owner: Uid,
     pub(crate) id: Id,
     pub(crate) kind: Kind,
-    /// In the text of a waiting claim, `devices` is their number.
+    /// In the text of a waiting claim, `devices` is the number of devices.
     pub(crate) text: Text,
 }
 
@@ -79,13 +79,13 @@ pub(crate) enum Verdict {
     Confirm,
     /// A lease, or an earlier try, conflicts.
     Withdraw,
-    /// Only later tries conflict: those withdraw.
+    /// Only later tries conflict, and those withdraw.
     Again,
     /// The lease that it is taken out of has ended.
     Refused,
 }
 
-/// Returns whether there is room on each of these devices.
+/// Returns whether each of these devices has room.
 pub(crate) fn fits(devices: u8, memory: u8, beside: &[Seen]) -> bool {
     bits(devices).all(|device| {
         let on = beside.iter().filter(|other| other.text.devices & device != 0);
@@ -118,7 +118,7 @@ pub(crate) fn judge(mine: &Seen, seen: &[Seen], later_wins: bool) -> Verdict {
 type Read = (Seen, Vec<Seen>);
 
 thread_local! {
-    /// Millions of states have only a few different readings.
+    /// Millions of states have only a few distinct readings.
     static POOLS: RefCell<HashMap<Read, Option<Vec<Seen>>>> = RefCell::default();
     static TURNS: RefCell<HashMap<Read, Option<u8>>> = RefCell::default();
 }
@@ -145,7 +145,7 @@ fn pool(mine: &Seen, seen: &[Seen]) -> Option<Vec<Seen>> {
     POOLS.with_borrow_mut(|known| known.entry((*mine, seen.to_vec())).or_insert_with(find).clone())
 }
 
-/// Returns the devices that a claim may try to take; `mine` is its place in the queue.
+/// Returns the devices that a claim may try to take; `mine` is its queue entry.
 pub(crate) fn decide(mine: &Seen, seen: &[Seen]) -> Option<u8> {
     let find = || {
         let of_kind = |waits: bool| {

@@ -1,9 +1,9 @@
 //! `gpu_claim::take` itself, under every schedule of a few threads with few preemptions.
 //!
-//! The model restates the protocol. Here, the program's own steps run over locks in memory, where a
-//! call is one step. After each step, the scheduler chooses the next thread: the same one or, a
-//! limited number of times, another. A sleeping thread yields to the next. All choices are tried,
-//! one run after another, as in M. Musuvathi and S. Qadeer, "Iterative context bounding for
+//! The model restates the protocol. Here, the program's own steps run over in-memory locks, with
+//! one step per call. After each step, the scheduler chooses the next thread: the same one or, a
+//! limited number of times, another. A sleeping thread yields to the next one. All choices are
+//! tried, one run after another, as in M. Musuvathi and S. Qadeer, "Iterative context bounding for
 //! systematic testing of multithreaded programs", PLDI 2007: most faults need few preemptions.
 
 use crate::rule::chosen;
@@ -43,8 +43,8 @@ struct World {
     /// The description of each step.
     steps: Vec<String>,
     violated: Option<String>,
-    /// Which of the runnable threads was chosen, each time, and of how many; beyond the end, it is
-    /// the first.
+    /// For each choice, the index of the chosen thread and the number of runnable threads; beyond
+    /// the end, the first thread is chosen.
     path: Vec<(usize, usize)>,
     /// The number of choices made.
     chosen: usize,
@@ -117,7 +117,7 @@ impl World {
             return;
         }
         if self.threads[self.last] == Thread::Ready {
-            // The same thread first, then, if preemptions remain, any other.
+            // The same thread comes first, then any other if preemptions remain.
             able.rotate_right(1);
             able.truncate(if self.preemptions == 0 { 1 } else { count });
         } else {
@@ -146,7 +146,7 @@ struct Port {
 struct Holding {
     port: Port,
     key: usize,
-    /// It is kept until the end of the run.
+    /// Whether the lease is kept until the end of the run.
     left: bool,
 }
 
@@ -263,7 +263,7 @@ impl Drop for Holding {
     }
 }
 
-/// Two leases on one device, neither of which is within the other.
+/// Finds two leases on one device of which neither is within the other.
 fn double_grant(entries: &[Published]) -> Option<String> {
     let leases = || {
         let leases = entries.iter().filter(|other| other.kind == EntryKind::Lease);
@@ -284,7 +284,7 @@ fn double_grant(entries: &[Published]) -> Option<String> {
 /// The body of a thread; returns whether its claim was granted.
 type Part = Box<dyn FnOnce(&Port) -> bool + Send>;
 
-/// Claims this many of these whole devices, without waiting.
+/// Claims `count` whole devices among these, without waiting.
 fn claim(port: &Port, count: u32, among: u8, within: Option<LeaseEntry>) -> Option<Taken<()>> {
     let ask = ClaimRequest {
         claim: Claim::whole(count),
@@ -300,13 +300,13 @@ fn claim(port: &Port, count: u32, among: u8, within: Option<LeaseEntry>) -> Opti
     let watch = &mut |_: &Waiting<'_>| ControlFlow::Continue(());
     match take(port, port, &ask, &mut || Ok(()), &choose, watch) {
         Ok(taken) => Some(taken),
-        // Others have them, or the lease that they were to come from has ended.
+        // Others have the devices, or the outer lease has ended.
         Err(TakeError::NotNow(_) | TakeError::Failed(_)) => None,
         Err(other) => panic!("{other:?}"),
     }
 }
 
-/// A claim that keeps its devices until the end of the run.
+/// Returns a claim that keeps its devices until the end of the run.
 fn keeper(count: u32, among: u8) -> Part {
     Box::new(move |port| {
         let taken = claim(port, count, among, None);
@@ -317,7 +317,7 @@ fn keeper(count: u32, among: u8) -> Part {
     })
 }
 
-/// Runs one thread for each part with one schedule; returns the number of granted claims.
+/// Runs one thread per part under one schedule; returns the number of granted claims.
 fn run(parts: Vec<(u32, Part)>, path: Vec<(usize, usize)>, preemptions: usize) -> (usize, World) {
     let scheduler = Arc::new(Scheduler::new(parts.len(), path, preemptions));
     let served = std::thread::scope(|scope| {
@@ -339,7 +339,7 @@ fn run(parts: Vec<(u32, Part)>, path: Vec<(usize, usize)>, preemptions: usize) -
     (served, scheduler.world.into_inner().expect("no thread panics"))
 }
 
-/// Tries all schedules; in each, at least `at_least` claims must be granted.
+/// Tries all schedules; under each, at least `at_least` claims must be granted.
 fn try_all(name: &str, parts: &dyn Fn() -> Vec<(u32, Part)>, preemptions: usize, at_least: usize) {
     let (mut path, mut runs) = (Vec::new(), 0);
     loop {
@@ -367,8 +367,8 @@ fn take_grants_no_device_twice_under_any_schedule() {
     try_all("three claims on one or both devices", &three, 3, 1);
 }
 
-/// A claim is granted the device and ends; its job claims it within that lease, while another
-/// user's claim competes.
+/// A claim is granted the device and ends. Its job claims the device within that lease, in
+/// competition with another user's claim.
 #[test]
 fn take_sees_nested_lease_of_ending_lease() {
     let parts = || -> Vec<(u32, Part)> {

@@ -6,7 +6,7 @@ use crate::explore::PARTIES;
 use crate::machine::{Machine, State, Steps};
 use crate::rule::{DEVICES, TOTAL};
 
-/// Adds everything that a user may do to files, its own and others'.
+/// Adds everything that a user may do to files of its own and of others.
 pub(crate) fn moves(machine: &Machine, steps: &mut Steps<'_>) {
     let count = machine.setups.len() as u8;
     let mut dirs: Vec<Dir> = machine.setups.iter().map(|setup| Dir::Of(setup.owner)).collect();
@@ -28,7 +28,7 @@ pub(crate) fn moves(machine: &Machine, steps: &mut Steps<'_>) {
     let free = [own, own + 1].into_iter().find(|own| steps.from.dirs.file(*own).is_none());
     for (dir, name) in &places {
         let (Name::Try(id) | Name::Lease(id) | Name::Kept(id)) = *name else { continue };
-        // A nonexistent device makes an entry that takes nothing.
+        // An entry with a nonexistent device takes nothing.
         for devices in [DEVICES, 0b100] {
             let Some(free) = free else { continue };
             let file = File {

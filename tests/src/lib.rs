@@ -1,11 +1,11 @@
-//! Helpers of several test programs.
+//! Helpers shared by several test programs.
 
-/// Returns whether the tests go deep, at the cost of minutes: `GPUWS_DEEP` is set.
+/// Returns whether to run deep tests, which take minutes: whether `GPUWS_DEEP` is set.
 pub fn is_deep() -> bool {
     std::env::var_os("GPUWS_DEEP").is_some()
 }
 
-/// Returns a number from the environment, or else the one for deep tests or for quick ones.
+/// Returns a number from an environment variable, with defaults for quick and for deep tests.
 pub fn bound(variable: &str, quick: u64, deep: u64) -> u64 {
     let otherwise = if is_deep() { deep } else { quick };
     std::env::var(variable).map_or(otherwise, |text| text.parse().expect("the value is a number"))
@@ -32,7 +32,7 @@ impl Chance {
         self.0 % limit
     }
 
-    /// Returns true once in so many times on average.
+    /// Returns true once in `times` calls on average.
     pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

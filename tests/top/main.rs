@@ -1,5 +1,5 @@
-//! The screen of `gpuws top`: what it shows of simulated machines, also as pictures, what is left of
-//! it after a panic, and what a replay proves.
+//! The screen of `gpuws top`: its screens of simulated machines, also as pictures, the terminal
+//! after a panic, and the findings of a replay.
 
 mod panic;
 mod pictures;

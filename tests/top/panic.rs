@@ -1,4 +1,4 @@
-//! A panic in any thread gives the terminal back before it is reported.
+//! A panic in any thread restores the terminal before it is reported.
 
 use gpu_host::SystemClock;
 use gpu_top::{Frames, Machine, Options, Settings, Theme, Top};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Runs a command on a pseudo-terminal, prints its output with `E` for the escape character, and
-/// then whether the settings of the terminal are those from before.
+/// then prints whether the terminal settings are unchanged.
 const PTY: &str = "import os, pty, sys, termios
 leader, follower = pty.openpty()
 before = termios.tcgetattr(follower)
@@ -43,7 +43,7 @@ fn panic_of_a_look_gives_the_terminal_back_and_ends_the_view() {
     assert!(after.trim_end().ends_with("same settings: True"), "{shown}");
 }
 
-/// What the other test runs.
+/// The child process of the other test.
 #[test]
 #[ignore = "run by another test"]
 fn child() {
@@ -58,6 +58,6 @@ fn child() {
     );
     assert!(ended.is_err());
     let message = ended.unwrap_err();
-    // The output of a test that passes is not shown.
+    // The test harness hides the output of a passing test.
     panic!("ended: {message}");
 }

@@ -1,4 +1,4 @@
-//! What the frames of a history that is played prove together.
+//! What the frames of a replayed history prove together.
 
 use gpu_core::{Clock, HolderSearch, Observation, Pid, ProcessDetail, observe_in_detail};
 use gpu_history::{Frame, Reader, Retention, Writer};
@@ -9,16 +9,16 @@ use std::fs::File;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A process whose GPU rests and whose CPU does not: one frame does not tell.
+/// A process with an idle GPU and a busy CPU, which a single frame does not show.
 const COMPUTES: Pid = Pid(29410);
 
-/// Records 100 samples of a machine, five seconds apart; the last of them in a run of their own,
-/// without any pause.
+/// Records 100 samples of a machine, five seconds apart; the last `last` of them in a separate run,
+/// without a pause.
 fn history(last: usize) -> (TempDir, Reader) {
     let dir = tempfile::tempdir().unwrap();
     let open = || File::open(dir.path()).unwrap();
     let machine = Simulation::embedded("shared-lab").unwrap();
-    // Nobody is accused in the first minutes.
+    // No process is accused in the first minutes.
     machine.sleep(Duration::from_secs(600));
     for samples in [100 - last, last] {
         let mut writer = Writer::open(open(), Retention::default()).unwrap();
@@ -43,7 +43,7 @@ fn diagnosis(watched: &mut Watched, reader: &mut Reader, number: usize) -> Diagn
     watched.diagnose(reader, number, &snapshot)
 }
 
-/// Returns whether the process that computes is accused.
+/// Returns whether the computing process is accused.
 fn errs(diagnosis: &Diagnosis) -> bool {
     diagnosis.findings.iter().any(|finding| {
         finding.kind == FindingKind::Hoarder
@@ -51,7 +51,7 @@ fn errs(diagnosis: &Diagnosis) -> bool {
     })
 }
 
-/// Returns the most samples on which a finding rests.
+/// Returns the maximum number of samples behind a finding.
 fn samples(diagnosis: &Diagnosis) -> usize {
     let suspects = diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
     let evidence = suspects.flat_map(|suspect| &suspect.evidence);
@@ -83,11 +83,11 @@ fn playing_adds_to_what_is_known_and_a_new_run_begins_anew() {
     for (number, known) in [
         (30, 13),
         (31, 14),
-        // Frames are left out.
+        // This skips frames.
         (35, 15),
         (20, 13),
         (49, 14),
-        // What was before a recorder started is unknown.
+        // The state before the start of a recorder is unknown.
         (50, 1),
         (51, 2),
         (49, 13),

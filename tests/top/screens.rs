@@ -21,7 +21,7 @@ fn options() -> Options {
     Options { sim: "--sim NAME ".to_owned(), can_end: true, can_ask: true, ..Options::default() }
 }
 
-/// Takes a look at a machine, as `gpuws top` does.
+/// Takes a snapshot of a machine, as `gpuws top` does.
 fn look(machine: &Simulation) -> Frame {
     let observation = Observation {
         groups: gpu_reaper::defect_groups(),
@@ -37,7 +37,7 @@ fn look(machine: &Simulation) -> Frame {
     Frame::of(snapshot, diagnosis, &leased, |_| true, &filter, &name)
 }
 
-/// Returns the state after so many looks at a machine, one a second.
+/// Returns the state after a number of snapshots of a machine, one a second.
 pub(crate) fn watched(name: &str, looks: usize, size: (u16, u16)) -> State {
     let machine = Simulation::named(Path::new(name)).unwrap();
     let mut state = State::new(options(), size);
@@ -102,7 +102,7 @@ fn overlays_match_golden_screens() {
     hold("overlays.txt", &[help, details, unlisted].join("\n"));
 }
 
-/// Plans as `gpuws top` does, and carries nothing out.
+/// Plans as `gpuws top` does, but executes nothing.
 struct Planner<'a>(&'a Simulation);
 
 impl Ender for Planner<'_> {
@@ -136,7 +136,7 @@ impl Ender for Planner<'_> {
     }
 }
 
-/// Answers the key that ends processes with the plan for what it aims at.
+/// Handles the key that ends processes with a plan for the selected target.
 fn plan(state: &mut State, machine: &Simulation) {
     let Effect::Plan(number, aim) = state.update(key(KeyCode::Char('K'))) else { panic!() };
     let mut planner = Planner(machine);
@@ -203,7 +203,7 @@ fn other_markers_match_golden_screens() {
     press(&mut state, "b");
     assert!(lines(&state).contains('⣿'));
     hold("markers.txt", &[blocks, ascii].join("\n"));
-    // A terminal without UTF-8 has no other characters.
+    // A terminal without UTF-8 has only ASCII characters.
     let mut state = State::new(Options { ascii: true, ..options() }, (80, 24));
     press(&mut state, "b");
     assert!(lines(&state).is_ascii());

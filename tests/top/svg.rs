@@ -1,5 +1,5 @@
-//! A buffer as a picture: text as text, and bars and graphs as shapes, so that no font is needed
-//! for them.
+//! Draws a buffer as a picture: text as text, and bars and graphs as shapes, so that they need no
+//! font.
 
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::style::{Color, Modifier};
@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
 
-/// A cell and the font in it, in pixels. The height is a multiple of the eighths and the dots.
+/// The size of a cell, in pixels. The height is a multiple of the eighth blocks and of the Braille
+/// dots.
 const CELL: (u32, u32) = (8, 16);
 const FONT: u32 = 13;
 const MARGIN: u32 = 8;
@@ -18,7 +19,7 @@ const THEMES: [(&str, [&str; 6]); 2] = [
     ("dark", ["#0d1117", "#e6edf3", "#d9a521", "#3cc2cf", "#3fb950", "#ff7b72"]),
 ];
 
-/// Draws a buffer. It follows the theme of the reader.
+/// Draws a buffer. The picture follows the reader's theme.
 pub(crate) fn svg(buffer: &Buffer, title: &str) -> String {
     let area = *buffer.area();
     let size = |cells: u16, pixels| u32::from(cells) * pixels + 2 * MARGIN;
@@ -130,9 +131,9 @@ fn drawn(symbol: &str) -> Option<Vec<Part>> {
     let code = u32::from(letter);
     Some(match letter {
         '█' => vec![(0, 2, 8, 12)],
-        // Left parts, from seven eighths to one.
+        // Left blocks, from seven eighths to one.
         '▉'..='▏' => vec![(0, 2, 0x2590 - code, 12)],
-        // Lower parts, from one eighth to seven.
+        // Lower blocks, from one eighth to seven.
         '▁'..='▇' => vec![(0, 16 - 2 * (code - 0x2580), 8, 2 * (code - 0x2580))],
         '░' => vec![(0, 13, 8, 1)],
         // The bits of dots 1 to 8: two columns of three, then the lowest two.

@@ -1,5 +1,5 @@
-//! Users who want to be spared, to get others ended, or to flood whoever is told; and machines on
-//! which anything fails.
+//! Users who try to be spared, to get others ended, or to flood the notifications; and machines on
+//! which anything may fail.
 
 use super::{MINUTE, Said, Watcher};
 use gpu_core::{ActToken, ErrorKind, Pid, ProcessTable};
@@ -10,7 +10,7 @@ use gpu_watch::ChangeKind;
 use gpuws_tests::bound;
 use std::collections::BTreeSet;
 
-/// Ends every suspect of an ordinary user as soon as a policy can.
+/// A policy that ends every suspect of an ordinary user as early as possible.
 const EAGER: &str = r#"
 [findings]
 after = "1m"
@@ -36,7 +36,7 @@ after = "2m"
 warn = "0s"
 "#;
 
-/// A machine with one device and these processes.
+/// Starts a machine with one device and these processes.
 fn machine(processes: &str) -> Simulation {
     let text = format!(
         "description = \"made: attackers\"\nclock = 2025-03-03T00:00:00Z\n[driver]\n\
@@ -50,7 +50,7 @@ fn machine(processes: &str) -> Simulation {
     Simulation::start(machine.unwrap_or_else(|error| panic!("{error}\n{text}")), Seed(0))
 }
 
-/// A process of user 1002 with memory of the device.
+/// Returns a process of user 1002 that uses memory of the device.
 fn process(pid: u32, listed: bool, more: &str) -> String {
     format!(
         "[[process]]\npid = {pid}\nname = \"python\"\nuid = 1002\nuser = \"mallory\"\nmemory = [{{ \
@@ -78,12 +78,12 @@ fn process_that_pretends_to_be_an_allowed_service_is_raised_and_reaped() {
     let watcher = watch(&machine(&pretending), &policy, 20);
     assert_eq!(watcher.changes(ChangeKind::Raised).count(), 1, "{:?}", watcher.said);
     assert!(watcher.simulation.signals().iter().any(|sent| sent.process.pid == Pid(7_000)));
-    // The system's own service of that name is allowed.
+    // The genuine system service of that name is allowed.
     let genuine = process(7_000, false, "cgroup = \"/system.slice/vllm.service\"\n");
     let watcher = watch(&machine(&genuine), &policy, 20);
     assert!(watcher.said.is_empty(), "{:?}", watcher.said);
-    // Without a readable executable nobody knows whether it is the allowed program: it is told of,
-    // and not ended.
+    // Without a readable executable, it is unknown whether this is the allowed program, so it is
+    // reported but not ended.
     let policy = EAGER.replace("[reap]", &format!("{allow}[reap]"));
     let watcher = watch(&machine(&pretending), &policy, 20);
     assert_eq!(watcher.changes(ChangeKind::Raised).count(), 1, "{:?}", watcher.said);
@@ -92,7 +92,7 @@ fn process_that_pretends_to_be_an_allowed_service_is_raised_and_reaped() {
 
 #[test]
 fn plan_that_spares_everybody_says_so_and_is_no_dry_run() {
-    // Only root's display servers are recognised as such, but the name is enough to be spared.
+    // Only root's display servers count as such, but the name is enough to be spared.
     let simulation = machine(&process(7_000, false, "").replace("python", "Xorg"));
     let watcher = watch(&simulation, EAGER, 30);
     let spared = watcher.said.iter().filter(|(_, said)| matches!(said, Said::Spared)).count();
@@ -145,12 +145,13 @@ fn watcher_that_is_stopped_before_the_signal_sends_none() {
         }
         simulation.signals().len()
     };
-    // It asks before and after its looks, before the audit line, and before the signal.
+    // The watcher checks before and after its snapshots, before the audit line, and before the
+    // signal.
     assert_eq!([0, 1, 2, 3, 4].map(signals), [0, 0, 0, 0, 1]);
 }
 
-/// Memory that nobody lists, handed on from fork to fork: one finding, few updates, and no process
-/// lives long enough to be ended.
+/// Unlisted memory passes from fork to fork: one finding, few updates, and no process lives long
+/// enough to be ended.
 #[test]
 fn ghost_that_changes_its_process_is_one_finding() {
     let mut script = process(7_000, false, "");
@@ -173,7 +174,8 @@ fn ghost_that_changes_its_process_is_one_finding() {
     assert_eq!(watcher.simulation.signals(), []);
 }
 
-/// A process that computes now and then resets its own time, and is told of a few times a day.
+/// A process that computes occasionally resets its own idle time, and is reported a few times a
+/// day.
 #[test]
 fn flapping_process_is_neither_reaped_nor_spams() {
     let mut script = process(7_000, true, "");
@@ -222,13 +224,14 @@ fn process_that_computes_on_another_device_is_not_reaped_as_a_hoarder() {
     let watcher = watch(&simulation, &policy, 12 * 60);
     assert!(watcher.changes(ChangeKind::Raised).count() > 0);
     assert_eq!(simulation.signals(), []);
-    // One that computes nowhere is.
+    // A process that computes on no device is reaped.
     let simulation = machine(&process(7_000, true, ""));
     watch(&simulation, EAGER, 60);
     assert!(!simulation.signals().is_empty());
 }
 
-/// While one process is ended, for as long as a policy can wait, the time of another goes on.
+/// While a policy ends one process, with its maximum grace period, the time of another process
+/// continues.
 #[test]
 fn reap_does_not_begin_the_time_of_others_anew() {
     let policy = EAGER
@@ -257,7 +260,7 @@ fn looks_that_fail_neither_raise_nor_clear() {
         (0..5).for_each(|_| watcher.round(None));
         assert_eq!(watcher.changes(ChangeKind::Raised).count(), 1, "{call:?}");
         simulation.inject_from(call, simulation.count(call) + 1, Fault::Error(ErrorKind::Io));
-        // It ends unseen.
+        // The process ends unobserved.
         simulation.happen(Event::Exit(Pid(7_000)));
         (0..60).for_each(|_| watcher.round(None));
         assert_eq!(watcher.changes(ChangeKind::Cleared).count(), 0, "{call:?}");
@@ -266,8 +269,8 @@ fn looks_that_fail_neither_raise_nor_clear() {
     }
 }
 
-/// Whatever the machine does and whatever fails: every signal went to a process that the policy
-/// covers, that was planned, that held a device, and that has its line in the audit log.
+/// Whatever the machine does and whatever fails, every signal goes to a planned process that the
+/// policy covers, that holds a device, and that has a line in the audit log.
 #[test]
 fn every_signal_on_random_machines_is_permitted() {
     let count = bound("GPUWS_WATCH_MACHINES", 400, 20_000);
@@ -281,7 +284,7 @@ fn signals_of_random_machine(seed: u64) -> usize {
     let Ok(own) = ProcessTable::own_ancestry(&simulation) else { return 0 };
     let own: BTreeSet<Pid> = own.iter().map(|key| key.pid).collect();
     for (call, nth, fault) in random_faults(Seed(seed), &machine, (seed % 8) as usize) {
-        // Between the last check and the signal there is an unavoidable instant.
+        // An instant between the last check and the signal is unavoidable.
         if call != Call::Signal {
             simulation.inject(call, nth, fault);
         }
@@ -300,7 +303,8 @@ fn signals_of_random_machine(seed: u64) -> usize {
         assert!(!own.contains(&pid) && pid != Pid(1) && name != "t2t-decoder", "{told}");
         let daemons = ["nvidia-persiste", "nv-hostengine", "Xorg", "gnome-shell"];
         assert!(!daemons.contains(&name), "{told}");
-        // Neither root nor the protected user; a respawned process has the owner of the first.
+        // The owner is neither root nor the protected user; a respawned process has the owner of
+        // the original.
         let named = machine.processes.iter().filter(|process| process.info.name == name);
         let mut users = named.filter_map(|process| process.info.uid.ok());
         assert!(users.any(|uid| uid == 1002), "{told}");

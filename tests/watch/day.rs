@@ -1,4 +1,4 @@
-//! A random day of a machine: who uses it healthily, what goes wrong when, and the script of it.
+//! A random day of a machine: its healthy users, its faults and their times, and its script.
 
 use gpu_sim::{Machine, Seed, Simulation};
 use gpuws_tests::Chance;
@@ -11,18 +11,18 @@ const ALICE: (u32, &str) = (1001, "alice");
 const BOB: (u32, &str) = (1002, "bob");
 const TOTAL_MIB: u64 = 81_920;
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Debug)]
 pub(crate) struct Sick {
-    /// The kind of the finding that must come.
+    /// The kind of the required finding.
     pub(crate) kind: &'static str,
     pub(crate) pid: Option<u32>,
     pub(crate) gpu: u32,
-    /// The minute from which on the finding can be made.
+    /// The first minute in which the finding is possible.
     pub(crate) from: u64,
-    /// The minute in which it ends by itself; `None` for never.
+    /// The minute in which the fault ends by itself; `None` if it does not.
     pub(crate) until: Option<u64>,
-    /// The policy of the test has the process ended if it stays as it is.
+    /// Whether the test's policy ends the process if it does not change.
     pub(crate) reapable: bool,
 }
 
@@ -47,7 +47,7 @@ struct Start<'a> {
 }
 
 impl Day {
-    /// Makes up a day: every kind of healthy program and of sickness, at random times.
+    /// Creates a day with every kind of healthy program and of fault, at random times.
     pub(crate) fn new(seed: u64) -> Self {
         let mut text = "description = \"made: a random day\"\nhostname = \"lab\"\n\
             clock = 2025-03-03T00:00:00Z\n[driver]\nversion = \"535.261.03\"\ncuda = \"12.2\"\n"
@@ -84,7 +84,7 @@ impl Day {
         self.next_pid
     }
 
-    /// A minute from `first` on, within an hour.
+    /// Returns a random minute within an hour from `first`.
     fn about(&mut self, first: u64) -> u64 {
         first + self.chance.below(60)
     }
@@ -104,7 +104,7 @@ impl Day {
         self.event(minute, &change);
     }
 
-    /// From now on a process takes this share of its device, and of a CPU.
+    /// Sets the share of its device and of a CPU that a process uses from this minute on.
     fn load(&mut self, minute: u64, pid: u32, gpu: u32, mib: u64, load: u64) {
         let uses = format!(
             "uses = {{ pid = {pid}, gpu = {gpu}, mib = {mib}, utilization_percent = {load} }}"
@@ -137,7 +137,7 @@ impl Day {
                 self.load(minute, pid, gpu, mib, 97);
             }
         }
-        // A service that nobody asks, of another user each.
+        // Services without requests, each of a different user.
         for (user, cgroup) in [
             (ALICE, "/system.slice/vllm.service"),
             (BOB, "/system.slice/system-triton.slice/triton@0.service"),
@@ -158,7 +158,7 @@ impl Day {
                 },
             );
         }
-        // A notebook whose user runs a cell within the hour.
+        // A notebook in which a user runs a cell within every hour.
         let (pid, gpu, mib) = (self.pid(), 1, 7_000);
         let more = ", command_line = [\"python\", \"-m\", \"ipykernel_launcher\"]";
         let start =
@@ -171,7 +171,7 @@ impl Day {
             self.load(minute, pid, gpu, mib, 40);
             minute += 1 + self.chance.below(5);
         }
-        // Started with nohup, over a connection that is gone.
+        // A process started with nohup over a connection that has ended.
         let pid = self.pid();
         let gone = 100_000 + pid;
         let more = format!(
@@ -192,10 +192,10 @@ impl Day {
         );
     }
 
-    /// One after another on one device, so that each is the only one.
+    /// The ghosts use one device one after another, so that each is the only one.
     fn ghosts(&mut self) {
         let plans = [
-            // It ends before the policy ends it.
+            // This one exits before the policy ends it.
             (BOB, "python", 20, false),
             (ALICE, "python", 150, false),
             (BOB, "precious", 150, false),
@@ -218,7 +218,7 @@ impl Day {
 
     fn hoarders(&mut self) {
         let cases = [
-            // Computes again after two hours.
+            // This one computes again after two hours.
             (ALICE, 3, "python", "", 120, false),
             (
                 BOB,
@@ -246,8 +246,8 @@ impl Day {
             let pid = Some(pid);
             self.sick.push(Sick { kind: "hoarder", pid, gpu, from, until, reapable });
         }
-        // Two processes with one PID, one after the other: the first is reapable and ends just
-        // before its time, the second is idle for too short a time, and then computes.
+        // Two processes with one PID, one after the other: the first is reapable but exits just
+        // before its time; the second is not idle for long enough and then computes.
         let (pid, gpu, mib) = (self.pid(), 6, 15_000);
         let begun = self.about(400);
         let start = Start {
@@ -271,7 +271,7 @@ impl Day {
         }
     }
 
-    /// A worker whose launcher died.
+    /// A worker with a dead launcher.
     fn orphan(&mut self) {
         let pid = self.pid();
         let gone = 100_000 + pid;
@@ -297,7 +297,7 @@ impl Day {
             kind: "orphan",
             pid: Some(pid),
             gpu: 2,
-            // A younger process is no orphan yet.
+            // A younger process does not count as an orphan yet.
             from: from + 15,
             until: None,
             reapable: true,
@@ -305,7 +305,7 @@ impl Day {
         self.sick.push(sick);
     }
 
-    /// Devices with nobody on them.
+    /// Devices without processes.
     fn devices(&mut self) {
         let (pid, from) = (self.pid(), self.about(200));
         let more = ", leaks_memory = true, cpu_percent = 100";

@@ -1,5 +1,5 @@
 //! `gpuws watch` over days in virtual time: each finding is raised once and cleared when it ends,
-//! nobody healthy is accused, and every signal is one that the policy and its checks permit.
+//! no healthy process is accused, and the policy and its checks permit every signal.
 #![expect(clippy::print_stdout, reason = "the figures of a run are its result")]
 
 mod attacks;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What a watcher told, with the minute.
+/// A notification of a watcher, with its minute.
 pub(crate) enum Said {
     Change(Box<Change>),
     Warning(Pid),
@@ -59,7 +59,7 @@ pub(crate) struct Watcher {
     past: Past,
     observer: Observer,
     every: Duration,
-    /// How often it is still permitted to go on.
+    /// The number of times that it is still permitted to continue.
     pub(crate) permits: Cell<u64>,
     pub(crate) said: Vec<(u64, Said)>,
 }
@@ -84,7 +84,7 @@ impl Watcher {
         self.simulation.elapsed().as_secs() / 60
     }
 
-    /// One round, then the time until the next.
+    /// Runs one round, then waits until the next.
     pub(crate) fn round(&mut self, token: Option<&ActToken>) {
         let simulation = &self.simulation;
         let past = &mut self.past;
@@ -145,7 +145,7 @@ impl Watcher {
     }
 }
 
-/// Raises after two minutes and clears after five; ends what bob leaves behind.
+/// A policy that raises after two minutes, clears after five, and ends what bob leaves behind.
 const POLICY: &str = r#"
 [findings]
 after = "2m"
@@ -172,8 +172,9 @@ after = "60m"
 warn = "15m"
 "#;
 
-/// When a finding can be raised at the latest, in minutes after its cause. A hoarder is likely after
-/// ten minutes without GPU and CPU, and for a while what it computed before still counts.
+/// Returns the latest time at which a finding can be raised, in minutes after its cause. A hoarder
+/// becomes likely after ten minutes without GPU and CPU use, and earlier computation still counts
+/// for a while.
 fn latest(sick: &Sick) -> u64 {
     let certain = match sick.kind {
         "hoarder" | "orphan" => 30,
@@ -182,10 +183,10 @@ fn latest(sick: &Sick) -> u64 {
     certain + 2 + FAULTS
 }
 
-/// The minutes by which failed looks may delay anything.
+/// The delay that failed snapshots may cause, in minutes.
 const FAULTS: u64 = 8;
 
-/// Fails some looks: the driver does not answer, or a list cannot be read.
+/// Makes some snapshots fail: the driver does not respond, or a list cannot be read.
 fn disturb(simulation: &Simulation, chance: &mut Chance, left: &mut u64) {
     if *left == 0 && chance.one_in(90) {
         *left = 1 + chance.below(3);
@@ -236,7 +237,7 @@ fn watch_day(seed: u64, figures: &mut Figures) {
         let said: Vec<String> = watcher.said.iter().map(|said| format!("{said:?}")).collect();
         format!("seed {seed}:\n{}\n{}", sick.join("\n"), said.join("\n"))
     };
-    // Nobody else is accused, and each sickness is raised once, in time.
+    // No other process is accused, and each fault is raised once, in time.
     let mut of: Vec<Vec<u64>> = vec![Vec::new(); day.sick.len()];
     for (minute, change) in watcher.changes(ChangeKind::Raised) {
         let whose = day.sick.iter().position(|sick| {
@@ -283,8 +284,8 @@ fn watch_day(seed: u64, figures: &mut Figures) {
     figures.signals += signals.len();
 }
 
-/// Every signal was permitted: the process is one that the policy covers, was sick for the whole
-/// time of its rule, its owner was warned in time, and the audit log has the line before it.
+/// Checks that every signal was permitted: the policy covers the process, it was faulty for the
+/// whole time of its rule, its owner was warned in time, and an audit line precedes the signal.
 fn check_signals(day: &Day, watcher: &Watcher, told: &dyn Fn() -> String) {
     let signals = watcher.simulation.signals();
     for sent in &signals {

@@ -45,9 +45,10 @@ pub(crate) fn install(root: &Path, name: &str, version: &str, tools: &Path) -> i
         .args(["install", name, "--locked", "--quiet", "--version", version, "--root"])
         .arg(tools)
         .status()?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("failed to install {name} {version}"))),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("failed to install {name} {version}")))
     }
 }
 
@@ -98,9 +99,10 @@ pub(crate) fn build_with(
 pub(crate) fn clean(root: &Path, package: &str) -> io::Result<()> {
     let status =
         cargo(root).args(["clean", "--quiet", "--profile=dist", "--package", package]).status()?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(format!("failed to remove what was built of {package}"))),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(io::Error::other(format!("failed to remove what was built of {package}")))
     }
 }
 

@@ -5,24 +5,56 @@ use std::ops::Range;
 /// Returns the source with comments, strings and character literals blanked, with the same length
 /// in bytes and the same line ends.
 pub(crate) fn mask(source: &str) -> String {
+    blank(source, |_| true)
+}
+
+/// Returns the number of lines of code: without blank lines, comments and tests.
+pub(crate) fn code_lines(source: &str, masked: &str) -> usize {
+    let tests = test_ranges(masked);
+    let uncommented = blank(source, |text| text.starts_with(b"/"));
+    without(&uncommented, tests).lines().filter(|line| !line.trim().is_empty()).count()
+}
+
+/// Returns the number of items of masked source, outside tests, that are `pub` without a restriction, other than
+/// `use` and fields.
+pub(crate) fn public_items(masked: &str) -> usize {
+    const KINDS: &[&str] = &[
+        "async", "const", "enum", "extern", "fn", "mod", "static", "struct", "trait", "type",
+        "union", "unsafe",
+    ];
+    let code = without_tests(masked);
+    find_word(&code, "pub")
+        .filter_map(|at| code[at + 3..].split_whitespace().next())
+        .filter(|word| KINDS.contains(word))
+        .count()
+}
+
+/// Blanks the comments and literals that are selected by their text.
+fn blank(source: &str, selects: impl Fn(&[u8]) -> bool) -> String {
     let bytes = source.as_bytes();
-    let mut masked = bytes.to_vec();
+    let mut ranges = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         let end = literal_end(bytes, at);
-        if end > at {
-            for byte in &mut masked[at..end] {
-                if *byte != b'\n' {
-                    *byte = b' ';
-                }
+        if end > at && selects(&bytes[at..end]) {
+            ranges.push(at..end);
+        }
+        at = end.max(at + 1);
+    }
+    without(source, ranges)
+}
+
+/// Blanks ranges of whole characters, except line ends.
+fn without(text: &str, ranges: Vec<Range<usize>>) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    for range in ranges {
+        for byte in &mut bytes[range] {
+            if *byte != b'\n' {
+                *byte = b' ';
             }
-            at = end;
-        } else {
-            at += 1;
         }
     }
-    // Blanks replace whole literals, so only whole characters are left.
-    String::from_utf8_lossy(&masked).into_owned()
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Returns the end of the comment or literal that begins at `at`; `at` if there is none.
@@ -172,15 +204,7 @@ pub(crate) fn test_ranges(masked: &str) -> Vec<Range<usize>> {
 
 /// Returns masked source with its tests blanked, too.
 pub(crate) fn without_tests(masked: &str) -> String {
-    let mut bytes = masked.as_bytes().to_vec();
-    for range in test_ranges(masked) {
-        for byte in &mut bytes[range] {
-            if *byte != b'\n' {
-                *byte = b' ';
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    without(masked, test_ranges(masked))
 }
 
 #[cfg(test)]
@@ -204,6 +228,17 @@ mod tests {
             assert_eq!(mask(source), masked, "{source}");
             assert_eq!(mask(source).len(), source.len(), "{source}");
         }
+    }
+
+    #[test]
+    fn lines_and_public_items_are_counted_outside_tests() {
+        let source = "//! Doc.\n\npub struct A {\n    pub a: u8, // one\n}\n/* b\nc */\n\
+                      pub(crate) fn b() {\n    c(\"//\n    d\n\")\n}\n\
+                      impl A {\n    /// Doc.\n    pub const fn c() {}\n}\n\
+                      pub use a::A;\npub unsafe fn d() {}\n\
+                      #[cfg(test)]\nmod tests {\n    pub fn e() {}\n}\n";
+        assert_eq!(code_lines(source, &mask(source)), 13);
+        assert_eq!(public_items(&mask(source)), 3);
     }
 
     #[test]

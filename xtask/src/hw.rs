@@ -124,9 +124,10 @@ fn size(dir: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        bytes += match entry.file_type()?.is_dir() {
-            true => size(&entry.path())?,
-            false => entry.metadata()?.len(),
+        bytes += if entry.file_type()?.is_dir() {
+            size(&entry.path())?
+        } else {
+            entry.metadata()?.len()
         };
     }
     Ok(bytes)

@@ -13,6 +13,7 @@ mod debian;
 mod dist;
 mod hw;
 pub mod layering;
+mod modules;
 mod mutants;
 pub mod packages;
 mod peers;
@@ -35,7 +36,7 @@ pub use plot::plot;
 pub use podman::{podman, run_containers, unpacked_podman};
 pub use python::{python, wheel};
 pub use slurm::{run_if_inside, run_jobs, slurm, unpacked};
-pub use tidy::{Report, tidy};
+pub use tidy::{Report, Size, tidy};
 pub use tree::Tree;
 
 use std::fmt;

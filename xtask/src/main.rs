@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy
+const USAGE: &str = "usage: cargo xtask tidy [--sizes]
        cargo xtask peers [--install-only]
        cargo xtask hw
        cargo xtask plot CRITERION-DIR
@@ -38,7 +38,8 @@ fn run() -> io::Result<ExitCode> {
     let root = xtask::workspace_root();
     let mut out = io::stdout().lock();
     let well = match arguments[..] {
-        ["tidy"] => tidy(&mut out)?,
+        ["tidy"] => tidy(false, &mut out)?,
+        ["tidy", "--sizes"] => tidy(true, &mut out)?,
         ["peers"] => xtask::peers(root, false, &mut out)?,
         ["peers", "--install-only"] => xtask::peers(root, true, &mut out)?,
         ["hw"] => xtask::hw(root, &mut out)?,
@@ -71,7 +72,7 @@ fn run() -> io::Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tidy(out: &mut dyn Write) -> io::Result<bool> {
+fn tidy(sizes: bool, out: &mut dyn Write) -> io::Result<bool> {
     let report = xtask::tidy(xtask::workspace_root())?;
     for note in &report.notes {
         writeln!(out, "note: {note}")?;
@@ -79,9 +80,18 @@ fn tidy(out: &mut dyn Write) -> io::Result<bool> {
     for violation in &report.violations {
         writeln!(out, "{violation}")?;
     }
+    if sizes {
+        writeln!(out, "{:24}{:>9}{:>9}", "crate", "lines", "public")?;
+        for size in &report.sizes {
+            writeln!(out, "{:24}{:9}{:9}", size.dir, size.lines, size.public_items)?;
+        }
+    }
+    let lines: usize = report.sizes.iter().map(|size| size.lines).sum();
+    let items: usize = report.sizes.iter().map(|size| size.public_items).sum();
     writeln!(
         out,
-        "tidy: {} checks over {} files, {} violations",
+        "tidy: {} checks over {} files, {} violations; {lines} lines of code and {items} public \
+         items in crates/*/src",
         report.checks,
         report.files,
         report.violations.len()

@@ -1,5 +1,7 @@
 //! The files of the repository, as plain data.
 
+use crate::code::mask;
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -11,9 +13,19 @@ pub(crate) struct File {
     pub(crate) path: String,
     /// Its content.
     pub(crate) text: String,
+    masked: OnceCell<String>,
 }
 
 impl File {
+    fn new(path: &str, text: String) -> Self {
+        File { path: path.to_owned(), text, masked: OnceCell::new() }
+    }
+
+    /// Returns the text with its comments and literals blanked.
+    pub(crate) fn masked(&self) -> &str {
+        self.masked.get_or_init(|| mask(&self.text))
+    }
+
     /// Returns whether it is Rust code.
     pub(crate) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
@@ -55,10 +67,8 @@ impl Tree {
                 }
             } else if kind.is_file() {
                 if is_written_here(&path) {
-                    self.files.push(File {
-                        text: std::fs::read_to_string(entry.path())?,
-                        path: path.clone(),
-                    });
+                    let text = std::fs::read_to_string(entry.path())?;
+                    self.files.push(File::new(&path, text));
                 }
                 self.paths.insert(path);
             }
@@ -104,7 +114,7 @@ impl Tree {
             files: files
                 .iter()
                 .filter(|(path, _)| is_written_here(path))
-                .map(|(path, text)| File { path: (*path).to_owned(), text: (*text).to_owned() })
+                .map(|(path, text)| File::new(path, (*text).to_owned()))
                 .collect(),
         }
     }

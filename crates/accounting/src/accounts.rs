@@ -1,4 +1,4 @@
-//! The accumulator.
+//! The accumulator of amounts.
 
 use crate::amounts::{Amounts, Booked, Day, Energy, Gap, Gaps};
 use crate::division::{divide, divide_time, nanos};
@@ -11,19 +11,22 @@ use gpu_core::{
 use std::collections::{BTreeMap, btree_map};
 use std::time::Duration;
 
-/// More jobs share one row, [`Work::Others`]: whoever starts a program chooses its name.
+/// The maximum number of jobs with a row of their own. Later jobs share [`Work::Others`], because
+/// users can invent any number of program names.
 const MOST_JOBS: usize = 10_000;
 
-/// No GPU draws more, so that a larger advance of the energy counter is none: 5 kW.
+/// The maximum plausible power draw of a GPU, 5 kW. A larger advance of the energy counter is
+/// discarded.
 const MOST_POWER: Milliwatts = Milliwatts(5_000_000);
 
 /// The accounts of a machine over time.
 #[derive(Clone, Debug)]
 pub struct Accounts {
-    /// A longer interval was not watched.
+    /// Longer intervals count as gaps.
     longest: Duration,
     looks: usize,
-    /// The earliest and the latest time of a snapshot: the clock may have been set back.
+    /// The earliest and latest snapshot times, which differ from the first and last if the clock
+    /// was set back.
     span: Option<(Timestamp, Timestamp)>,
     last: Option<(Timestamp, Day)>,
     watched: Duration,
@@ -38,7 +41,7 @@ pub struct Accounts {
     gpus: Vec<GpuAccount>,
     total: Amounts,
     series: Series,
-    /// The owner and the job of each process in the last snapshot, so that their names are built
+    /// The owner and job of each process in the last snapshot, so that their names are built only
     /// once.
     known: BTreeMap<ProcessKey, (usize, usize)>,
     memory: Memory,
@@ -47,23 +50,24 @@ pub struct Accounts {
 /// The account of a GPU.
 #[derive(Clone, Debug)]
 pub struct GpuAccount {
-    /// Its identifiers, as seen last.
+    /// Its identifiers as last seen.
     pub id: DeviceId,
     /// Its product name.
     pub name: Option<String>,
-    /// What was held and used of it. The energy is all that it has used.
+    /// The amounts held and used. The energy is the GPU's total.
     pub amounts: Amounts,
-    /// The watched time in which its processes were known.
+    /// The time for which its processes were known.
     pub observed: Duration,
-    /// The held time in which no utilization was known: what was used in it is not booked.
+    /// The held time without a known utilization. No used time is booked for it.
     pub unmeasured: Duration,
-    /// The energy that nobody's compute accounts for: idle power, and what had no reading.
+    /// The energy that is not attributed to any process: idle power, and energy without a
+    /// utilization reading.
     pub unattributed: Energy,
-    /// The energy counter and the power draw of the last snapshot.
+    /// The energy counter and the power draw in the last snapshot.
     meter: (Option<u64>, Option<Milliwatts>),
 }
 
-/// Who has memory of a device in a snapshot.
+/// A holder of memory on a device in a snapshot.
 #[derive(Clone, Copy, Debug)]
 struct Party {
     owner: usize,
@@ -81,7 +85,7 @@ struct Memory {
     total: Bytes,
 }
 
-/// Names by number.
+/// Names and their indices.
 #[derive(Clone, Debug)]
 struct Names<T> {
     all: Vec<T>,
@@ -89,8 +93,8 @@ struct Names<T> {
 }
 
 impl Accounts {
-    /// Returns empty accounts. An interval longer than `longest` is a gap: what happened in it was
-    /// not watched.
+    /// Returns empty accounts. An interval longer than `longest` is a gap, for which no amounts are
+    /// booked.
     pub fn new(longest: Duration) -> Self {
         Accounts {
             longest,
@@ -113,9 +117,9 @@ impl Accounts {
         }
     }
 
-    /// Adds a snapshot and the leases at that time, which describe the interval since the one
-    /// before; `day` is the day of the snapshot. An interval over midnight belongs to the day on
-    /// which it began.
+    /// Adds a snapshot and the leases at that time. Both describe the interval since the previous
+    /// snapshot. `day` is the day of the snapshot; an interval across midnight belongs to the day
+    /// on which it began.
     pub fn add(&mut self, look: &Snapshot, leases: &[LeaseEntry], day: Day) {
         let now = look.taken_at;
         let interval = match self.last {
@@ -207,7 +211,7 @@ impl Accounts {
         }
     }
 
-    /// Books the energy that nobody's compute accounts for.
+    /// Books energy that is not attributed to any process.
     fn book_nobody(&mut self, place: usize, day: Day, energy: Energy) {
         self.gpus[place].unattributed += energy;
         self.gpus[place].amounts.energy += energy;
@@ -215,7 +219,7 @@ impl Accounts {
         self.total.energy += energy;
     }
 
-    /// Returns who has memory of a device; `None` if that is unknown.
+    /// Returns the holders of memory on a device; `None` if they are unknown.
     fn parties(
         &mut self,
         (look, leases): (&Snapshot, &[LeaseEntry]),
@@ -225,7 +229,7 @@ impl Accounts {
         let listed = device.processes.as_ref().ok()?;
         let mut parties = Vec::with_capacity(listed.len());
         for process in listed {
-            // Others can use a GPU on which a process only draws.
+            // A process that only draws does not keep the GPU from others.
             if process.kind == DeviceProcessKind::Graphics {
                 continue;
             }
@@ -240,13 +244,13 @@ impl Accounts {
             parties.push(Party { owner, job, memory, own: None });
         }
         if parties.is_empty() {
-            // Nobody else may use a leased device.
+            // A leased device is reserved for the owner of the lease.
             let uuid = device.id().uuid.as_ref();
             let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
             let parts: Vec<_> = parts.collect();
             let is_leased = |lease: &&LeaseEntry| {
                 let has = |uuid| lease.has(uuid) || lease.parts_of.contains(uuid);
-                // Merged leases do not say which devices their MIG devices are parts of.
+                // Merged leases do not show the parent device of a MIG device.
                 let has_part =
                     || lease.merged.is_some() && parts.iter().any(|uuid| lease.has(uuid));
                 uuid.is_ok_and(has) || has_part()
@@ -271,7 +275,7 @@ impl Accounts {
         pid: Pid,
         known: &mut BTreeMap<ProcessKey, (usize, usize)>,
     ) -> (usize, usize) {
-        // In another PID namespace, the driver's PIDs name no process, or an unrelated one.
+        // In another PID namespace, the driver's PIDs match no process, or an unrelated one.
         let visible = look.sees_host_pids != Ok(false);
         let info = look.process(pid).ok().filter(|_| visible);
         let key = info.map_or(ProcessKey { pid, start: None }, |info| info.key);
@@ -323,17 +327,17 @@ impl Accounts {
         self.total.peak = self.total.peak.max(self.memory.total);
     }
 
-    /// Returns the users, in the order in which they were first seen.
+    /// Returns the users in the order in which they were first seen.
     pub fn users(&self) -> impl Iterator<Item = (&Owner, &Amounts)> {
         self.owners.all.iter().zip(&self.by_owner)
     }
 
-    /// Returns the users by their places in the buckets of the [`Series`].
+    /// Returns the users; the buckets of the [`Series`] refer to them by index.
     pub fn owners(&self) -> &[Owner] {
         &self.owners.all
     }
 
-    /// Returns the jobs with their users, in the order in which they were first seen.
+    /// Returns the jobs with their users in the order in which they were first seen.
     pub fn jobs(&self) -> impl Iterator<Item = (&Owner, &Work, &Amounts)> {
         let names = self.jobs.all.iter().zip(&self.by_job);
         names.map(|((owner, work), amounts)| (&self.owners.all[*owner], work, amounts))
@@ -344,17 +348,17 @@ impl Accounts {
         self.by_day.iter().map(|(day, amounts)| (*day, amounts))
     }
 
-    /// Returns the GPUs, in the order in which they were first seen.
+    /// Returns the GPUs in the order in which they were first seen.
     pub fn gpus(&self) -> &[GpuAccount] {
         &self.gpus
     }
 
-    /// Returns the totals of the machine, with the energy that is not attributed.
+    /// Returns the totals of the machine, including unattributed energy.
     pub fn total(&self) -> &Amounts {
         &self.total
     }
 
-    /// Returns the energy that nobody's compute accounts for.
+    /// Returns the energy that is not attributed to any process.
     pub fn unattributed(&self) -> Energy {
         Energy(self.gpus.iter().map(|gpu| gpu.unattributed.0).sum())
     }
@@ -364,7 +368,7 @@ impl Accounts {
         &self.series
     }
 
-    /// Returns the earliest and the latest time of a snapshot.
+    /// Returns the earliest and latest snapshot times.
     pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
         self.span
     }
@@ -374,7 +378,7 @@ impl Accounts {
         self.looks
     }
 
-    /// Returns the time that was watched: that between the snapshots without the gaps.
+    /// Returns the watched time: the time between snapshots, without the gaps.
     pub fn watched(&self) -> Duration {
         self.watched
     }
@@ -386,7 +390,7 @@ impl Accounts {
 }
 
 impl GpuAccount {
-    /// Returns the energy used in an interval, and reads the meter.
+    /// Returns the energy used in an interval, and stores the meter readings.
     fn energy(&mut self, device: &DeviceState, time: Duration) -> Energy {
         let details = device.details.as_ref().ok();
         let counter = details.and_then(|details| details.power.as_ref()?.energy.ok());
@@ -395,7 +399,7 @@ impl GpuAccount {
         if time.is_zero() {
             return Energy::default();
         }
-        // It restarts with the driver. Milliwatts times milliseconds are microjoules.
+        // The counter restarts with the driver. Milliwatts times milliseconds are microjoules.
         let millis = time.as_millis();
         let advance = counter.zip(counted).and_then(|(now, before)| now.checked_sub(before));
         let advance = advance.map(|millijoules| u128::from(millijoules) * 1_000);
@@ -409,7 +413,7 @@ impl GpuAccount {
     }
 }
 
-/// Returns what is booked for each party, and the energy that is left.
+/// Returns the amounts booked for each holder, and the energy that is left.
 fn divided(
     parties: &[Party],
     whole: Option<u8>,
@@ -419,7 +423,7 @@ fn divided(
     let memory: Vec<u64> = parties.iter().map(|party| party.memory.0).collect();
     let percent = |share: u64| nanos(time.as_nanos() * u128::from(share) / 100);
     let own: u64 = parties.iter().map(|party| u64::from(party.own.unwrap_or(0))).sum();
-    // Who has no share of its own shares the rest.
+    // Holders without a known share divide the rest.
     let is_rest = |party: &Party| party.own.is_none();
     let rest_memory: Vec<u64> =
         parties.iter().filter(|party| is_rest(party)).map(|party| party.memory.0).collect();
@@ -433,11 +437,13 @@ fn divided(
         .map(|party| {
             let held = held.next().unwrap_or_default();
             let share = scaled.next().unwrap_or_default();
-            let used = match is_rest(party) {
-                true => rest.next().unwrap_or_default(),
-                // Without any compute, the division is even.
-                false if own == 0 => Duration::ZERO,
-                false => share,
+            let used = if is_rest(party) {
+                rest.next().unwrap_or_default()
+            } else if own == 0 {
+                // Without compute, `scaled` is an even division.
+                Duration::ZERO
+            } else {
+                share
             };
             let idle = if party.own.or(whole) == Some(0) { held } else { Duration::ZERO };
             Booked { held, used, idle, energy: Energy::default() }

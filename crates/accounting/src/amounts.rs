@@ -1,4 +1,4 @@
-//! What is booked.
+//! The amounts that are booked.
 
 use gpu_core::{Bytes, Timestamp};
 use std::fmt;
@@ -27,23 +27,23 @@ impl AddAssign for Energy {
     }
 }
 
-/// What somebody, or something, has cost.
+/// The amounts booked for a user, job, GPU or day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     /// GPU time held.
     pub held: Duration,
     /// GPU time used.
     pub used: Duration,
-    /// The part of the held time without compute.
+    /// The held time without compute.
     pub idle: Duration,
-    /// The most memory at once.
+    /// The peak memory.
     pub peak: Bytes,
     /// Energy.
     pub energy: Energy,
 }
 
 impl Amounts {
-    /// Adds what was booked in an interval. The peak is no sum.
+    /// Adds the amounts of an interval. The peak is updated separately.
     pub(crate) fn book(&mut self, booked: &Booked) {
         self.held = self.held.saturating_add(booked.held);
         self.used = self.used.saturating_add(booked.used);
@@ -52,7 +52,7 @@ impl Amounts {
     }
 }
 
-/// What is booked for one party on one device in one interval.
+/// The amounts booked for one holder on one device in one interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Booked {
     pub(crate) held: Duration,
@@ -61,7 +61,7 @@ pub(crate) struct Booked {
     pub(crate) energy: Energy,
 }
 
-/// A day in the time zone of the caller.
+/// A day in the caller's time zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Day {
     /// The year.
@@ -79,7 +79,7 @@ impl fmt::Display for Day {
     }
 }
 
-/// An interval that was not watched.
+/// An interval without observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// The snapshot before it.
@@ -89,27 +89,27 @@ pub struct Gap {
 }
 
 impl Gap {
-    /// Returns how long it is.
+    /// Returns its length.
     pub fn time(self) -> Duration {
         self.to.since(self.from)
     }
 }
 
-/// The intervals that were not watched.
+/// The intervals without observation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
-    /// How many there are.
+    /// The number of gaps.
     pub count: usize,
-    /// How long they are together.
+    /// The total length of the gaps.
     pub time: Duration,
-    /// The longest ones, at most [`Gaps::KEPT`], in order of time.
+    /// The longest gaps, at most [`Gaps::KEPT`], in order of time.
     pub longest: Vec<Gap>,
-    /// How often the wall clock was set back. No time is booked for such an interval.
+    /// How many times the wall clock was set back. No time is booked for such an interval.
     pub set_back: usize,
 }
 
 impl Gaps {
-    /// So many are kept.
+    /// The maximum number of gaps kept.
     pub const KEPT: usize = 20;
 
     pub(crate) fn add(&mut self, gap: Gap) {

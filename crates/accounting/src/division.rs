@@ -1,4 +1,4 @@
-//! Exact division of an amount among several.
+//! Exact division of an amount into parts.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ pub(crate) fn divide(amount: u128, weights: &[u64]) -> impl Iterator<Item = u128
     let whole: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
     let equal = whole == 0;
     let whole = if equal { weights.len() as u128 } else { whole };
-    // So that no product overflows.
+    // Prevents overflow of the products.
     let shift = (u128::BITS - whole.leading_zeros()).saturating_sub(63);
     let until = move |weight: u128| {
         let (part, whole) = (weight >> shift, whole >> shift);
@@ -22,12 +22,12 @@ pub(crate) fn divide(amount: u128, weights: &[u64]) -> impl Iterator<Item = u128
     })
 }
 
-/// Divides a time in proportion to weights.
+/// Divides a duration in proportion to weights.
 pub(crate) fn divide_time(time: Duration, weights: &[u64]) -> impl Iterator<Item = Duration> {
     divide(time.as_nanos(), weights).map(nanos)
 }
 
-/// Returns a time of so many nanoseconds.
+/// Returns a duration of this many nanoseconds.
 pub(crate) fn nanos(nanos: u128) -> Duration {
     Duration::from_nanos_u128(nanos.min(u128::from(u64::MAX)))
 }
@@ -52,7 +52,7 @@ mod tests {
         ) {
             let parts: Vec<u128> = divide(amount, &weights).collect();
             prop_assert_eq!(parts.iter().sum::<u128>(), amount);
-            // More weight is worth more, apart from the rounding.
+            // A larger weight gets a larger part, apart from rounding.
             let most = weights.iter().zip(&parts).max_by_key(|(weight, _)| **weight);
             prop_assert!(parts.iter().all(|part| *part <= most.unwrap().1 + 2));
         }

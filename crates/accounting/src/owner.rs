@@ -1,22 +1,22 @@
-//! Whom amounts are booked to.
+//! The owners and jobs that amounts are booked to.
 
 use gpu_core::{ProcessInfo, WorkloadKind, clean};
 use std::fmt;
 
-/// A name is cut after so many characters: it may be hostile.
+/// The maximum length of a name in characters: names may be hostile.
 const LONGEST: usize = 64;
 
-/// The user, or the lack of one.
+/// The user, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
     /// A user by name.
     User(String),
     /// A user without a name.
     Uid(u32),
-    /// The driver lists a process, and its user is not known: it is gone, or in a PID namespace
+    /// The driver lists a process with an unknown user: it has exited, or runs in a PID namespace
     /// that is not visible.
     Unknown,
-    /// The memory of a device that neither a listed process nor the driver accounts for.
+    /// Memory of a device that is accounted for neither by a listed process nor by the driver.
     Unlisted,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// What a process works for: its job if it has one, else its command.
+/// The job of a process, or its command if it has none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Work {
     /// A Slurm job by its number.
@@ -42,11 +42,11 @@ pub enum Work {
     Container(String),
     /// A service of systemd.
     Service(String),
-    /// A command: the program, and the script that an interpreter runs.
+    /// A command: the program and, for an interpreter, its script.
     Command(String),
-    /// What was left over when [`Accounts`](crate::Accounts) had too many.
+    /// Further jobs after [`Accounts`](crate::Accounts) has reached its limit.
     Others,
-    /// Nothing is known.
+    /// The process is unknown.
     Unknown,
 }
 
@@ -86,7 +86,7 @@ impl Work {
             return match workload.kind {
                 WorkloadKind::SlurmJob => Work::SlurmJob(id),
                 WorkloadKind::Pod => Work::Pod(id),
-                // As the runtimes print it.
+                // The short form that container runtimes print.
                 WorkloadKind::Container => Work::Container(id.chars().take(12).collect()),
             };
         }
@@ -96,13 +96,13 @@ impl Work {
         }
     }
 
-    /// Returns a command by its description.
+    /// Returns a command with this description.
     pub(crate) fn command(text: &str) -> Self {
         Work::Command(cut(text))
     }
 }
 
-/// Returns the program and the script that it runs: `python train.py`. Further arguments differ
+/// Returns the program and the script that it runs: `python train.py`. Other arguments differ
 /// between runs of the same job.
 fn command(info: &ProcessInfo) -> String {
     let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn command_is_the_program_and_its_script() {
+    fn command_consists_of_program_and_script() {
         for (line, name) in [
             (&["python", "train.py", "--seed", "7"][..], "python train.py"),
             (&["/opt/conda/bin/python3.11", "-u", "/home/x/train.py"], "python3.11 train.py"),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn job_names_the_work_before_the_command() {
+    fn job_takes_precedence_over_command() {
         let mut info = with(&["python", "a.py"]);
         info.cgroup = Ok("/system.slice/vllm.service".to_owned());
         assert_eq!(Work::of(Some(&info)), Work::Service("vllm.service".into()));

@@ -1,12 +1,12 @@
-//! Use over time, for pictures.
+//! Use over time, for charts.
 
 use crate::division::divide_time;
 use gpu_core::{Bytes, Timestamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The use of all GPUs over time, in buckets of equal width. There are at most [`Series::MOST`]: if
-/// the time is longer, the buckets are wider.
+/// The use of all GPUs over time, in buckets of equal width. There are at most [`Series::MOST`]
+/// buckets, which grow wider as the time grows longer.
 #[derive(Clone, Debug)]
 pub struct Series {
     start: Option<Timestamp>,
@@ -14,13 +14,12 @@ pub struct Series {
     buckets: Vec<Bucket>,
 }
 
-/// What happened in a part of the time.
+/// The use in one bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
-    /// How much of it was watched; none of a gap.
+    /// The watched time in the bucket, without gaps.
     pub watched: Duration,
-    /// The parts of those who held a GPU in it, by their place in
-    /// [`Accounts::owners`](crate::Accounts::owners).
+    /// The parts of the holders, by their index in [`Accounts::owners`](crate::Accounts::owners).
     pub parts: BTreeMap<usize, Part>,
 }
 
@@ -29,7 +28,7 @@ pub struct Bucket {
 pub struct Part {
     /// GPU time used.
     pub used: Duration,
-    /// Memory times the time for which it was held, in byte-milliseconds.
+    /// Memory multiplied by the time for which it was held, in byte-milliseconds.
     memory_time: u128,
 }
 
@@ -48,12 +47,12 @@ impl Default for Series {
 }
 
 impl Series {
-    /// The most buckets.
+    /// The maximum number of buckets.
     pub const MOST: usize = 512;
-    /// The width of a bucket at first.
+    /// The initial width of a bucket.
     const NARROWEST: Duration = Duration::from_secs(1);
 
-    /// Returns the start of the first bucket; `None` without any.
+    /// Returns the start of the first bucket; `None` without buckets.
     pub fn start(&self) -> Option<Timestamp> {
         self.start
     }
@@ -68,8 +67,9 @@ impl Series {
         &self.buckets
     }
 
-    /// Adds a watched interval, and returns the buckets that it lies in, each with the part of it in
-    /// milliseconds. After a step of the clock, what is before the start counts for the first bucket.
+    /// Adds a watched interval. Returns the buckets it overlaps, each with the length of the
+    /// overlap in milliseconds. If the clock was set back, time before the start counts towards the
+    /// first bucket.
     pub(crate) fn watch(&mut self, from: Timestamp, to: Timestamp) -> Vec<(usize, u64)> {
         let start = *self.start.get_or_insert(from);
         let length = to.since(from).as_millis() as u64;
@@ -96,7 +96,7 @@ impl Series {
         pieces
     }
 
-    /// Books use and memory in an interval, of which these are the pieces.
+    /// Books use and memory for an interval that consists of these pieces.
     pub(crate) fn book(
         &mut self,
         pieces: &[(usize, u64)],
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_widen_and_lose_nothing() {
+    fn buckets_widen_without_loss() {
         let mut series = Series::default();
         let (second, gib) = (Duration::from_secs(1), Bytes::from_mib(1_024));
         for end in 1..=100_000 {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn interval_is_spread_over_the_buckets_that_it_lies_in() {
+    fn interval_is_spread_over_overlapping_buckets() {
         let mut series = Series::default();
         let gib = Bytes::from_mib(1_024);
         let pieces = series.watch(Timestamp(500), Timestamp(3_000));

@@ -1,4 +1,4 @@
-//! What is booked to whom.
+//! Which users and jobs amounts are booked to.
 
 use gpu_accounting::{Accounts, Day, Energy, Owner, Work};
 use gpu_core::*;
@@ -50,14 +50,14 @@ fn look(second: u64, devices: Vec<DeviceState>) -> Snapshot {
     look
 }
 
-/// The accounts of ten seconds, each second the same.
+/// Returns the accounts of ten identical seconds.
 fn accounts(devices: &[DeviceState]) -> Accounts {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     (0..=10).for_each(|second| accounts.add(&look(second, devices.to_vec()), &[], DAY));
     accounts
 }
 
-/// Held, used and idle seconds, the energy in joules and the peak in MiB, by user.
+/// Returns held, used and idle seconds, energy in joules and peak memory in MiB, by user.
 fn rows(accounts: &Accounts) -> Vec<(String, f64, f64, f64, f64, u64)> {
     let users = accounts.users().map(|(owner, amounts)| {
         let [held, used, idle] =
@@ -79,7 +79,7 @@ fn row(
 }
 
 #[test]
-fn user_of_a_gpu_is_booked_its_time_once() {
+fn gpu_time_is_booked_to_its_user_once() {
     let accounts =
         accounts(&[device(0, Some(90), &[(1, 1_000, Some(40)), (3, 3_000, Some(40))], 4)]);
     assert_eq!(rows(&accounts), [row("alice", 10.0, 8.0, 0.0, 2_400.0, 4_000)]);
@@ -88,7 +88,7 @@ fn user_of_a_gpu_is_booked_its_time_once() {
 }
 
 #[test]
-fn users_who_share_a_gpu_hold_it_by_memory_and_use_it_by_compute() {
+fn shared_gpu_is_held_by_memory_and_used_by_compute() {
     let shared = device(0, Some(80), &[(1, 6_000, Some(0)), (2, 2_000, Some(80))], 4);
     let rows = rows(&accounts(&[shared]));
     assert_eq!(rows[0], row("alice", 7.5, 0.0, 7.5, 0.0, 6_000));
@@ -96,25 +96,25 @@ fn users_who_share_a_gpu_hold_it_by_memory_and_use_it_by_compute() {
 }
 
 #[test]
-fn shares_above_the_whole_are_scaled_down() {
+fn scales_down_shares_above_100_percent() {
     let rows = rows(&accounts(&[device(0, Some(100), &[(1, 1, Some(100)), (2, 1, Some(60))], 4)]));
     assert_eq!((rows[0].2, rows[1].2), (6.25, 3.75));
 }
 
 #[test]
-fn utilization_of_the_gpu_is_divided_where_processes_have_none() {
+fn divides_gpu_utilization_without_process_values() {
     let rows = rows(&accounts(&[device(0, Some(40), &[(1, 3_000, None), (2, 1_000, None)], 4)]));
     assert_eq!(rows[0], row("alice", 7.5, 3.0, 0.0, 900.0, 3_000));
     assert_eq!(rows[1], row("bob", 2.5, 1.0, 0.0, 300.0, 1_000));
 }
 
 #[test]
-fn memory_that_nobody_lists_has_a_row_and_what_is_left_of_the_compute() {
+fn unlisted_memory_gets_a_row_and_remaining_compute() {
     let accounts = accounts(&[device(0, Some(70), &[(1, 1_000, Some(30))], 3_000)]);
     let rows = rows(&accounts);
     assert_eq!(rows[0], row("alice", 2.5, 3.0, 0.0, 900.0, 1_000));
     assert_eq!(rows[1], row("nobody listed", 7.5, 4.0, 0.0, 1_200.0, 3_000));
-    // The driver's own is nobody's.
+    // The driver's own memory is not booked.
     let rest = idle_device();
     assert_eq!(rest.users().count(), 0);
     assert_eq!((rest.total().held, rest.total().peak), (Duration::ZERO, Bytes(0)));
@@ -125,7 +125,7 @@ fn idle_device() -> Accounts {
 }
 
 #[test]
-fn peak_is_that_of_one_moment_on_all_gpus() {
+fn peak_is_simultaneous_over_all_gpus() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     for (second, first, second_gpu) in [(0, 1_000, 5_000), (1, 4_000, 1_000), (2, 100, 100)] {
         let devices = vec![
@@ -155,7 +155,7 @@ fn gap_is_not_booked_but_listed() {
 }
 
 #[test]
-fn interval_over_midnight_belongs_to_the_day_on_which_it_began() {
+fn interval_across_midnight_belongs_to_its_first_day() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     let busy = || vec![device(0, Some(50), &[(1, 1_000, Some(50))], 4)];
     for (second, day) in [(0, 24), (60, 25), (90, 25)] {
@@ -167,7 +167,7 @@ fn interval_over_midnight_belongs_to_the_day_on_which_it_began() {
 }
 
 #[test]
-fn process_that_only_draws_holds_nothing() {
+fn graphics_process_does_not_hold_gpu() {
     let mut screen = device(0, Some(3), &[(1, 400, None)], 4);
     screen.processes.as_mut().unwrap()[0].kind = DeviceProcessKind::Graphics;
     let accounts = accounts(&[screen]);
@@ -190,7 +190,7 @@ fn energy_counter_is_used_unless_it_restarts() {
 }
 
 #[test]
-fn pid_that_is_used_again_is_booked_to_its_new_owner() {
+fn reused_pid_is_booked_to_new_owner() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     for second in 0..=10 {
         let mut now = look(second, vec![device(0, Some(0), &[(1, 1_000, Some(0))], 4)]);
@@ -250,7 +250,7 @@ fn leased_gpu_without_memory_is_held_and_idle() {
             let info = now.processes.get_mut(&Pid(pid)).unwrap().info_mut().unwrap();
             info.uid = Ok(uid);
         }
-        // Bob's lease of GPU 0 does not hold what alice has.
+        // Bob's lease of GPU 0 does not count for memory that alice holds.
         let mut merged = MergedLeases::of_count(2);
         merged.add("GPU-3", &mut 1);
         let merged = LeaseEntry {

@@ -1,4 +1,4 @@
-//! Every amount is booked once, whatever the snapshots show.
+//! Every amount is booked once, for any sequence of snapshots.
 
 use gpu_accounting::{Accounts, Amounts, Day, Energy, Owner};
 use gpu_core::*;
@@ -9,8 +9,8 @@ use std::time::Duration;
 /// A process on a device: its PID, its memory in MiB, its utilization.
 type Listed = (u32, Option<u64>, Option<u64>);
 
-/// A device: its processes, its used memory, utilization, power draw and energy counter; `None` if
-/// it does not answer.
+/// A device: its processes, used memory, utilization, power draw and energy counter; `None` if it
+/// does not answer.
 #[derive(Clone, Debug)]
 struct Shown {
     listed: Option<Vec<Listed>>,
@@ -67,7 +67,8 @@ fn device(index: usize, shown: &Shown) -> DeviceState {
 fn look(at: u64, devices: &[Shown]) -> Snapshot {
     let mut look = Snapshot::empty(Origin::Live, Timestamp(at));
     look.devices = devices.iter().enumerate().map(|(index, shown)| device(index, shown)).collect();
-    // Of the eight PIDs, two have no process, two no user, and the others three users.
+    // Of the eight PIDs, two have no process, two have no user, and the others belong to three
+    // users.
     for pid in 1..=6 {
         let mut info = ProcessInfo::from_name(Pid(pid), format!("program{}", pid % 4));
         info.key.start = Some(StartTime(1));
@@ -140,7 +141,7 @@ proptest! {
         for (_, amounts) in accounts.users() {
             prop_assert!(amounts.idle <= amounts.held && amounts.peak <= total_peak(&accounts));
         }
-        // The jobs of a user are the user.
+        // The amounts of a user's jobs add up to the user's.
         let mut by_owner: BTreeMap<&Owner, Duration> = BTreeMap::new();
         for (owner, _, amounts) in accounts.jobs() {
             *by_owner.entry(owner).or_default() += amounts.held;
@@ -148,7 +149,7 @@ proptest! {
         for (owner, amounts) in accounts.users() {
             prop_assert_eq!(by_owner[owner], amounts.held);
         }
-        // And the picture shows the same.
+        // The chart shows the same totals.
         let parts = accounts.series().buckets().iter().flat_map(|bucket| bucket.parts.values());
         prop_assert_eq!(parts.map(|part| part.used).sum::<Duration>(), total.1);
     }

@@ -2,15 +2,15 @@
 
 use crate::policy::BlockState;
 
-/// Identifies a block within its [`Blocks`]; an ID is reused after its block is gone.
+/// Identifies a block within its [`Blocks`]; an ID is reused once its block is gone.
 pub(crate) type BlockId = u32;
 
-/// Stands for "no block". It is nevertheless the ID of a block, which belongs to no region. As a
-/// neighbour it counts as in use, and in the order of best fit it comes after all others, so
+/// Represents "no block". It is nevertheless the ID of an actual block, which belongs to no region.
+/// As a neighbour, this block counts as in use, and it comes last in the order of best fit, so
 /// neither case needs a branch.
 pub(crate) const NONE: BlockId = 0;
 
-/// A block of a region. It fills one cache line, so an access to it is a single memory access.
+/// A block of a region. It fills one cache line, so accessing it is a single memory access.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Block {
@@ -24,19 +24,19 @@ pub(crate) struct Block {
     pub(crate) previous: BlockId,
     /// The neighbour above, in the same region.
     pub(crate) next: BlockId,
-    /// Its place in a [`FreeSet`](crate::free_set::FreeSet) while it is in one.
-    pub(crate) place: Place,
-    /// The policy's free list that it belongs to.
+    /// Its position in a [`FreeSet`](crate::free_set::FreeSet) while it is in one.
+    pub(crate) links: HeapLinks,
+    /// The free list of the policy to which it belongs.
     pub(crate) list: u32,
     /// Its state.
     pub(crate) state: BlockState,
-    /// Whether the policy has queued it for the next time that it empties its cache.
+    /// Whether the policy has queued it for when it next empties its cache.
     pub(crate) queued: bool,
 }
 
 /// The position of a block in a heap; a parent comes before its children in the order of best fit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Place {
+pub(crate) struct HeapLinks {
     /// Its first child.
     pub(crate) child: BlockId,
     /// Its previous sibling; for the first child, the parent.
@@ -49,8 +49,8 @@ impl Block {
     /// Creates the single free block of a new region.
     pub(crate) fn whole(address: u64, size: u64, list: u32) -> Self {
         let (previous, next, state) = (NONE, NONE, BlockState::Free);
-        let place = Place::default();
-        Block { address, size, requested: 0, previous, next, place, list, state, queued: false }
+        let links = HeapLinks::default();
+        Block { address, size, requested: 0, previous, next, links, list, state, queued: false }
     }
 
     /// Returns whether the block is only a part of its region.
@@ -85,15 +85,15 @@ impl Default for Blocks {
     }
 }
 
-// `inline(always)` because a function that is not inlined gets the block by reference, and reads it
-// right after it is written. The processor would stall on that read.
+// `inline(always)`, because a function that is not inlined receives the block by reference and
+// reads it right after it was written, which stalls the processor.
 impl Blocks {
     /// Returns the block if the ID belongs to this table; an unused entry counts as free.
     pub(crate) fn get(&self, id: BlockId) -> Option<&Block> {
         self.blocks.get(id as usize)
     }
 
-    /// Returns the number of entries of this table, unused ones included.
+    /// Returns the number of entries in this table, including unused ones.
     pub(crate) fn len(&self) -> usize {
         self.blocks.len()
     }
@@ -124,7 +124,7 @@ impl Blocks {
             requested: 0,
             previous: id,
             next: lower.next,
-            place: Place::default(),
+            links: HeapLinks::default(),
             list: lower.list,
             state: BlockState::Free,
             queued: false,
@@ -164,7 +164,7 @@ impl Blocks {
 
 #[cfg(test)]
 thread_local! {
-    /// How many blocks were accessed on this thread.
+    /// The number of block accesses on this thread.
     pub(crate) static ACCESSES: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 

@@ -19,7 +19,7 @@ pub enum PolicyConfig {
     Bfc(bfc::Settings),
     /// The driver's pool, as `cudaMallocAsync` uses it.
     StreamOrdered(stream_ordered::Settings),
-    /// The device for each request, as `cudaMalloc` and `cudaFree`.
+    /// Calls the device for each request, like `cudaMalloc` and `cudaFree`.
     Direct,
 }
 
@@ -45,7 +45,7 @@ pub enum PolicyConfigError {
         /// The value.
         value: String,
     },
-    /// It has no settings.
+    /// The policy has no settings.
     #[error("set '{0}': the direct policy has no settings")]
     Nothing(String),
 }
@@ -79,7 +79,8 @@ impl PolicyConfig {
         NAMED.iter().map(|(name, _)| *name)
     }
 
-    /// More memory than any device has: a [`model`](PolicyConfig::model) of this size never refuses.
+    /// More memory than any device has: a [`model`](PolicyConfig::model) of this size never
+    /// refuses.
     pub const ENDLESS: Bytes = Bytes(1 << 50);
 
     /// Returns the policy with this name, with its framework's defaults.
@@ -91,7 +92,7 @@ impl PolicyConfig {
         found.map(|(_, choice)| choice()).ok_or_else(|| PolicyConfigError::Unknown(name.to_owned()))
     }
 
-    /// Changes a setting of the policy, with its framework's name.
+    /// Changes a setting of the policy by its framework's name.
     ///
     /// # Errors
     /// [`PolicyConfigError`] if the policy has no such setting or does not accept the value.
@@ -142,8 +143,7 @@ impl PolicyConfig {
         })
     }
 
-    /// Returns the policy with a limit; a policy without a limit of its own is bounded by its
-    /// device.
+    /// Returns the policy with a limit; a policy without its own limit is bounded by its device.
     pub fn limited(&self, limit: Bytes) -> Self {
         let mut limited = self.clone();
         match &mut limited {
@@ -177,13 +177,13 @@ impl PolicyConfig {
         }
     }
 
-    /// Returns the policy for a device of this size that it has to itself.
+    /// Returns the policy for a device of this size that no other process uses.
     pub fn on(&self, total: Bytes) -> Self {
         match self {
             PolicyConfig::Caching(_) | PolicyConfig::StreamOrdered(_) | PolicyConfig::Direct => {
                 self.clone()
             }
-            // TensorFlow's allocator is bounded by its limit, not by the refusals of the device.
+            // TensorFlow's allocator is bounded by its limit, not by refusals of the device.
             PolicyConfig::Bfc(settings) => {
                 let least = settings.limit.map_or(total, |limit| limit.min(total));
                 PolicyConfig::Bfc(bfc::Settings { limit: Some(least), ..*settings })
@@ -197,16 +197,17 @@ impl PolicyConfig {
     /// If the policy cannot be created.
     pub fn model(&self, total: Bytes) -> Result<(Arc<ModelMemory>, Box<dyn Policy>), Failure> {
         let memory = Arc::new(ModelMemory::new(total));
-        let policy = match self.sees_only_grants() {
-            true => self.build(Unsized(memory.clone()))?,
-            false => self.on(total).build(memory.clone())?,
+        let policy = if self.sees_only_grants() {
+            self.build(Unsized(memory.clone()))?
+        } else {
+            self.on(total).build(memory.clone())?
         };
         Ok((memory, policy))
     }
 }
 
-/// A modelled device that does not report its size, so that whatever a policy derives from the size
-/// (the ranges of expandable segments) is the same for every size.
+/// A modelled device that does not report its size, so that values a policy derives from it (the
+/// ranges of expandable segments) are the same for every size.
 struct Unsized(Arc<ModelMemory>);
 
 impl DeviceMemory for Unsized {

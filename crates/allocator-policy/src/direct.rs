@@ -8,18 +8,18 @@ use crate::policy::{Allocation, BlockState, Policy, Retired, SegmentMap, Stream,
 use gpu_core::{Bytes, DeviceMemory, Region};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Asks the device for each allocation and frees it at once.
+/// Requests each allocation from the device, and frees it at once.
 ///
-/// An allocation is charged the size that a driver takes for it: 512-byte steps below 1 MiB, whole
-/// pages of 2 MiB from there on. A driver packs small ones into pages, which is not modelled.
-/// Nothing is cached, except memory that the device did not accept back;
+/// An allocation is charged the size that a driver uses for it: multiples of 512 bytes below 1 MiB,
+/// and whole pages of 2 MiB from 1 MiB upwards. A driver packs small allocations into pages, which
+/// is not modelled. The only cached memory is memory that the device did not accept back;
 /// [`empty_cache`](Policy::empty_cache) and drop try again.
 #[derive(Debug)]
 pub struct Direct<M: DeviceMemory> {
     memory: M,
     ledger: Ledger,
     held: BTreeMap<u64, BlockId>,
-    /// The sizes of the blocks that are held and not in use.
+    /// The sizes of blocks that are held but not in use.
     idle: BTreeSet<(u64, BlockId)>,
     /// The freed blocks that the device did not accept back, by address.
     refused: BTreeMap<u64, BlockId>,

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// What a job does with the memory that it has freed.
+/// When a job's freed memory is available again.
 #[derive(Clone, Copy, PartialEq)]
 enum Ends {
     AtOnce,
@@ -17,8 +17,8 @@ enum Ends {
     Later(usize),
 }
 
-/// Runs a job of `count` requests, in which `live` allocations are live at once and any of them may
-/// end, and returns the accesses to blocks for each request. Requests may fail.
+/// Runs a job of `count` requests with `live` live allocations, any of which may end, and returns
+/// the number of block accesses per request. Requests may fail.
 fn effort(
     choice: &PolicyConfig,
     total: Bytes,
@@ -77,11 +77,11 @@ fn policies() -> Vec<PolicyConfig> {
 /// requests.
 type Job = (&'static str, u64, usize, Ends, fn(u64) -> (u64, u64));
 
-/// Jobs on a device that is full after a tenth of the requests or so.
+/// Jobs on a device that is full after about a tenth of the requests.
 fn jobs(count: u64) -> [Job; 6] {
     let live = count as usize / 4;
     [
-        // Free blocks that are slightly too small, in one size class.
+        // Free blocks of one size class that are slightly too small.
         ("near fit", count * 30 * KIB, live, Ends::AtOnce, |number| {
             (100 * KIB + number % 97 * 40 + number / 8 * 2, 0)
         }),
@@ -114,7 +114,7 @@ fn effort_per_request_does_not_grow_with_the_job() {
                 (name, effort(&choice, Bytes(total), (count, live), ends, request))
             };
             let ((name, short), (_, long)) = (of(1000), of(6000));
-            // A job of six times the length; logarithms may grow.
+            // A job six times as long; logarithms may grow.
             assert!(long <= 2 * short.max(40), "{choice:?}, {name}: {short} and {long} accesses");
         }
     }

@@ -2,10 +2,10 @@
 
 use gpu_core::{Bytes, DeviceFault, Error, ErrorKind};
 
-/// Why a policy could not serve a call.
+/// Why a policy call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// Neither the held memory nor the memory that the policy may still take suffices.
+    /// The held memory and the memory that the policy may still take do not suffice.
     #[error("allocate {} bytes: out of memory", .0.asked.0)]
     OutOfMemory(Box<Shortage>),
     /// The device failed for a reason other than a lack of memory.
@@ -28,7 +28,7 @@ impl From<Failure> for Error {
     }
 }
 
-/// Turns a device's lack of memory into `None`.
+/// Turns an out-of-memory error of the device into `None`.
 pub(crate) fn unless_refused<T>(given: Result<T, Error>) -> Result<Option<T>, Error> {
     match given {
         Ok(given) => Ok(Some(given)),
@@ -37,14 +37,14 @@ pub(crate) fn unless_refused<T>(given: Result<T, Error>) -> Result<Option<T>, Er
     }
 }
 
-/// The state in which memory did not suffice, in bytes.
+/// The state in which memory was insufficient, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Shortage {
     /// The requested size.
     #[cfg_attr(feature = "serde", serde(rename = "asked_bytes"))]
     pub asked: Bytes,
-    /// The smallest size that the policy asked the device for.
+    /// The smallest size that the policy requested from the device.
     #[cfg_attr(feature = "serde", serde(rename = "segment_bytes"))]
     pub segment: Bytes,
     /// The limit of the policy, if it has one.
@@ -53,10 +53,10 @@ pub struct Shortage {
     /// The device's free memory, if it reports it.
     #[cfg_attr(feature = "serde", serde(rename = "device_free_bytes"))]
     pub device_free: Option<Bytes>,
-    /// The memory that the policy holds of the device.
+    /// The device memory that the policy holds.
     #[cfg_attr(feature = "serde", serde(rename = "reserved_bytes"))]
     pub reserved: Bytes,
-    /// The part of it in use.
+    /// The part of `reserved` that is in use.
     #[cfg_attr(feature = "serde", serde(rename = "in_use_bytes"))]
     pub in_use: Bytes,
     /// The largest free block.
@@ -71,7 +71,7 @@ impl Shortage {
     }
 
     /// Returns the cached memory plus the memory that the policy may still take from the device, as
-    /// far as known.
+    /// far as this is known.
     pub fn free(&self) -> Bytes {
         let within = self.limit.map(|limit| limit.saturating_sub(self.reserved));
         let left = within.into_iter().chain(self.device_free).min().unwrap_or_default();

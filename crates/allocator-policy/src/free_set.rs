@@ -1,19 +1,19 @@
 //! Free blocks in the order of best fit.
 //!
 //! Both PyTorch's allocator and TensorFlow's take the smallest block that suffices and, among
-//! equals, the one at the lowest address; TensorFlow's bins divide that order and do not change it.
+//! equals, the one at the lowest address; TensorFlow's bins divide that order but do not change it.
 //! The blocks are divided into size classes, sixteen for each power of two, and a bitmap shows the
 //! classes that are not empty. The blocks of a class form a pairing heap (Fredman, Sedgewick,
 //! Sleator and Tarjan, 1986), whose links are in the blocks themselves. A request nearly always
-//! takes the first block of a class. A freed block is inserted in a few steps at any position,
-//! where a sorted array would need a search and a move. This matters because a caching allocator
-//! does not merge its regions: hundreds of free blocks have the same size.
+//! takes the first block of a class. Inserting a freed block takes a few steps at any position,
+//! whereas a sorted array would need a search and a move. This matters because a caching allocator
+//! does not merge its regions, so that hundreds of free blocks have the same size.
 //!
-//! Adding a block takes constant time; removing one takes time logarithmic in the number of free
-//! blocks, amortised over many operations. A class may contain blocks that are too short for a
-//! request, by less than a sixteenth. A search skips them one by one. A class in which a search
-//! skips many becomes an ordered map until it is empty again, so that no request takes time linear
-//! in the number of blocks.
+//! Adding a block takes constant time. Removing one takes amortised logarithmic time in the number
+//! of free blocks. A class may contain blocks that are too short for a request, by less than a
+//! sixteenth. A search skips them one by one. A class in which a search skips many becomes an
+//! ordered map until it is empty again, so that no request takes time linear in the number of
+//! blocks.
 
 use crate::blocks::{Block, BlockId, Blocks, NONE};
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const STEPS: u32 = 4;
 /// The minimum number of classes; a power of two, so that a mask keeps an index below it.
 const CLASSES: usize = ((64 - STEPS as usize) << STEPS).next_power_of_two();
 
-/// A search that skips more blocks of a class than this sorts the class.
+/// A search that skips more blocks than this in a class sorts the class.
 const MAX_SKIPPED: usize = 32;
 
 /// The blocks of a class by rank ([`Block::key`]).
@@ -35,9 +35,9 @@ type Sorted = BTreeMap<u128, BlockId>;
 pub(crate) struct FreeSet {
     /// A bitmap of the classes that are not empty.
     filled: [u64; CLASSES / 64],
-    /// The first block of each class, up to the largest class that was ever used.
+    /// The first block of each class, up to the largest class used so far.
     firsts: Vec<BlockId>,
-    /// The classes that are ordered maps instead of heaps, up to the largest that ever was one.
+    /// The classes that are ordered maps instead of heaps, up to the largest class sorted so far.
     sorted: Vec<Option<Sorted>>,
 }
 
@@ -50,7 +50,7 @@ fn class_of(size: u64) -> usize {
     class as usize & (CLASSES - 1)
 }
 
-// `inline(always)` here is for two or three callers, each part of every operation.
+// `inline(always)` affects only two or three callers here, which run in every operation.
 impl FreeSet {
     /// Adds a block.
     #[inline(always)]
@@ -63,7 +63,7 @@ impl FreeSet {
             return self.insert_sorted(blocks, class, id);
         }
         self.filled[class / 64] |= 1 << (class % 64);
-        blocks[id].place.child = NONE;
+        blocks[id].links.child = NONE;
         let first = &mut self.firsts[class];
         *first = if *first == NONE { id } else { meld(blocks, *first, id) };
     }
@@ -130,9 +130,9 @@ impl FreeSet {
 
     #[inline(always)]
     fn pop_heap(&mut self, blocks: &mut Blocks, class: usize) {
-        let first = join(blocks, blocks[self.firsts[class]].place.child);
+        let first = join(blocks, blocks[self.firsts[class]].links.child);
         self.firsts[class] = first;
-        // Branchless, because the processor cannot predict whether others follow.
+        // Branchless, because the processor cannot predict whether other blocks follow.
         self.filled[class / 64] ^= u64::from(first == NONE) << (class % 64);
     }
 
@@ -147,8 +147,8 @@ impl FreeSet {
         self.best_behind(blocks, class, size)
     }
 
-    /// Removes the first block in order of at least `size` bytes, if `fit` accepts it. Returns it,
-    /// or as the error the block that was not accepted.
+    /// Removes the first block in order of at least `size` bytes, if `fit` accepts it. Returns the
+    /// block, or as the error the block that `fit` rejected.
     #[inline(always)]
     pub(crate) fn take_best_fit(
         &mut self,
@@ -202,13 +202,13 @@ impl FreeSet {
         found.or_else(|| self.first_from(class + 1))
     }
 
-    /// Returns the first block of a sorted class from this rank on.
+    /// Returns the first block of a sorted class with at least this rank.
     fn first_sorted(&self, class: usize, from: u128) -> Option<BlockId> {
         Some(*self.sorted.get(class)?.as_ref()?.range(from..).next()?.1)
     }
 
-    /// Returns the block that follows in order the one that this method or
-    /// [`best_fit`](Self::best_fit) returned last.
+    /// Returns the block that follows the one last returned by this method or by
+    /// [`best_fit`](Self::best_fit).
     pub(crate) fn after(&self, blocks: &mut Blocks, id: BlockId) -> Option<BlockId> {
         let class = class_of(blocks[id].size);
         if self.is_sorted(class) {
@@ -231,11 +231,11 @@ impl FreeSet {
         heap(blocks, self.firsts[class]).into_iter().max_by_key(|id| blocks[*id].key())
     }
 
-    /// Makes [`largest`](Self::largest) fast, for a caller that needs it often.
+    /// Makes [`largest`](Self::largest) fast for callers that need it often.
     pub(crate) fn sort_largest(&mut self, blocks: &Blocks) {
         if let Some(class) = self.last_filled()
             && !self.is_sorted(class)
-            && blocks[self.firsts[class]].place.child != NONE
+            && blocks[self.firsts[class]].links.child != NONE
         {
             self.sort(blocks, class);
         }
@@ -281,17 +281,17 @@ impl FreeSet {
 fn meld(blocks: &mut Blocks, one: BlockId, other: BlockId) -> BlockId {
     let (first, second) =
         if blocks[other].key() < blocks[one].key() { (other, one) } else { (one, other) };
-    let child = std::mem::replace(&mut blocks[first].place.child, second);
-    let place = &mut blocks[second].place;
-    (place.left, place.right) = (first, child);
-    blocks[child].place.left = second;
+    let child = std::mem::replace(&mut blocks[first].links.child, second);
+    let links = &mut blocks[second].links;
+    (links.left, links.right) = (first, child);
+    blocks[child].links.left = second;
     first
 }
 
 /// Merges a list of siblings into one heap, and returns the first block.
 #[inline(always)]
 fn join(blocks: &mut Blocks, siblings: BlockId) -> BlockId {
-    if blocks[siblings].place.right == NONE { siblings } else { join_many(blocks, siblings) }
+    if blocks[siblings].links.right == NONE { siblings } else { join_many(blocks, siblings) }
 }
 
 /// Merges siblings pairwise, and then the pairs into one heap. The result has half as many children
@@ -301,45 +301,46 @@ fn join_many(blocks: &mut Blocks, siblings: BlockId) -> BlockId {
     let (mut pairs, mut rest) = (NONE, siblings);
     while rest != NONE {
         let one = rest;
-        let other = blocks[one].place.right;
-        rest = blocks[other].place.right;
+        let other = blocks[one].links.right;
+        rest = blocks[other].links.right;
         let pair = if other == NONE { one } else { meld(blocks, one, other) };
-        blocks[pair].place.right = pairs;
+        blocks[pair].links.right = pairs;
         pairs = pair;
     }
-    let (mut all, mut rest) = (pairs, blocks[pairs].place.right);
+    let (mut all, mut rest) = (pairs, blocks[pairs].links.right);
     while rest != NONE {
         let pair = rest;
-        rest = blocks[pair].place.right;
+        rest = blocks[pair].links.right;
         all = meld(blocks, all, pair);
     }
-    blocks[all].place.right = NONE;
+    blocks[all].links.right = NONE;
     all
 }
 
-/// Removes a block that is not the first from its heap.
+/// Removes a block other than the first from its heap.
 #[inline(never)]
 fn detach(blocks: &mut Blocks, first: BlockId, id: BlockId) {
-    let place = blocks[id].place;
-    let left = &mut blocks[place.left].place;
+    let links = blocks[id].links;
+    let left = &mut blocks[links.left].links;
     if left.child == id {
-        left.child = place.right;
+        left.child = links.right;
     } else {
-        left.right = place.right;
+        left.right = links.right;
     }
-    blocks[place.right].place.left = place.left;
-    if place.child != NONE {
-        let below = join(blocks, place.child);
+    blocks[links.right].links.left = links.left;
+    if links.child != NONE {
+        let below = join(blocks, links.child);
         meld(blocks, first, below);
     }
 }
 
 /// Merges the children of a block into one child, and returns that child, if any. If this was done
-/// for all blocks before it, from the first of the heap on, the child is the next in order.
+/// for all preceding blocks, starting with the first of the heap, the child is the next block in
+/// order.
 fn next_in_heap(blocks: &mut Blocks, id: BlockId) -> BlockId {
-    let next = join(blocks, blocks[id].place.child);
-    blocks[id].place.child = next;
-    blocks[next].place.left = id;
+    let next = join(blocks, blocks[id].links.child);
+    blocks[id].links.child = next;
+    blocks[next].links.left = id;
     next
 }
 
@@ -348,10 +349,10 @@ fn heap(blocks: &Blocks, first: BlockId) -> Vec<BlockId> {
     let mut all = Vec::from_iter((first != NONE).then_some(first));
     let mut seen = 0;
     while let Some(id) = all.get(seen) {
-        let mut child = blocks[*id].place.child;
+        let mut child = blocks[*id].links.child;
         while child != NONE {
             all.push(child);
-            child = blocks[child].place.right;
+            child = blocks[child].links.right;
         }
         seen += 1;
     }
@@ -414,7 +415,7 @@ mod tests {
         ) {
             let mut both = Both::default();
             for (kind, small, address, shift) in steps {
-                // Few different sizes, so that a class holds several sizes and many blocks.
+                // Few distinct sizes, so that a class holds several sizes and many blocks.
                 let size = 1000 + if shift < 50 { small / 8 } else { small << (shift % 32) };
                 match kind {
                     0..=2 => both.insert(size, address),
@@ -450,13 +451,13 @@ mod tests {
     #[test]
     fn equal_sized_blocks_are_found_in_address_order() {
         let mut both = Both::default();
-        for place in 0..5000 {
-            both.insert(512, place * 7 % 5000 * 512);
+        for index in 0..5000 {
+            both.insert(512, index * 7 % 5000 * 512);
         }
-        for place in 0..4990 {
+        for index in 0..4990 {
             let found = both.set.best_fit(&mut both.blocks, 500);
-            assert_eq!(found.map(|id| both.blocks[id].address), Some(place * 512));
-            both.remove(512, place * 512);
+            assert_eq!(found.map(|id| both.blocks[id].address), Some(index * 512));
+            both.remove(512, index * 512);
         }
         assert_eq!(both.set.in_order(&both.blocks).len(), 10);
     }

@@ -1,4 +1,4 @@
-//! The bookkeeping of policies without their own statistics: the owners of blocks, and the sums.
+//! Bookkeeping for policies without statistics of their own: the owners of blocks, and the sums.
 
 use crate::blocks::{Block, BlockId, Blocks};
 use crate::failure::{Failure, Shortage};
@@ -16,7 +16,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Creates an empty ledger; all other ledgers refuse its allocations.
+    /// Creates an empty ledger. All other ledgers reject its allocations.
     pub(crate) fn new() -> Self {
         Ledger { owner: owner::next(), blocks: Blocks::default(), usage: Usage::default() }
     }
@@ -79,7 +79,7 @@ impl Ledger {
     }
 }
 
-/// Returns a block as `segments` shows it.
+/// Returns a block in the form that `segments` uses.
 pub(crate) fn shown(block: &Block) -> BlockMap {
     let Block { address, size, requested, state, .. } = *block;
     BlockMap { address, size: Bytes(size), requested: Bytes(requested), state }

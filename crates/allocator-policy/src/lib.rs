@@ -1,14 +1,14 @@
 //! GPU memory allocators as policies over a port.
 //!
 //! The allocators of nearly all GPU jobs are implemented exactly, as sub-allocators over
-//! [`gpu_core::DeviceMemory`], and not approximated by a formula. The memory that a job takes from
-//! a device depends on the order of its requests and on every rule of its allocator: a single
-//! different split moves all later blocks. A formula for this cannot be verified, but exact rules
-//! can: every block of a recorded job must get its recorded address. A policy sees only the port,
-//! never the device. The same code therefore serves a Rust program on a real GPU and replays a job
-//! on a [`ModelMemory`] (gpu-memory-trace), so the memory that the job would take is computed, not
-//! estimated. The price is that every new rule of a framework must be implemented here; a
-//! comparison with a recording shows the first decision that differs.
+//! [`gpu_core::DeviceMemory`], instead of being approximated by a formula. The memory that a job
+//! takes from a device depends on the order of its requests and on every rule of its allocator: a
+//! single different split moves all later blocks. A formula for this cannot be verified, but exact
+//! rules can: every block of a recorded job must get its recorded address. A policy sees only the
+//! port, never the device. The same code therefore serves a Rust program on a real GPU and replays
+//! a job on a [`ModelMemory`] (gpu-memory-trace), so the memory that the job would take is
+//! computed, not estimated. The price is that each new rule of a framework must be implemented
+//! here; a comparison with a recording shows the first difference.
 //!
 //! ```
 //! use gpu_allocator_policy::{Caching, ModelMemory, Policy, Stream};

@@ -1,4 +1,4 @@
-//! One device divided into several, each with its own limit.
+//! Divides one device into several, each with its own limit.
 
 use crate::totals;
 use gpu_core::{
@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A part of a device's memory, as TensorFlow's `LogicalDeviceConfiguration` creates it. It behaves
 /// like a device, and refuses requests beyond its limit.
 ///
-/// Only memory that is taken through it counts. A CUDA context and the memory of others do not, so
-/// the device may refuse before the limit is reached. Each part of a device is counted separately.
+/// Only memory taken through it counts towards the limit. A CUDA context and the memory of other
+/// processes do not, so the device may refuse before the limit is reached. Each part of a device is
+/// counted separately.
 #[derive(Debug)]
 pub struct Logical<M: DeviceMemory> {
     memory: Arc<M>,
@@ -32,8 +33,8 @@ impl<M: DeviceMemory> Logical<M> {
     /// Splits a device into parts with these limits.
     ///
     /// # Errors
-    /// `Invalid` if the sum of the limits exceeds the total memory that the device reports, and as
-    /// [`DeviceMemory::info`].
+    /// `Invalid` if the sum of the limits exceeds the total memory that the device reports, and
+    /// those of [`DeviceMemory::info`].
     pub fn split(memory: M, limits: &[Bytes]) -> Result<Vec<Self>> {
         let sum: Bytes = limits.iter().copied().sum();
         if let Ok(total) = memory.info()?.total
@@ -91,8 +92,8 @@ fn foreign(what: String) -> Error {
 }
 
 impl<M: DeviceMemory> DeviceMemory for Logical<M> {
-    /// The total is that of the part; everything that is not free counts as used. Less than the
-    /// rest of the limit may be free, if the device has less.
+    /// The total is the limit of the part, and all memory that is not free counts as used. The free
+    /// memory may be less than the rest of the limit if the device has less.
     fn info(&self) -> Result<MemoryInfo> {
         let left = self.limit.saturating_sub(self.lock().bytes);
         let device = totals::left(self.memory.info()?);

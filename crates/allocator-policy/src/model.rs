@@ -1,4 +1,4 @@
-//! A device of numbers only, for replays.
+//! A device that exists only as numbers, for replays.
 
 mod addresses;
 mod mapped;
@@ -17,16 +17,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The unit of a `cudaMalloc` of at least 1 MiB, and the page size.
 const PAGE: u64 = 2 << 20;
-/// The unit of smaller ones.
+/// The unit of smaller allocations.
 const UNIT: u64 = 512;
 
 /// The memory of a device that exists only as numbers. Each region takes the smallest address gap
-/// that suffices and, among equals, the lowest.
+/// that suffices and, among equal gaps, the lowest.
 ///
 /// A driver maps scattered pages at adjacent addresses, so a region is granted whenever enough
-/// bytes are left, contiguous or not. A region of at least 1 MiB takes whole pages of 2 MiB, so
+/// bytes are free, contiguous or not. A region of at least 1 MiB takes whole pages of 2 MiB, so
 /// many regions can take more than the sum of their sizes. Regions below 1 MiB count with their own
-/// size; a driver packs them into pages.
+/// size, because a driver packs them into pages.
 #[derive(Debug)]
 pub struct ModelMemory {
     state: Mutex<State>,
@@ -78,16 +78,16 @@ impl ModelMemory {
         Bytes(self.lock().peak)
     }
 
-    /// Returns the least total with which the device would grant more than this one did, at the
-    /// first point where that would differ; `None` if nothing was refused.
+    /// Returns the smallest total with which the device would have granted more, at the first point
+    /// of difference; `None` if no request was refused.
     ///
-    /// A policy that observes only grants and refusals behaves the same on every device of at least
-    /// [`peak`](ModelMemory::peak) and less than this.
+    /// A policy that observes only grants and refusals behaves the same on every device with at
+    /// least [`peak`](ModelMemory::peak) bytes but less than this.
     pub fn least_refused(&self) -> Option<Bytes> {
         self.lock().refusals.least().map(Bytes)
     }
 
-    /// Notes that a request of the program begins, for [`raise`](ModelMemory::raise).
+    /// Marks the start of a request of the program, for [`raise`](ModelMemory::raise).
     pub fn begin_request(&self) {
         self.lock().refusals.begin_request();
     }
@@ -96,7 +96,7 @@ impl ModelMemory {
     /// program failed, if a device of that total would have brought the policy to the same state
     /// before this request, or before the part of it that the device would grant. The policy must
     /// observe only grants and refusals, and have no retired memory. Returns whether it raised the
-    /// total: the caller can then repeat the request instead of all requests from the start.
+    /// total, so that the caller can repeat this request instead of all requests from the start.
     pub fn raise(&self) -> bool {
         let state = &mut *self.lock();
         let raised = state.refusals.raise();

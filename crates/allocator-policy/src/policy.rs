@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use gpu_core::Bytes;
 
-/// A stream on the device. Memory that one stream freed is at first available to that stream only.
+/// A stream on the device. Memory freed on a stream is at first available only to that stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
@@ -11,7 +11,7 @@ pub struct Stream(pub u64);
 
 /// Memory that a policy allocated. [`Policy::free`] or [`Policy::retire`] returns it.
 ///
-/// It cannot be copied, so it cannot be freed twice. A dropped allocation stays in use until its
+/// It cannot be copied, and so cannot be freed twice. A dropped allocation stays in use until its
 /// policy is dropped; [`Shared`](crate::Shared) returns buffers that are freed when dropped.
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "memory that is dropped stays taken until its policy ends"]
@@ -28,7 +28,7 @@ impl Allocation {
         self.address
     }
 
-    /// Returns its size: the requested size, rounded as the policy does.
+    /// Returns its size: the requested size, rounded as the policy rounds it.
     pub fn size(&self) -> Bytes {
         Bytes(self.size)
     }
@@ -51,9 +51,9 @@ impl Retired {
     }
 }
 
-/// Allocates memory of one device.
+/// Allocates memory on one device.
 ///
-/// A policy owns the memory that it took from the device and frees all of it when dropped.
+/// A policy owns the memory that it took from the device, and frees all of it when dropped.
 pub trait Policy: Send {
     /// Returns its name on the command line.
     fn name(&self) -> &'static str;
@@ -63,11 +63,11 @@ pub trait Policy: Send {
     ///
     /// # Errors
     /// [`Failure::OutOfMemory`] if neither the held memory nor the memory that it may still take
-    /// suffices, [`Failure::Device`] if the device fails otherwise. In both cases nothing is
+    /// suffices, [`Failure::Device`] if the device fails otherwise. In both cases, no memory is
     /// allocated.
     fn allocate(&mut self, size: Bytes, stream: Stream) -> Result<Allocation, Failure>;
 
-    /// Frees memory that no work uses any more.
+    /// Frees memory that work no longer uses.
     ///
     /// # Errors
     /// [`Failure::Foreign`] for an allocation of another policy, [`Failure::Device`] if the device
@@ -78,33 +78,33 @@ pub trait Policy: Send {
     /// [`complete`](Policy::complete), or before the policy has waited for all work.
     ///
     /// # Errors
-    /// As [`free`](Policy::free).
+    /// Like [`free`](Policy::free).
     fn retire(&mut self, allocation: Allocation) -> Result<Retired, Failure>;
 
-    /// Notes that the work that used retired memory has ended. Has no effect if the policy already
-    /// detected this.
+    /// Records that the work that used retired memory has ended. Has no effect if the policy
+    /// already detected this.
     ///
     /// # Errors
-    /// As [`free`](Policy::free).
+    /// Like [`free`](Policy::free).
     fn complete(&mut self, retired: Retired) -> Result<(), Failure>;
 
-    /// Selects the private pool, for example of a CUDA graph, that serves later requests; (0, 0) is
-    /// the common pool, and the only pool of most policies.
+    /// Selects the private pool that serves later requests, for example the pool of a CUDA graph;
+    /// (0, 0) is the common pool, and the only pool of most policies.
     fn draw_from(&mut self, _pool: (u64, u64)) {}
 
     /// Returns unused memory to the device, as far as the policy can. Returns its size.
     ///
     /// # Errors
-    /// [`Failure::Device`] if the device does not accept a region; the others are freed.
+    /// [`Failure::Device`] if the device does not accept a region; other regions are freed.
     fn empty_cache(&mut self) -> Result<Bytes, Failure>;
 
-    /// Returns the sums that every policy keeps.
+    /// Returns the sums that every policy maintains.
     fn usage(&self) -> Usage;
 
     /// Returns the memory in use, in constant time.
     fn in_use(&self) -> Bytes;
 
-    /// Returns the memory held of the device, in constant time.
+    /// Returns the device memory held, in constant time.
     fn reserved(&self) -> Bytes;
 
     /// Resets the peaks of [`usage`](Policy::usage) to the current values.
@@ -171,17 +171,18 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
 }
 
-/// The sums that every policy keeps.
+/// The sums that every policy maintains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Usage {
-    /// Memory in use, rounded as the policy does (PyTorch's `memory_allocated`, BFC's `InUse`).
+    /// Memory in use, rounded as the policy rounds it (PyTorch's `memory_allocated`, BFC's
+    /// `InUse`).
     #[cfg_attr(feature = "serde", serde(rename = "in_use_bytes"))]
     pub in_use: Bytes,
     /// Memory in use, as requested.
     #[cfg_attr(feature = "serde", serde(rename = "requested_bytes"))]
     pub requested: Bytes,
-    /// Memory held of the device (PyTorch's `memory_reserved`).
+    /// Device memory held (PyTorch's `memory_reserved`).
     #[cfg_attr(feature = "serde", serde(rename = "reserved_bytes"))]
     pub reserved: Bytes,
     /// The maximum of `in_use`.
@@ -192,12 +193,12 @@ pub struct Usage {
     pub peak_reserved: Bytes,
     /// The number of blocks in use.
     pub allocations: u64,
-    /// The number of regions held of the device.
+    /// The number of regions held on the device.
     pub segments: u64,
     /// The largest free block.
     #[cfg_attr(feature = "serde", serde(rename = "largest_free_bytes"))]
     pub largest_free: Bytes,
-    /// How often the policy emptied its cache because the device refused.
+    /// How many times the policy emptied its cache because the device refused.
     pub retries: u64,
     /// The number of out-of-memory errors.
     pub out_of_memory: u64,
@@ -214,7 +215,7 @@ impl Usage {
     }
 
     /// Returns the fraction of the cached memory that is outside its largest block, from 0 to 1
-    /// (TensorFlow's `fragmentation`); 0 if nothing is cached.
+    /// (TensorFlow's `fragmentation`); 0 if the cache is empty.
     pub fn fragmentation(&self) -> f64 {
         let cached = self.cached().0;
         if cached == 0 {
@@ -224,7 +225,7 @@ impl Usage {
     }
 }
 
-/// A region held of the device, and its blocks.
+/// A region held on the device, and its blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct SegmentMap {

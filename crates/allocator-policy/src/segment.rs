@@ -15,7 +15,7 @@ pub struct Segment {
     pub kind: SegmentKind,
     /// Its private pool (of a CUDA graph); (0, 0) is the common pool.
     pub pool: (u64, u64),
-    /// Whether it grows by mapped pages.
+    /// Whether it grows by mapping pages.
     pub expandable: bool,
     /// Its blocks, by address.
     pub blocks: Vec<RecordedBlock>,
@@ -28,7 +28,7 @@ pub struct Segment {
 pub enum SegmentKind {
     /// Requests of at most 1 MiB.
     Small,
-    /// All others, and the only pool of other allocators.
+    /// All other requests, and the only pool of other allocators.
     #[default]
     Large,
 }

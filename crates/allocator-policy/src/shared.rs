@@ -1,4 +1,4 @@
-//! A policy for several threads, whose buffers are freed when dropped.
+//! A policy for several threads. Its buffers are freed when dropped.
 
 use crate::failure::Failure;
 use crate::policy::{Allocation, Policy, Retired, Stream};
@@ -6,12 +6,11 @@ use gpu_core::{Bytes, Error, ErrorKind};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// A policy that several threads use; clones are handles to the same policy.
+/// A policy shared by several threads; clones are handles to the same policy.
 ///
-/// The policy is dropped, and returns everything to the device, after the last handle and the last
-/// [`Buffer`] are gone, in any order. A panic in the policy may leave its state inconsistent: after
-/// that, it neither allocates nor frees, and all memory returns to the device at the end.
-/// the device in the end.
+/// The policy is dropped, and returns all its memory to the device, once the last handle and the
+/// last [`Buffer`] are gone, in any order. A panic in the policy may leave its state inconsistent,
+/// so it then neither allocates nor frees until all memory returns to the device at the end.
 pub struct Shared<P: Policy> {
     policy: Arc<Mutex<P>>,
 }
@@ -26,7 +25,7 @@ pub struct Buffer<P: Policy> {
     size: Bytes,
 }
 
-/// Memory that was freed while work may still use it; dropping this marks the work as ended.
+/// Memory that was freed while work may still use it. Dropping this marks the work as ended.
 #[must_use = "memory that is dropped counts as no longer used"]
 pub struct Aside<P: Policy> {
     policy: Arc<Mutex<P>>,
@@ -44,7 +43,7 @@ impl<P: Policy> Shared<P> {
     /// Allocates memory that is freed when dropped.
     ///
     /// # Errors
-    /// As [`Policy::allocate`], and `Invalid` after a panic in the policy.
+    /// Like [`Policy::allocate`], and `Invalid` after a panic in the policy.
     pub fn allocate(&self, size: Bytes, stream: Stream) -> Result<Buffer<P>, Failure> {
         let allocation = lock(&self.policy)?.allocate(size, stream)?;
         let (address, size) = (allocation.address(), allocation.size());
@@ -52,16 +51,16 @@ impl<P: Policy> Shared<P> {
         Ok(Buffer { policy, allocation: Some(allocation), address, size })
     }
 
-    /// Notes that the work that used retired memory has ended.
+    /// Records that the work that used retired memory has ended.
     ///
     /// # Errors
-    /// As [`Policy::complete`], and `Invalid` after a panic in the policy.
+    /// Like [`Policy::complete`], and `Invalid` after a panic in the policy.
     pub fn complete(&self, retired: Retired) -> Result<(), Failure> {
         lock(&self.policy)?.complete(retired)
     }
 
-    /// Calls `work` with exclusive access to the policy. Other users of its buffers wait meanwhile,
-    /// so the closure must not drop a buffer.
+    /// Calls `work` with exclusive access to the policy. Other users of its buffers wait in the
+    /// meantime, so the closure must not drop a buffer.
     ///
     /// # Errors
     /// `Invalid` after a panic in the policy or in such a closure.
@@ -82,7 +81,7 @@ impl<P: Policy> Buffer<P> {
         self.address
     }
 
-    /// Returns its size: the requested size, rounded as the policy does.
+    /// Returns its size: the requested size, rounded as the policy rounds it.
     pub fn size(&self) -> Bytes {
         self.size
     }
@@ -102,7 +101,7 @@ impl<P: Policy> Buffer<P> {
     /// Frees it and reports errors, which dropping cannot do.
     ///
     /// # Errors
-    /// As [`Policy::free`], and `Invalid` after a panic in the policy.
+    /// Like [`Policy::free`], and `Invalid` after a panic in the policy.
     pub fn free(mut self) -> Result<(), Failure> {
         match self.allocation.take() {
             Some(allocation) => lock(&self.policy)?.free(allocation),
@@ -113,7 +112,7 @@ impl<P: Policy> Buffer<P> {
     /// Frees it while work on the device may still use it.
     ///
     /// # Errors
-    /// As [`Policy::retire`], and `Invalid` after a panic in the policy.
+    /// Like [`Policy::retire`], and `Invalid` after a panic in the policy.
     pub fn retire(mut self) -> Result<Retired, Failure> {
         let foreign = Failure::Foreign { address: self.address };
         let allocation = self.allocation.take().ok_or(foreign)?;
@@ -124,7 +123,7 @@ impl<P: Policy> Buffer<P> {
     /// guard can be passed to a callback that runs when the work has ended.
     ///
     /// # Errors
-    /// As [`retire`](Buffer::retire).
+    /// Like [`retire`](Buffer::retire).
     pub fn set_aside(self) -> Result<Aside<P>, Failure> {
         let (policy, address) = (Arc::clone(&self.policy), self.address);
         Ok(Aside { policy, retired: Some(self.retire()?), address })

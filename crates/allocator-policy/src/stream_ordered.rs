@@ -1,17 +1,17 @@
 //! The pool of `cudaMallocAsync`.
 //!
-//! Documented, in the chapter on the stream-ordered memory allocator of NVIDIA's CUDA programming
-//! guide: memory that a stream freed is available to that stream at once, and to others when the
-//! work before the free has ended. The pool may also make a stream wait for another stream's free
-//! rather than fail (`cudaMemPoolReuseAllowInternalDependencies`). Freed memory stays in the pool;
-//! at a synchronisation the pool releases memory beyond its release threshold, which is 0 by
+//! Documented in the chapter on the stream-ordered memory allocator of NVIDIA's CUDA programming
+//! guide: memory freed on a stream is available to that stream at once, and to other streams when
+//! the work before the free has ended. The pool may also make a stream wait for another stream's
+//! free rather than fail (`cudaMemPoolReuseAllowInternalDependencies`). Freed memory stays in the
+//! pool; at a synchronisation, the pool releases memory beyond its release threshold, which is 0 by
 //! default. `cudaMemPoolTrimTo` releases memory down to an amount. A pool may have a maximum size.
 //!
 //! Modelled, because undocumented: regions in multiples of 32 MiB (the observed growth of a pool),
 //! blocks in multiples of 512 bytes, best fit with coalescing among the blocks available to the
 //! stream, and the release of completely free regions, highest addresses first, before an
 //! allocation fails. A driver can also map scattered pages at new addresses. The model cannot, so
-//! it may fail due to fragmentation where a driver does not.
+//! it may fail due to fragmentation when a driver does not.
 
 use crate::blocks::{Block, BlockId, NONE};
 use crate::failure::{Failure, unless_refused};
@@ -27,9 +27,9 @@ const UNIT: u64 = 512;
 const REGION: u64 = 32 << 20;
 /// The list of blocks available to every stream.
 const READY: u32 = 0;
-/// The list of retired blocks. Each further list belongs to one stream.
+/// The list of retired blocks. Every other list belongs to one stream.
 const RETIRED: u32 = 1;
-/// With more streams than this, a search through the lists of all would take too long.
+/// With more streams than this, searching the lists of all streams would take too long.
 const MANY_STREAMS: usize = 16;
 
 /// The settings of a pool; the default is the driver's.
@@ -37,7 +37,7 @@ const MANY_STREAMS: usize = 16;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Settings {
-    /// The most memory to keep at a synchronisation (`cudaMemPoolAttrReleaseThreshold`).
+    /// The maximum memory to keep at a synchronisation (`cudaMemPoolAttrReleaseThreshold`).
     #[cfg_attr(feature = "serde", serde(rename = "release_threshold_bytes"))]
     pub release_threshold: Bytes,
     /// The maximum size of the pool (`cudaMemPoolProps::maxSize`).
@@ -57,21 +57,22 @@ impl Default for Settings {
 /// A stream-ordered pool over the memory of one device.
 ///
 /// [`free`](Policy::free) is `cudaFreeAsync` on the stream of the allocation;
-/// [`retire`](Policy::retire) is for memory that other streams still use, which no stream may reuse
+/// [`retire`](Policy::retire) is for memory that other streams still use; no stream may reuse it
 /// before it is completed.
 #[derive(Debug)]
 pub struct StreamOrdered<M: DeviceMemory> {
     memory: M,
     settings: Settings,
     ledger: Ledger,
-    /// The free blocks: [`READY`], [`RETIRED`], then those that each stream freed. `list` of
-    /// a block is its list here, or the list it will join once it is free.
+    /// The free blocks: [`READY`], [`RETIRED`], then those that each stream freed. The `list` field
+    /// of a block is its index here, or that of the list it will join once it is free.
     free: Vec<FreeSet>,
     /// The list of each stream.
     streams: BTreeMap<Stream, u32>,
-    /// The free blocks of all streams by rank ([`Block::key`]), once there are [`MANY_STREAMS`].
+    /// The free blocks of all streams by rank ([`Block::key`]), once there are more than
+    /// [`MANY_STREAMS`].
     of_streams: Option<BTreeMap<u128, BlockId>>,
-    /// The regions by address: their size, and their lowest block.
+    /// The regions by address: size and lowest block.
     held: BTreeMap<u64, (u64, BlockId)>,
     /// The regions that are completely free and available to every stream.
     whole: BTreeSet<u64>,
@@ -102,12 +103,12 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         &self.memory
     }
 
-    /// Notes that the work of one stream, or of all, has ended: the memory that it freed becomes
-    /// available to every stream, and memory beyond the threshold is released. Retired memory still
-    /// waits.
+    /// Records that the work of one stream, or of all streams, has ended: the memory freed on it
+    /// becomes available to every stream, and memory beyond the threshold is released. Retired
+    /// memory still waits.
     ///
     /// # Errors
-    /// [`Failure::Device`] if the device does not accept a region; the others are freed.
+    /// [`Failure::Device`] if the device does not accept a region; other regions are freed.
     pub fn synchronize(&mut self, stream: Option<Stream>) -> Result<Bytes, Failure> {
         for (own, list) in self.streams.clone() {
             if stream.is_none_or(|stream| own == stream) {
@@ -121,7 +122,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
     /// (`cudaMemPoolTrimTo`); returns the released size.
     ///
     /// # Errors
-    /// As [`synchronize`](Self::synchronize).
+    /// Like [`synchronize`](Self::synchronize).
     pub fn trim(&mut self, keep: Bytes) -> Result<Bytes, Failure> {
         let (mut given, mut failure) = (0, None);
         let regions: Vec<_> = self.whole.iter().rev().copied().collect();
@@ -153,7 +154,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
             if let Some(all) = &mut self.of_streams {
                 all.remove(&self.ledger.blocks[id].key());
             }
-            // Neighbours must not merge with it before it is processed itself.
+            // Neighbours must not merge with this block before it is processed itself.
             self.ledger.blocks[id].state = BlockState::Active;
         }
         for id in freed {
@@ -161,7 +162,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         }
     }
 
-    /// Returns the list of blocks that a stream freed.
+    /// Returns the list of blocks freed on a stream.
     fn list_of(&mut self, stream: Stream) -> u32 {
         let list = *self.streams.entry(stream).or_insert_with(|| {
             self.free.push(FreeSet::default());
@@ -183,7 +184,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
         fit.into_iter().flatten().min_by_key(|id| blocks[*id].key())
     }
 
-    /// Finds a block that any stream freed.
+    /// Finds a block freed on any stream.
     fn fitting_any(&mut self, rounded: u64) -> Option<BlockId> {
         if let Some(all) = &self.of_streams {
             return all.range(u128::from(rounded) << 64..).next().map(|(_, id)| *id);

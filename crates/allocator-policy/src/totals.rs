@@ -1,4 +1,4 @@
-//! The sums of the policies without their own statistics.
+//! The sums for policies without statistics of their own.
 
 use crate::policy::Usage;
 use gpu_core::{Bytes, MemoryInfo};
@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// Returns the device's free memory, if it reports it.
 pub(crate) fn left(memory: MemoryInfo) -> Option<Bytes> {
-    // If not reported separately, the driver's reserve is part of the used memory.
+    // If the driver's reserve is not reported separately, it is part of the used memory.
     let taken = memory.used.ok()? + memory.reserved.unwrap_or_default();
     Some(memory.total.ok()?.saturating_sub(taken))
 }
@@ -54,7 +54,7 @@ impl Usage {
             ("cached", self.cached(), None),
             ("largest free block", self.largest_free, None),
         ] {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = write!(text, "  {what:<20}{:>20} B", now.0);
             let _ = match peak {
                 Some(peak) => writeln!(text, "   peak {:>20} B", peak.0),

@@ -1,13 +1,12 @@
 //! The error of a command, and its conversion from the errors of the libraries.
 
 use crate::exit::Exit;
-use crate::source::roots;
-use crate::terminal::{Line, Tone, clean, wrapped};
-use gpu_core::{ErrorKind, ProcessFault};
+use gpu_core::{ErrorKind, ProcessFault, clean};
 use gpu_host::output::{OutputError, Why};
-use gpu_machine::{Cause, MachineError};
+use gpu_machine::{Cause, MachineError, roots};
 use gpu_report::fault::meaning;
 pub(crate) use gpu_report::fault::{account, brief, driver_remedy, remedy};
+use gpu_report::text::{Line, Tone, wrapped};
 use gpu_sim::live::LiveError;
 use rustix::io::Errno;
 use std::error::Error;

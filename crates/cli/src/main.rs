@@ -5,21 +5,21 @@
 //! exit code. No other crate writes to the terminal or creates the token that permits an action.
 
 mod args;
-mod claim_request;
+mod cli;
 mod commands;
-mod details;
 mod exit;
 mod failure;
-mod lease_keepers;
 mod local_time;
-mod queue_status;
 mod selector;
 mod source;
 mod terminal;
+mod users;
 mod wording;
 
-use args::{Cli, Command, StatusArgs};
-use commands::frontend::Role;
+use clap::CommandFactory;
+use cli::{Cli, Command};
+use commands::run::frontend::Role;
+use commands::status::StatusArgs;
 use exit::Exit;
 use failure::Failure;
 use gpu_core::ActToken;
@@ -36,11 +36,11 @@ fn main() -> ExitCode {
     if let Some(exit) = other {
         return exit.into();
     }
-    let (role, words) = match commands::frontend::role(std::env::args_os().collect()) {
+    let (role, words) = match commands::run::frontend::role(std::env::args_os().collect()) {
         Ok(found) => found,
         Err(failure) => return fail(&failure),
     };
-    let cli = match args::parse(words) {
+    let cli = match cli::parse(words) {
         Ok(cli) => cli,
         Err(reported) => {
             return Exit::of_parser(reported.use_stderr(), reported.print()).into();
@@ -72,55 +72,55 @@ fn fail(failure: &Failure) -> ExitCode {
 
 /// Rejects global options that have no effect on the command: ignoring them would be misleading.
 fn check_global_options(cli: &Cli) -> Result<(), Failure> {
-    let refused = |option: &str, why: &str| {
-        Err(Failure::new(Exit::Usage, format!("{option} does not apply"))
-            .with_source(why.to_owned()))
-    };
-    match &cli.command {
-        Some(Command::Demo(_)) if cli.global.sim.is_some() => {
-            refused("--sim", "demo takes the machine as an argument: gpuws demo NAME")
+    let command = cli.command.as_ref();
+    for (option, is_given, why) in [
+        ("--sim", cli.global.sim.is_some(), command.and_then(why_not_sim)),
+        ("--json", cli.global.json, command.and_then(why_not_json)),
+    ] {
+        if let Some(why) = why.filter(|_| is_given) {
+            let what = format!("{option} does not apply");
+            return Err(Failure::new(Exit::Usage, what).with_source(why));
         }
-        Some(
-            Command::Parse(_) | Command::Report(_) | Command::Completions(_) | Command::Man(_),
-        ) if cli.global.sim.is_some() => refused("--sim", "this command queries no machine"),
-        Some(Command::Slurm(_)) if cli.global.sim.is_some() => {
-            refused("--sim", "slurmd's jobs are on this machine")
-        }
-        Some(Command::Slurm(_)) if cli.global.json => {
-            refused("--json", "slurmd reads the exit code, and logs the text")
-        }
-        Some(Command::Sim(_)) if cli.global.sim.is_some() => {
-            refused("--sim", "sim takes the machine as an argument: gpuws sim NAME -- COMMAND")
-        }
-        Some(Command::Sim(_)) if cli.global.json => {
-            refused("--json", "the output is the command's; pass the option to gpuws after --")
-        }
-        Some(Command::Query(_)) if cli.global.json => {
-            refused("--json", "query prints CSV; gpuws status --json has the same figures")
-        }
-        Some(Command::Export(_)) if cli.global.json => {
-            refused("--json", "the output has the formats of Prometheus")
-        }
-        Some(Command::Watch(args)) if cli.global.json && args.check_policy.is_some() => {
-            refused("--json", "--check-policy only says whether the policy is valid")
-        }
-        Some(Command::Top(_) | Command::Dmon(_) | Command::Pmon(_)) if cli.global.json => {
-            refused("--json", "gpuws status -l --json prints one object per sample")
-        }
-        Some(Command::Status(args)) if cli.global.json && args.list_gpus => {
-            refused("--json", "-L is a format of nvidia-smi; --json without it has the same data")
-        }
-        Some(Command::Status(args)) if cli.global.json && args.format.is_some() => {
-            refused("--json", "--format selects another format")
-        }
-        Some(Command::Status(args)) if cli.global.json && args.columns.is_some() => {
-            refused("--json", "--columns selects columns of tables; --json -q has all values")
-        }
-        Some(Command::Demo(_) | Command::Completions(_) | Command::Man(_)) if cli.global.json => {
-            refused("--json", "the output of this command is not data")
-        }
-        _ => Ok(()),
     }
+    Ok(())
+}
+
+fn why_not_sim(command: &Command) -> Option<&'static str> {
+    Some(match command {
+        Command::Demo(_) => "demo takes the machine as an argument: gpuws demo NAME",
+        Command::Sim(_) => "sim takes the machine as an argument: gpuws sim NAME -- COMMAND",
+        Command::Slurm(_) => "slurmd's jobs are on this machine",
+        Command::Parse(_) | Command::Report(_) | Command::Completions(_) | Command::Man(_) => {
+            "this command queries no machine"
+        }
+        _ => return None,
+    })
+}
+
+fn why_not_json(command: &Command) -> Option<&'static str> {
+    Some(match command {
+        Command::Slurm(_) => "slurmd reads the exit code, and logs the text",
+        Command::Sim(_) => "the output is the command's; pass the option to gpuws after --",
+        Command::Query(_) => "query prints CSV; gpuws status --json has the same figures",
+        Command::Export(_) => "the output has the formats of Prometheus",
+        Command::Watch(args) if args.check_policy.is_some() => {
+            "--check-policy only says whether the policy is valid"
+        }
+        Command::Top(_) | Command::Dmon(_) | Command::Pmon(_) => {
+            "gpuws status -l --json prints one object per sample"
+        }
+        Command::Status(args) if args.list_gpus => {
+            "-L is a format of nvidia-smi; --json without it has the same data"
+        }
+        Command::Status(args) if args.format.is_some() => "--format selects another format",
+        Command::Status(args) if args.columns.is_some() => {
+            "--columns selects columns of tables; --json -q has all values"
+        }
+        Command::Demo(_) | Command::Completions(_) | Command::Man(_) => {
+            "the output of this command is not data"
+        }
+        _ => return None,
+    })
 }
 
 /// Runs a command; `role` is the role of this process in a run.
@@ -146,8 +146,8 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         Some(Command::Export(args)) => commands::export::run(args, global, &mut screen),
         Some(Command::Run(args)) => match role {
             Role::Frontend if args.hosts.are_given() => commands::run::elsewhere(args, global),
-            Role::Frontend => commands::frontend::run(args, global, None),
-            Role::SecondFrontend(first) => commands::frontend::run(args, global, Some(first)),
+            Role::Frontend => commands::run::frontend::run(args, global, None),
+            Role::SecondFrontend(first) => commands::run::frontend::run(args, global, Some(first)),
             Role::Supervisor(front) => commands::run::supervise(args, global, &front),
         },
         Some(Command::Claim(args)) => commands::claim::run(args, global, &mut screen),
@@ -162,7 +162,9 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         Some(Command::Demo(args)) => commands::demo::run(args, global, &mut screen),
         Some(Command::Sim(args)) => commands::sim::run(args, global),
         Some(Command::Slurm(args)) => commands::slurm::run(args, global),
-        Some(Command::Completions(args)) => commands::completions::run(args, &mut screen),
-        Some(Command::Man(args)) => commands::man::run(args, &mut screen),
+        Some(Command::Completions(args)) => {
+            commands::completions::run(args, Cli::command(), &mut screen)
+        }
+        Some(Command::Man(args)) => commands::man::run(args, Cli::command(), &mut screen),
     }
 }

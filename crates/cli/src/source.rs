@@ -1,10 +1,11 @@
 //! The machine that the command line selects.
 
 use crate::args::Global;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::progress;
 use crate::wording::{path_word, shell_word};
-use gpu_core::{Groups, Origin};
+use gpu_core::{ErrorKind, Groups, NoJournal, Origin};
 use gpu_machine::Options;
 pub(crate) use gpu_machine::{CLAIMS, Source, roots};
 use gpu_sim::Machine;
@@ -72,4 +73,35 @@ pub(crate) fn sim_option(origin: &Origin, global: &Global) -> String {
         (Origin::Simulated(name), None) => format!("--sim {} ", shell_word(name)),
         _ => String::new(),
     }
+}
+
+/// Rejects `--sim`, which starts no real processes.
+///
+/// # Errors
+/// With `--sim`.
+pub(crate) fn real_processes(global: &Global) -> Result<(), Failure> {
+    match &global.sim {
+        None => Ok(()),
+        Some(machine) => Err(only_simulated(&machine.to_string_lossy())),
+    }
+}
+
+/// Returns the start of a command line that runs jobs on the selected machine, because a simulated
+/// one needs real processes.
+pub(crate) fn within(global: &Global) -> String {
+    let start = |machine| format!("gpuws sim {} --live -- ", path_word(machine));
+    global.sim.as_deref().map_or(String::new(), start)
+}
+
+/// Returns the failure for a machine without real processes.
+pub(crate) fn only_simulated(machine: &str) -> Failure {
+    let machine = shell_word(machine);
+    Failure::new(Exit::Usage, "run jobs on a simulated machine without real processes")
+        .with_hint(format!("use a live simulation: gpuws sim {machine} --live -- gpuws run …"))
+}
+
+/// Returns the journal of a command that ends no process.
+pub(crate) fn no_journal() -> NoJournal {
+    let what = "write an audit log: this command ends no process";
+    NoJournal::new(gpu_core::Error::new(ErrorKind::Unsupported, what))
 }

@@ -1,18 +1,18 @@
-//! What a kernel can ask of its executor.
+//! What an executor provides to a kernel.
 
 use crate::shared::Shared;
 use crate::split::{Chunks, Split};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The place where a kernel runs.
+/// The thread and pool in which a kernel runs.
 pub struct Context<'a, 'env> {
     thread: usize,
     shared: Option<&'a Shared<'env>>,
 }
 
 impl<'a, 'env> Context<'a, 'env> {
-    /// Creates the context of a kernel that runs outside of a pool.
+    /// Creates the context of a kernel that runs outside a pool.
     pub const fn alone() -> Self {
         Self { thread: 0, shared: None }
     }
@@ -34,11 +34,13 @@ impl<'a, 'env> Context<'a, 'env> {
 
     /// Calls a function with each part of a range, on this thread and on idle threads of the pool.
     ///
-    /// Every part has `grain` positions (at least 1) but the last. Returns when no part runs any
-    /// more. Parts may call this function themselves: a thread waits only for parts that run.
+    /// Every part except the last has `grain` elements (at least 1). Returns when no part is
+    /// running. Parts may call this function themselves: a thread waits only for parts that are
+    /// running.
     ///
     /// # Panics
-    /// If a part panics. Parts that run are finished first; those that have not begun may not run.
+    /// If a part panics. Running parts are finished first; parts that have not started may be
+    /// skipped.
     pub fn parallel_for<F>(&self, range: Range<usize>, grain: usize, body: F)
     where
         F: Fn(Range<usize>) + Send + Sync + 'env,
@@ -46,11 +48,11 @@ impl<'a, 'env> Context<'a, 'env> {
         self.parallel_map(range, grain, body);
     }
 
-    /// Calls a function with each part of a range, as [`Context::parallel_for`] does, and returns
-    /// the results in order of the range.
+    /// Calls a function with each part of a range, like [`Context::parallel_for`], and returns the
+    /// results in order of the range.
     ///
     /// # Panics
-    /// As [`Context::parallel_for`].
+    /// Like [`Context::parallel_for`].
     pub fn parallel_map<T, F>(&self, range: Range<usize>, grain: usize, body: F) -> Vec<T>
     where
         F: Fn(Range<usize>) -> T + Send + Sync + 'env,

@@ -1,18 +1,18 @@
-//! Why a run ended early.
+//! The reasons why a run ends early.
 
 use crate::graph::NodeIx;
 
 /// Why a run ended before every node had run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RunError<E> {
-    /// The kernel of a node returned an error: the first that did.
+    /// The kernel of a node returned an error; this is the first one.
     #[error("run {name}")]
     Kernel {
         /// The node.
         node: NodeIx,
         /// Its name.
         name: String,
-        /// What the kernel returned.
+        /// The error from the kernel.
         #[source]
         error: E,
     },
@@ -29,7 +29,7 @@ pub enum RunError<E> {
     /// The run was canceled.
     #[error("finish a canceled run")]
     Canceled,
-    /// The pool is in use, by another thread or by the kernel that called.
+    /// The pool is in use, by another thread or by the calling kernel.
     #[error("run a graph on a pool that runs another")]
     Busy,
 }

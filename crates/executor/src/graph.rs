@@ -1,14 +1,14 @@
-//! A graph in the form that executors walk.
+//! A graph in the form that executors traverse.
 
 use gpu_graph::Graph;
 use std::sync::Arc;
 
-/// The position of a node in a [`TaskGraph`].
+/// The index of a node in a [`TaskGraph`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeIx(pub u32);
 
 impl NodeIx {
-    /// Returns the position as an index.
+    /// Returns the index as a `usize`.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
@@ -17,14 +17,14 @@ impl NodeIx {
 /// Why a graph cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    /// Nodes wait for each other.
+    /// Some nodes wait for each other.
     #[error("order the nodes of the cycle {}", cycle_text(.nodes))]
     Cycle {
-        /// The names of the nodes of one cycle; each runs before the next, the last before the
+        /// The names of the nodes in one cycle; each runs before the next, and the last before the
         /// first.
         nodes: Vec<String>,
     },
-    /// An edge has an end that does not exist.
+    /// An end of an edge does not exist.
     #[error("connect node {from} to node {to} in a graph of {nodes} nodes")]
     UnknownNode {
         /// The source of the edge.
@@ -47,7 +47,7 @@ pub enum GraphError {
 /// The maximum number of nodes and of edges.
 pub const MAX_NODES: usize = SOLE as usize - 1;
 
-/// How many names of a cycle its message has.
+/// How many names of a cycle the message shows.
 const MAX_NAMES_SHOWN: usize = 12;
 
 fn cycle_text(nodes: &[String]) -> String {
@@ -56,18 +56,19 @@ fn cycle_text(nodes: &[String]) -> String {
     format!("{}{more}", shown.join(" → "))
 }
 
-/// The bit of a successor that has no other input: it is ready without a look at its count.
+/// The bit of a successor without other inputs, which is ready without checking its count.
 const SOLE: u32 = 1 << 31;
 
-/// The successors of each node, one after another, and how many inputs each node waits for.
+/// The successors of each node, stored contiguously, and the number of inputs that each node waits
+/// for.
 ///
-/// The successors of a node are in the order in which they should run: by priority, then by
-/// position. Of the successors that become ready together, an executor continues with the first,
-/// whose data is most likely still in the cache if the graph was built in its natural order.
+/// The successors of a node are in the order in which they should run: by priority, then by index.
+/// When several become ready together, an executor continues with the first. Its data is the most
+/// likely to be in the cache if the graph was built in its natural order.
 #[derive(Clone, Debug, Default)]
 pub struct TaskGraph {
     offsets: Vec<u32>,
-    /// Positions, with [`SOLE`] set for those without another input.
+    /// Indices, with [`SOLE`] set for successors without another input.
     successors: Vec<u32>,
     pending: Vec<u32>,
     sources: Vec<u32>,
@@ -76,7 +77,8 @@ pub struct TaskGraph {
 }
 
 impl TaskGraph {
-    /// Builds a graph from pairs of a node and a node that runs after it. Equal edges count once.
+    /// Builds a graph from edges: pairs of a node and a node that runs after it. Equal edges count
+    /// once.
     ///
     /// # Errors
     /// [`GraphError`] for a cycle, for an unknown node and for a graph that is too large.
@@ -87,10 +89,10 @@ impl TaskGraph {
         Self::with_names(nodes, edges, Vec::new())
     }
 
-    /// Builds a graph whose nodes have names; those without are called by their position.
+    /// Builds a graph with node names; a node without a name is named by its index.
     ///
     /// # Errors
-    /// As [`TaskGraph::from_edges`].
+    /// Like [`TaskGraph::from_edges`].
     pub fn with_names(
         nodes: usize,
         edges: impl IntoIterator<Item = (u32, u32)>,
@@ -152,7 +154,7 @@ impl TaskGraph {
     /// Builds a graph from a graph of operations. Values and control edges both order nodes.
     ///
     /// # Errors
-    /// As [`TaskGraph::from_edges`]; a loop that `NextIteration` closes is a cycle.
+    /// Like [`TaskGraph::from_edges`]; a loop closed by `NextIteration` is a cycle.
     pub fn of(graph: &Graph) -> Result<Self, GraphError> {
         let nodes = graph.nodes();
         let edges = nodes.iter().enumerate().flat_map(|(to, node)| {
@@ -163,11 +165,12 @@ impl TaskGraph {
         Self::with_names(nodes.len(), edges, names)
     }
 
-    /// Orders the sources, and the successors of each node, by priority: the highest first.
-    /// Nodes of one priority stay in order of position; a missing priority is 0.
+    /// Orders the sources, and the successors of each node, by priority, highest first. Nodes with
+    /// equal priority stay in index order; a missing priority is 0.
     ///
-    /// Priorities order what becomes ready together. They are a hint among threads, since each has
-    /// its own list of ready nodes, and a rule in [`Virtual`](crate::Virtual).
+    /// Priorities order nodes that become ready together. [`Virtual`](crate::Virtual) follows them
+    /// strictly; among threads they are a hint, because each thread has its own list of ready
+    /// nodes.
     #[must_use]
     pub fn prioritized(mut self, priorities: Vec<i64>) -> Self {
         let key = |node: &u32| {
@@ -182,7 +185,7 @@ impl TaskGraph {
         self
     }
 
-    /// Orders by the longest path from each node to an end, as the critical path method does.
+    /// Orders by the longest path from each node to an end, like the critical path method.
     ///
     /// The duration of each node is in nanoseconds; a missing one is 0.
     #[must_use]
@@ -201,7 +204,7 @@ impl TaskGraph {
         self.pending.len()
     }
 
-    /// Returns whether there is no node.
+    /// Returns whether the graph has no nodes.
     pub fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }
@@ -216,12 +219,12 @@ impl TaskGraph {
         self.sources.iter().copied().map(NodeIx)
     }
 
-    /// Returns the nodes that wait for a node, in the order in which they should run.
+    /// Returns the successors of a node in the order in which they should run.
     pub fn successors(&self, node: NodeIx) -> impl DoubleEndedIterator<Item = NodeIx> + '_ {
         self.links(node.0).iter().map(|link| NodeIx(link & !SOLE))
     }
 
-    /// Returns the number of nodes that a node waits for.
+    /// Returns the number of inputs that a node waits for.
     pub fn pending(&self, node: NodeIx) -> u32 {
         self.pending.get(node.index()).copied().unwrap_or(0)
     }
@@ -231,7 +234,7 @@ impl TaskGraph {
         self.priorities.get(node.index()).copied().unwrap_or(0)
     }
 
-    /// Returns the name of a node: its own, or one made of its position.
+    /// Returns the name of a node, or one derived from its index.
     pub fn name(&self, node: NodeIx) -> String {
         match self.names.get(node.index()) {
             Some(name) => name.to_string(),
@@ -239,7 +242,7 @@ impl TaskGraph {
         }
     }
 
-    /// Returns all nodes, each after its inputs.
+    /// Returns all nodes in an order in which each comes after its inputs.
     pub fn order(&self) -> Vec<NodeIx> {
         let mut pending = self.pending.clone();
         let mut ready: Vec<u32> = self.sources.iter().rev().copied().collect();
@@ -265,7 +268,7 @@ impl TaskGraph {
         &self.pending
     }
 
-    /// Returns the successors of a node, to be read by [`sole`].
+    /// Returns the successors of a node, encoded as [`sole`] decodes them.
     pub(crate) fn links(&self, node: u32) -> &[u32] {
         match self.offsets.get(node as usize..).and_then(<[u32]>::first_chunk) {
             Some([from, to]) => &self.successors[*from as usize..*to as usize],
@@ -282,7 +285,7 @@ impl TaskGraph {
         for node in order {
             is_left[node.index()] = false;
         }
-        // Each node that is left waits for one that is left, so a walk against the edges ends in a
+        // Each remaining node waits for a remaining node, so following edges backwards leads into a
         // cycle.
         let mut before = vec![None; self.len()];
         for from in (0..self.len() as u32).filter(|from| is_left[*from as usize]) {
@@ -307,7 +310,7 @@ impl TaskGraph {
     }
 }
 
-/// Returns the node of a link, and whether the node has no other input.
+/// Decodes a successor: its node, and whether the node has no other input.
 pub(crate) const fn sole(link: u32) -> (u32, bool) {
     (link & !SOLE, link & SOLE != 0)
 }
@@ -321,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn cycle_is_an_error_that_names_its_nodes() {
+    fn cycle_error_names_its_nodes() {
         let edges = [(0, 1), (1, 2), (2, 3), (3, 1), (3, 4)];
         let error =
             TaskGraph::with_names(5, edges, names(&["in", "a", "b", "c", "out"])).unwrap_err();
@@ -332,14 +335,14 @@ mod tests {
     }
 
     #[test]
-    fn node_after_itself_is_a_cycle() {
+    fn self_edge_is_a_cycle() {
         let error = TaskGraph::from_edges(2, [(1, 1)]).unwrap_err();
         assert_eq!(error, GraphError::Cycle { nodes: vec!["node 1".to_owned()] });
         assert_eq!(error.to_string(), "order the nodes of the cycle node 1");
     }
 
     #[test]
-    fn graph_that_cannot_be_numbered_is_refused() {
+    fn rejects_graph_with_too_many_nodes() {
         for nodes in [MAX_NODES + 1, usize::MAX] {
             let error = TaskGraph::from_edges(nodes, []).unwrap_err();
             assert_eq!(error, GraphError::TooLarge { nodes, edges: 0 });

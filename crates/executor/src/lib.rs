@@ -1,12 +1,13 @@
 //! Runs graphs of operations: on threads, on streams of devices, or in virtual time.
 //!
-//! The main decision is that a graph becomes a compact list of successors and counts once, and that
-//! every executor walks this list by the same rule: a node runs once, after all nodes before it.
+//! The main decision is to convert a graph once into a compact list of successors and counts. Every
+//! executor traverses this list by the same rule: a node runs once, after all its predecessors.
 
 mod cancel;
 mod context;
 mod error;
 mod graph;
+mod lock;
 mod pool;
 mod run;
 mod shared;
@@ -21,7 +22,8 @@ pub use cancel::Cancel;
 pub use context::Context;
 pub use error::RunError;
 pub use graph::{GraphError, MAX_NODES, NodeIx, TaskGraph};
-pub use pool::{Options, Pool, Report};
+pub use pool::Pool;
+pub use run::{Options, Report};
 pub use simulated::{Placed, PlacedError, Virtual, VirtualDevice};
 pub use streams::{Step, StreamError, StreamPlan, Streams};
 pub use timeline::{chrome, svg};

@@ -1,50 +1,20 @@
 //! Threads that run graphs, kept between runs.
 
-use crate::cancel::Cancel;
 use crate::context::Context;
 use crate::error::RunError;
 use crate::graph::{NodeIx, TaskGraph};
-use crate::run::Run;
+use crate::run::{Options, Report, Run};
 use crate::shared::Shared;
-use crate::trace::Trace;
 use crossbeam_deque::Worker;
-use gpu_core::Clock;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, TryLockError};
 use std::thread::JoinHandle;
 
-/// What a run may be given besides its graph and kernels.
-#[derive(Clone, Default)]
-pub struct Options {
-    /// Ends the run early when it is canceled.
-    pub cancel: Option<Cancel>,
-    /// Records when each node ran; no recording without it.
-    pub clock: Option<Arc<dyn Clock>>,
-}
-
-impl std::fmt::Debug for Options {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut shown = f.debug_struct("Options");
-        shown.field("cancel", &self.cancel).field("has_clock", &self.clock.is_some());
-        shown.finish()
-    }
-}
-
-/// A run in which every node ran.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// The number of nodes that ran.
-    pub nodes: usize,
-    /// When and where each ran, if the options had a clock. One lane is one thread; lane 0 is the
-    /// thread that called.
-    pub trace: Option<Trace>,
-}
-
-/// Threads that run graphs: the caller of [`Pool::run`] and those that the pool keeps.
+/// Threads that run graphs: the caller of [`Pool::run`] and the threads that the pool keeps.
 ///
-/// Kept threads sleep between runs, and within a run until there is work for them. Kernels may
-/// borrow whatever outlives the pool: nothing but `'static` data with [`Pool::new`], and data of
-/// the caller with [`Pool::scope`]. Dropping the pool ends its threads and waits for them.
+/// These threads sleep between runs, and during a run until there is work for them. Kernels may
+/// borrow data that outlives the pool: only `'static` data with [`Pool::new`], but also data of the
+/// caller with [`Pool::scope`]. Dropping the pool ends its threads and waits for them.
 pub struct Pool<'env> {
     shared: Arc<Shared<'env>>,
     ready: Mutex<Worker<u32>>,
@@ -52,7 +22,8 @@ pub struct Pool<'env> {
 }
 
 impl Pool<'static> {
-    /// Creates a pool of a number of threads, the caller of [`Pool::run`] included; at least 1.
+    /// Creates a pool with this number of threads (at least 1), including the caller of
+    /// [`Pool::run`].
     ///
     /// # Errors
     /// If the system cannot create a thread.
@@ -62,7 +33,7 @@ impl Pool<'static> {
             let shared = Arc::clone(&pool.shared);
             let name = format!("executor-{index}");
             let body = move || shared.work_loop(index, &ready);
-            // On an error, the drop of the pool ends the threads so far.
+            // On an error, dropping the pool ends the threads created so far.
             pool.handles.push(std::thread::Builder::new().name(name).spawn(body)?);
         }
         Ok(pool)
@@ -72,8 +43,8 @@ impl Pool<'static> {
 impl<'env> Pool<'env> {
     /// Calls a function with a pool whose kernels may borrow anything that outlives this call.
     ///
-    /// Threads are created here and kept for every run within the function, so that a run costs as
-    /// little as with [`Pool::new`].
+    /// The threads are created once and kept for all runs within the function, so that a run costs
+    /// as little as with [`Pool::new`].
     ///
     /// # Panics
     /// If the system cannot create a thread.
@@ -97,22 +68,21 @@ impl<'env> Pool<'env> {
         (Self { shared, ready: Mutex::new(first), handles: Vec::new() }, others)
     }
 
-    /// Returns the number of threads, the caller of [`Pool::run`] included.
+    /// Returns the number of threads, including the caller of [`Pool::run`].
     pub fn threads(&self) -> usize {
         self.shared.threads()
     }
 
-    /// Runs a graph: each node once, after all nodes that it waits for. Returns when no kernel runs
-    /// any more.
+    /// Runs a graph: each node once, after all its inputs. Returns when no kernel is running.
     ///
     /// The graph and the kernel may be references, if they outlive the pool, or an `Arc` and a
-    /// closure that owns its data. After a node, the first successor that is ready runs on the same
-    /// thread; others may be taken by other threads.
+    /// closure that owns its data. After a node, its first ready successor runs on the same thread;
+    /// other threads may take the rest.
     ///
     /// # Errors
     /// The first error or panic of a kernel, with its node; [`RunError::Canceled`]; and
-    /// [`RunError::Busy`] if the pool runs another graph, as when a kernel calls its own pool. No
-    /// node starts after an error is known.
+    /// [`RunError::Busy`] if the pool is running another graph, for example when a kernel calls its
+    /// own pool. No node starts once an error is known.
     pub fn run<G, K, E>(
         &self,
         graph: G,
@@ -143,7 +113,7 @@ impl Drop for Pool<'_> {
     fn drop(&mut self) {
         self.shared.close();
         for handle in self.handles.drain(..) {
-            // A thread ends without a panic: those of kernels are caught.
+            // Pool threads do not panic: panics of kernels are caught.
             let _ = handle.join();
         }
     }

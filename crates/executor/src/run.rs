@@ -4,8 +4,8 @@ use crate::cancel::Cancel;
 use crate::context::Context;
 use crate::error::{RunError, message};
 use crate::graph::{NodeIx, TaskGraph, sole};
-use crate::pool::{Options, Report};
-use crate::shared::{Job, Slot, lock};
+use crate::lock::lock;
+use crate::shared::{Job, Slot};
 use crate::trace::{Lane, Span, Trace};
 use gpu_core::Clock;
 use std::cell::{Cell, RefCell};
@@ -15,26 +15,54 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The maximum number of sources that a thread takes at a time.
+/// The maximum number of sources that a thread takes at once.
 const SOURCES: usize = 32;
+
+/// Optional settings of a run.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// Ends the run early when canceled.
+    pub cancel: Option<Cancel>,
+    /// Records when each node ran; without a clock, times are not recorded.
+    pub clock: Option<Arc<dyn Clock>>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut shown = f.debug_struct("Options");
+        shown.field("cancel", &self.cancel).field("has_clock", &self.clock.is_some());
+        shown.finish()
+    }
+}
+
+/// The report of a run in which every node ran.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// The number of nodes that ran.
+    pub nodes: usize,
+    /// When and where each node ran, if the options had a clock. Each lane is a thread; lane 0 is
+    /// the calling thread.
+    pub trace: Option<Trace>,
+}
 
 /// The state of a run.
 pub(crate) struct Run<G, K, E> {
     graph: G,
     kernel: K,
-    /// How many inputs each node still waits for.
+    /// The number of inputs that each node still waits for.
     pending: Vec<AtomicU32>,
     next_source: AtomicUsize,
     sources: usize,
     share: usize,
-    /// Nodes that have not run. A thread subtracts what it ran when it runs out of nodes.
+    /// The number of nodes that have not run. A thread subtracts the nodes it ran when it finds no
+    /// more work.
     remaining: AtomicUsize,
     is_stopped: AtomicBool,
     failure: Mutex<Option<RunError<E>>>,
     cancel: Option<Cancel>,
     clock: Option<(Arc<dyn Clock>, Duration)>,
     spans: Mutex<Vec<Span>>,
-    /// Whether there is a request to look at or a clock to read, for each node.
+    /// Whether each node must check for cancellation or read the clock.
     is_observed: bool,
     threads: usize,
 }
@@ -96,7 +124,7 @@ where
         Ok(Report { nodes, trace })
     }
 
-    /// Runs all nodes on this thread. Nothing is shared, so nothing is atomic.
+    /// Runs all nodes on this thread, without sharing and therefore without atomics.
     pub(crate) fn alone(&self) {
         let tally = Tally::default();
         let context = Context::alone();
@@ -137,20 +165,20 @@ where
         self.record(&tally);
     }
 
-    /// Runs one node, and returns whether the run goes on.
+    /// Runs one node, and returns whether the run continues.
     #[inline]
     fn execute(&self, node: u32, context: &Context<'_, 'env>, tally: &Tally) -> bool {
         if self.is_stopped.load(Ordering::Relaxed) {
             return false;
         }
         tally.node.set(node);
-        let result = match self.is_observed {
-            false => (self.kernel)(NodeIx(node), context),
-            true if self.cancel.as_ref().is_some_and(Cancel::is_canceled) => {
-                self.stop(RunError::Canceled);
-                return false;
-            }
-            true => self.timed(node, context, tally),
+        let result = if !self.is_observed {
+            (self.kernel)(NodeIx(node), context)
+        } else if self.cancel.as_ref().is_some_and(Cancel::is_canceled) {
+            self.stop(RunError::Canceled);
+            return false;
+        } else {
+            self.timed(node, context, tally)
         };
         match result {
             Ok(()) => {
@@ -165,7 +193,7 @@ where
         }
     }
 
-    /// Runs a kernel, and records when if there is a clock.
+    /// Runs a kernel, and records its times if there is a clock.
     fn timed(&self, node: u32, context: &Context<'_, 'env>, tally: &Tally) -> Result<(), E> {
         let Some((clock, zero)) = &self.clock else {
             return (self.kernel)(NodeIx(node), context);
@@ -182,15 +210,15 @@ where
         result
     }
 
-    /// Runs nodes, and turns a panic of a kernel into the failure of its node.
+    /// Runs nodes, and turns a kernel's panic into a failure of its node.
     fn guard(&self, tally: &Tally, body: impl FnOnce()) {
-        // What a panic leaves behind is read by nobody: the run ends, and only counters of this
-        // thread are kept.
+        // State left by a panic is never read: the run ends, and only this thread's counters are
+        // kept.
         if let Err(panic) = catch_unwind(AssertUnwindSafe(body)) {
             let node = NodeIx(tally.node.get());
             let name = self.graph.name(node);
             self.stop(RunError::Panicked { node, name, message: message(&*panic) });
-            // A payload may panic when it is dropped.
+            // Dropping the payload may itself panic.
             if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
                 std::mem::forget(again);
             }
@@ -226,13 +254,14 @@ where
         Some(first)
     }
 
-    /// Runs a node, and then those that it made ready, one at a time; others wait in the queue.
+    /// Runs a node, and then the nodes that it made ready, one at a time; the others wait in the
+    /// queue.
     #[inline]
     fn follow(&self, node: u32, slot: &Slot<'_, 'env>, context: &Context<'_, 'env>, tally: &Tally) {
         let mut current = node;
         while self.execute(current, context, tally) {
             let links = self.graph.links(current);
-            // Most often there is one: then nothing is to be chosen or announced.
+            // Usually there is only one, so there is no choice and no announcement to make.
             if let [link] = links {
                 let (next, is_sole) = sole(*link);
                 if !is_sole && !self.is_last_input(next) {
@@ -259,10 +288,10 @@ where
         }
     }
 
-    /// Counts an input of a node as done, and returns whether it was the last.
+    /// Counts an input of a node as done, and returns whether it was the last one.
     fn is_last_input(&self, node: u32) -> bool {
         let pending = &self.pending[node as usize];
-        // At 1, nobody else will count, and the count need not change.
+        // At 1, no other thread will decrement the count, so it need not change.
         pending.load(Ordering::Acquire) == 1 || pending.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }

@@ -1,36 +1,32 @@
-//! The threads of a pool: what they share, and how they sleep and wake.
+//! The threads of a pool: their shared state, and how they sleep and wake.
 //!
-//! A thread sleeps outside of runs. Work wakes one sleeper at a time: a producer wakes one only if
-//! nobody is already searching, and a searcher that finds work wakes the next. So a chain never
-//! wakes a thread, and a wide graph wakes all.
+//! Threads sleep between runs. Work wakes one sleeper at a time: a producer wakes one only if no
+//! thread is searching, and a searcher that finds work wakes the next. So a chain never wakes a
+//! thread, and a wide graph wakes all threads.
 
+use crate::lock::lock;
 use crate::split::Chunks;
 use crossbeam_deque::{Steal, Stealer, Worker};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::Thread;
 
-/// The number of searches that a thread makes before it sleeps, and of those that keep the core.
+/// The number of searches before a thread sleeps, and how many of them keep the core.
 const SEARCHES: u32 = 48;
 const BUSY_SEARCHES: u32 = 16;
-/// One more searching thread; sleepers are counted below.
+/// Adds one searching thread; the bits below count sleepers.
 const SEARCHING: usize = 1 << 16;
 
 /// A run that threads can join.
 pub(crate) trait Job<'env>: Send + Sync {
-    /// Runs nodes until none is found.
+    /// Runs nodes until there are none left to take.
     fn work(&self, slot: &Slot<'_, 'env>);
 
     /// Returns whether there are sources that no thread has taken.
     fn has_sources(&self) -> bool;
 
-    /// Returns whether it is done or has stopped.
+    /// Returns whether the job is done or has stopped.
     fn is_over(&self) -> bool;
-}
-
-/// Locks, whether or not a thread panicked with the lock.
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The slot of a thread in a run.
@@ -43,30 +39,30 @@ pub(crate) struct Slot<'a, 'env> {
 #[derive(Default)]
 struct State<'env> {
     job: Option<Arc<dyn Job<'env> + 'env>>,
-    /// Threads in the run, without the one that started it.
+    /// The number of threads in the run, without the one that started it.
     active: usize,
     is_closing: bool,
 }
 
-/// How a thread sleeps and is woken, and what others steal from it.
+/// How a thread sleeps and wakes, and what other threads can steal from it.
 struct Parker {
     stealer: Stealer<u32>,
     thread: OnceLock<Thread>,
     is_woken: AtomicBool,
 }
 
-/// What the threads of a pool share. The thread with index 0 is the one that starts a run.
+/// The shared state of a pool's threads. Thread 0 is the one that starts a run.
 pub(crate) struct Shared<'env> {
     state: Mutex<State<'env>>,
     left: Condvar,
     parkers: Vec<Parker>,
     sleepers: Mutex<Vec<usize>>,
-    /// The number of sleepers, and of searching threads times [`SEARCHING`].
+    /// The number of sleepers, plus the number of searching threads times [`SEARCHING`].
     idle: AtomicUsize,
-    /// Loops over chunks that want help, and their number.
+    /// Loops over chunks that want help, and the number of these loops.
     splits: Mutex<Vec<Arc<dyn Chunks + 'env>>>,
     open_splits: AtomicUsize,
-    /// The thread of the current run, to wake it from a wait.
+    /// The thread that started the current run, kept so that it can be woken.
     starter: Mutex<Option<Thread>>,
 }
 
@@ -93,7 +89,7 @@ impl<'env> Shared<'env> {
         self.parkers.len()
     }
 
-    /// The loop of a thread of the pool.
+    /// The loop of a pool thread.
     pub(crate) fn work_loop(&self, index: usize, ready: &Worker<u32>) {
         let slot = Slot { index, ready, shared: self };
         let _ = self.parkers[index].thread.set(std::thread::current());
@@ -119,7 +115,7 @@ impl<'env> Shared<'env> {
         }
     }
 
-    /// Tells the threads to end.
+    /// Makes the threads end.
     pub(crate) fn close(&self) {
         lock(&self.state).is_closing = true;
         for parker in &self.parkers {
@@ -127,8 +123,8 @@ impl<'env> Shared<'env> {
         }
     }
 
-    /// Runs a job on the calling thread, with the others' help, until `is_over`. No thread works on
-    /// the job after that.
+    /// Runs a job on the calling thread, helped by the others, until `is_over`. Afterwards no
+    /// thread works on the job.
     pub(crate) fn run(
         &self,
         job: Arc<dyn Job<'env> + 'env>,
@@ -157,7 +153,7 @@ impl<'env> Shared<'env> {
 
     fn has_work(&self) -> bool {
         let state = lock(&self.state);
-        // What is ready of a job that is over is left to be thrown away.
+        // Ready nodes of a finished job are discarded later.
         let has_job = state
             .job
             .as_ref()
@@ -174,8 +170,8 @@ impl<'env> Shared<'env> {
         let parker = &self.parkers[index];
         lock(&self.sleepers).push(index);
         self.idle.fetch_add(1, Ordering::SeqCst);
-        // A producer publishes work and then looks for sleepers; this thread says that it sleeps
-        // and then looks for work. One of the two sees the other.
+        // A producer publishes work and then checks for sleepers; this thread announces its sleep
+        // and then checks for work. At least one of them sees the other.
         fence(Ordering::SeqCst);
         if has_work(self) {
             self.unpark(index);
@@ -187,7 +183,7 @@ impl<'env> Shared<'env> {
         parker.is_woken.store(false, Ordering::Relaxed);
     }
 
-    /// Takes a sleeper off the list and wakes it.
+    /// Removes a sleeper from the list and wakes it.
     fn unpark(&self, index: usize) {
         let mut sleepers = lock(&self.sleepers);
         if let Some(at) = sleepers.iter().position(|sleeper| *sleeper == index) {
@@ -215,7 +211,8 @@ impl<'env> Shared<'env> {
         self.unpark(0);
     }
 
-    /// Wakes a sleeper for work that was just published, unless a thread already searches for it.
+    /// Wakes a sleeper for work that was just published, unless a thread is already searching for
+    /// work.
     pub(crate) fn announce(&self) {
         fence(Ordering::SeqCst);
         let idle = self.idle.load(Ordering::Relaxed);
@@ -249,7 +246,7 @@ impl<'env> Shared<'env> {
         }
     }
 
-    /// Takes an offer back.
+    /// Withdraws an offer.
     pub(crate) fn withdraw(&self, chunks: &Arc<dyn Chunks + 'env>) {
         let mut splits = lock(&self.splits);
         let before = splits.len();
@@ -257,7 +254,7 @@ impl<'env> Shared<'env> {
         self.open_splits.fetch_sub(before - splits.len(), Ordering::SeqCst);
     }
 
-    /// Searches for a node that another thread has ready, and helps with chunks on the way.
+    /// Searches for a ready node of another thread, and helps with chunks on the way.
     pub(crate) fn search(&self, slot: &Slot<'_, 'env>, is_over: impl Fn() -> bool) -> Option<u32> {
         self.idle.fetch_add(SEARCHING, Ordering::SeqCst);
         let mut found = None;
@@ -270,17 +267,15 @@ impl<'env> Shared<'env> {
                 break;
             }
             if self.open_splits.load(Ordering::Acquire) > 0 {
-                // Who helps does not search: others may be needed for what becomes ready meanwhile.
+                // A helping thread is not searching: other threads may be needed for work that
+                // becomes ready in the meantime.
                 self.idle.fetch_sub(SEARCHING, Ordering::SeqCst);
                 self.announce();
                 self.help();
                 self.idle.fetch_add(SEARCHING, Ordering::SeqCst);
                 continue;
             }
-            match round < BUSY_SEARCHES {
-                true => std::hint::spin_loop(),
-                false => std::thread::yield_now(),
-            }
+            if round < BUSY_SEARCHES { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
         self.idle.fetch_sub(SEARCHING, Ordering::SeqCst);
         if found.is_some() && self.has_ready() {

@@ -12,26 +12,28 @@ use std::collections::{BTreeSet, BinaryHeap};
 pub struct VirtualDevice {
     /// Its name.
     pub name: String,
-    /// How many nodes it runs at the same time; at least 1.
+    /// The number of nodes it runs at the same time; at least 1.
     pub streams: usize,
 }
 
-/// Where a node runs in a simulated run, and for how long.
+/// The device, stream and duration of a node in a simulated run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placed {
-    /// The position of its device.
+    /// The index of the device.
     pub device: usize,
-    /// Its stream on the device; `None` for whichever is free first.
+    /// The stream on the device; `None` for any free stream.
     pub stream: Option<usize>,
-    /// How long it runs, in nanoseconds.
+    /// The duration in nanoseconds.
     pub duration_nanos: u64,
 }
 
-/// An executor in virtual time: the same order of nodes as on threads, without waiting.
+/// An executor in virtual time: it runs nodes in the same order as threads would, but does not
+/// wait.
 ///
-/// A stream runs one node at a time. Of the ready nodes it starts the one with the highest priority,
-/// then the one that was ready first, then the lowest position. A node is ready when each input has
-/// ended and, from another device, its transfer too. Transfers do not slow each other.
+/// A stream runs one node at a time. Among the ready nodes it picks the highest priority, then the
+/// one that became ready first, then the lowest index. A node is ready when all its inputs have
+/// ended and, if they come from other devices, have been transferred. Transfers do not slow each
+/// other down.
 #[derive(Clone, Debug)]
 pub struct Virtual<'a> {
     graph: &'a TaskGraph,
@@ -42,12 +44,12 @@ pub struct Virtual<'a> {
 /// Why a simulated run cannot start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacedError {
-    /// There is not one place for each node.
+    /// The number of placements differs from the number of nodes.
     #[error("simulate {nodes} nodes with {placed} places")]
     Count {
         /// The number of nodes.
         nodes: usize,
-        /// The number of places.
+        /// The number of placements.
         placed: usize,
     },
     /// A node is on a device or stream that does not exist.
@@ -55,7 +57,7 @@ pub enum PlacedError {
     Unknown(NodeIx),
 }
 
-/// What happens next; at one time, ends of nodes come before arrivals.
+/// The next event; at equal times, ends of nodes come before arrivals of data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     End { lane: usize, node: u32 },
@@ -63,10 +65,10 @@ enum Event {
 }
 
 impl<'a> Virtual<'a> {
-    /// Prepares a run of a graph whose nodes are placed, in order of position.
+    /// Prepares a run of a graph, given the placement of each node in index order.
     ///
     /// # Errors
-    /// [`PlacedError`] if the places do not fit the graph and the devices.
+    /// [`PlacedError`] if the placements do not match the graph and the devices.
     pub fn new(
         graph: &'a TaskGraph,
         devices: &'a [VirtualDevice],
@@ -85,12 +87,12 @@ impl<'a> Virtual<'a> {
         }
     }
 
-    /// Runs the graph. `transfer` returns the nanoseconds that data takes from a node to a node on
+    /// Runs the graph. `transfer` returns the transfer time in nanoseconds from a node to a node on
     /// another device; `kernel` is called when a node starts.
     ///
     /// # Errors
     /// The error of the first kernel that fails, with its node, or [`RunError::Canceled`], which is
-    /// looked at before each start. Either ends the run at once.
+    /// checked before each start. Either ends the run at once.
     pub fn run<E>(
         &self,
         transfer: impl Fn(NodeIx, NodeIx) -> u64,
@@ -121,7 +123,7 @@ impl<'a> Virtual<'a> {
                     }
                 }
             }
-            // Everything of this time comes first, so that priorities compare all ready nodes.
+            // Process all events at this time first, so that priorities compare all ready nodes.
             if events.peek().is_some_and(|Reverse((next, _))| *next == now) {
                 continue;
             }
@@ -147,14 +149,14 @@ impl<'a> Virtual<'a> {
 /// Ready nodes in the order in which they start.
 type Ready = BTreeSet<(Reverse<i64>, u64, u32)>;
 
-/// The nodes that are ready, by device and by stream, and which streams are busy.
+/// The ready nodes by device and by stream, and the busy streams.
 struct Queues {
     lanes: Vec<Lane>,
     first_lane: Vec<usize>,
     is_busy: Vec<bool>,
-    /// For any stream of each device.
+    /// Nodes for any stream of each device.
     any: Vec<Ready>,
-    /// For each stream.
+    /// Nodes for each stream.
     fixed: Vec<Ready>,
 }
 

@@ -1,6 +1,6 @@
 //! A range whose parts run on several threads.
 
-use crate::shared::lock;
+use crate::lock::lock;
 use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Parts that any thread can run.
 pub(crate) trait Chunks: Send + Sync {
-    /// Runs parts until every part was started.
+    /// Runs parts until every part has started.
     fn work(&self);
 }
 
@@ -38,7 +38,7 @@ impl<T, F> Split<T, F> {
         Self { range, grain, parts, body, next, outcome, finished }
     }
 
-    /// Waits for the parts that other threads run, and returns all results.
+    /// Waits for parts on other threads, and returns all results.
     pub(crate) fn wait(&self) -> Vec<T> {
         let mut outcome = lock(&self.outcome);
         while outcome.done < self.parts {
@@ -61,13 +61,13 @@ impl<T: Send, F: Fn(Range<usize>) -> T + Send + Sync> Chunks for Split<T, F> {
             }
             let start = self.range.start + part * self.grain;
             let range = start..self.range.end.min(start.saturating_add(self.grain));
-            // A panic leaves nothing half-written here: its part has no result.
+            // A panic leaves no partial result here: its part has none.
             let result = catch_unwind(AssertUnwindSafe(|| (self.body)(range)));
             let mut outcome = lock(&self.outcome);
             match result {
                 Ok(result) => outcome.results[part] = Some(result),
                 Err(panic) if outcome.panic.is_none() => outcome.panic = Some(panic),
-                // Another part has panicked before. Dropping this payload might panic again.
+                // Another part panicked before. Dropping this payload might panic again.
                 Err(panic) => std::mem::forget(panic),
             }
             outcome.done += 1;

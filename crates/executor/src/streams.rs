@@ -4,13 +4,14 @@ use crate::cancel::Cancel;
 use crate::graph::{NodeIx, TaskGraph};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Streams that run work in order, each on its own, and events between them; as CUDA's.
+/// Streams that each run their work in order, independently of each other, and events between them,
+/// like CUDA's.
 ///
-/// A stream is named by its position; the implementation knows its device.
+/// A stream is identified by its index; the implementation knows its device.
 pub trait Streams {
     /// A point in the work of a stream.
     type Event;
-    /// What can fail.
+    /// The error of a device.
     type Error;
 
     /// Appends the work of a node to a stream.
@@ -19,13 +20,13 @@ pub trait Streams {
     /// If the device refuses.
     fn launch(&mut self, stream: usize, node: NodeIx) -> Result<(), Self::Error>;
 
-    /// Records an event after the work that a stream has so far.
+    /// Records an event after the work issued to a stream so far.
     ///
     /// # Errors
     /// If the device refuses.
     fn record(&mut self, stream: usize) -> Result<Self::Event, Self::Error>;
 
-    /// Makes the later work of a stream wait for an event. Does not wait itself.
+    /// Makes the later work of a stream wait for an event. Does not block.
     ///
     /// # Errors
     /// If the device refuses.
@@ -64,11 +65,12 @@ pub enum Step {
     },
 }
 
-/// What to issue to streams, in order.
+/// The steps to issue to streams, in order.
 ///
-/// For its order of launches the plan has the fewest waits: none for an input on the same stream,
-/// none for what the stream has waited for already, directly or through another stream, and one for
-/// the latest of several inputs on one stream. Only nodes that somebody waits for have an event.
+/// For its launch order, the plan has the fewest waits. An input on the same stream needs none, nor
+/// does an input that the stream has already waited for, directly or through another stream.
+/// Several inputs on one stream need a single wait, for the latest. Only nodes that another stream
+/// waits for get an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamPlan {
     steps: Vec<Step>,
@@ -77,19 +79,19 @@ pub struct StreamPlan {
 /// Why a run on streams ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError<E> {
-    /// A node could not be launched, or its event not recorded or waited for.
+    /// A node could not be launched, or its event could not be recorded or waited for.
     #[error("issue node {} to its stream", .node.0)]
     Issue {
         /// The node.
         node: NodeIx,
-        /// What the device says.
+        /// The error from the device.
         #[source]
         error: E,
     },
     /// Work failed after it was issued.
     #[error("finish the work of the streams")]
     Work(#[source] E),
-    /// The run was canceled; what was issued is done.
+    /// The run was canceled; all issued work is done.
     #[error("finish a canceled run")]
     Canceled,
 }
@@ -97,8 +99,8 @@ pub enum StreamError<E> {
 impl StreamPlan {
     /// Plans a graph, given the stream of each node.
     ///
-    /// Nodes are launched in an order that starts with the sources and continues with the node that
-    /// became ready last, as the successors of [`TaskGraph`] are ordered.
+    /// The launch order starts with the sources and continues with the node that became ready last;
+    /// ties follow the order of successors in [`TaskGraph`].
     pub fn new(graph: &TaskGraph, stream_of: impl Fn(NodeIx) -> usize) -> Self {
         let stream_of: Vec<usize> =
             (0..graph.len() as u32).map(|node| stream_of(NodeIx(node))).collect();
@@ -156,7 +158,7 @@ impl StreamPlan {
         self.steps.iter().filter(|step| matches!(step, Step::Wait { .. })).count()
     }
 
-    /// Issues the steps and waits until all work is done, also when a step fails or the run is
+    /// Issues the steps and waits until all work is done, even if a step fails or the run is
     /// canceled.
     ///
     /// # Errors
@@ -199,7 +201,8 @@ impl StreamPlan {
     }
 }
 
-/// How much of each other stream is done before the next work of a stream, in launches.
+/// For each other stream, the number of launches that are complete before the next work of this
+/// stream.
 type Clock = HashMap<usize, usize>;
 
 #[derive(Default)]
@@ -222,7 +225,8 @@ impl Clocks {
             clock.and_then(|clock| clock.get(&of)).is_some_and(|known| *known >= at)
         };
         let own = self.of_stream.get(&stream);
-        // The latest of each stream, by stream: what is left is as short as the streams are few.
+        // The latest input on each stream, so the remaining list is at most as long as the number
+        // of streams.
         let mut latest: BTreeMap<usize, NodeIx> = BTreeMap::new();
         for input in inputs.iter().filter(|input| !is_known(own, input)) {
             let last = latest.entry(stream_of[input.index()]).or_insert(*input);
@@ -238,7 +242,7 @@ impl Clocks {
         open.iter().filter(|input| !is_implied(input)).copied().collect()
     }
 
-    /// Counts what a node knows as known to a stream.
+    /// Adds what a node has waited for to what a stream has waited for.
     fn join(&mut self, stream: usize, node: NodeIx) {
         let own = self.of_stream.entry(stream).or_default();
         for (of, at) in self.of_node.get(&node).into_iter().flatten() {
@@ -247,7 +251,7 @@ impl Clocks {
         }
     }
 
-    /// Counts a launch, and returns its place on the stream, from 1.
+    /// Counts a launch, and returns its position on the stream, starting at 1.
     fn launch(&mut self, stream: usize, node: NodeIx) -> usize {
         let own = self.of_stream.entry(stream).or_default();
         let place = own.entry(stream).or_insert(0);
@@ -289,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn event_is_recorded_only_where_one_waits() {
+    fn records_event_only_if_a_stream_waits() {
         let graph = TaskGraph::from_edges(3, [(0, 1), (0, 2)]).expect("no cycle");
         let plan = StreamPlan::new(&graph, |node| usize::from(node.0 == 2));
         let records = plan.steps().iter().filter(|step| matches!(step, Step::Record { .. }));

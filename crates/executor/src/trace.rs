@@ -2,10 +2,10 @@
 
 use crate::graph::NodeIx;
 
-/// Where nodes run one after another: a thread, or a stream of a device.
+/// A sequence in which nodes run: a thread, or a stream of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Lane {
-    /// What it is a part of, such as a device.
+    /// The process or device that it belongs to.
     pub process: String,
     /// Its name.
     pub name: String,
@@ -16,7 +16,7 @@ pub struct Lane {
 pub struct Span {
     /// The node.
     pub node: NodeIx,
-    /// The position of its lane in the trace.
+    /// The index of its lane in the trace.
     pub lane: u32,
     /// When it started.
     pub start_nanos: u64,
@@ -24,7 +24,7 @@ pub struct Span {
     pub end_nanos: u64,
 }
 
-/// A run: its lanes and what ran on them, in order of start.
+/// A run: its lanes and the spans on them, in order of start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// Threads or streams.

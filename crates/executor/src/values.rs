@@ -1,13 +1,13 @@
-//! Values that nodes pass on.
+//! The values that nodes pass to each other.
 
 use crate::graph::NodeIx;
-use crate::shared::lock;
+use crate::lock::lock;
 use gpu_graph::Graph;
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Why a value cannot be read or set.
+/// The reason why a value cannot be read or set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// The node has no such input or output.
@@ -21,7 +21,7 @@ pub enum ValueError {
     WrongType(Port),
 }
 
-/// An input or an output of a node, by its position.
+/// An input or output of a node, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Port {
     /// An input.
@@ -47,22 +47,22 @@ struct Slot {
     readers: AtomicU32,
 }
 
-/// A place for each output of each node. A value is dropped when its last reader has run; one that
-/// no node reads stays until it is taken as a result.
+/// A slot for each output of each node. A value is dropped when its last reader has run; a value
+/// without readers stays until it is taken as a result.
 #[derive(Debug, Default)]
 pub struct Values {
     slots: Vec<Slot>,
-    /// Where the outputs of each node begin.
+    /// The first output slot of each node.
     outputs: Vec<usize>,
-    /// The places that inputs read.
+    /// The slots that inputs read.
     inputs: Vec<usize>,
-    /// Where the inputs of each node begin.
+    /// The index of the first input of each node.
     input_offsets: Vec<usize>,
 }
 
 impl Values {
-    /// Creates places for the outputs of nodes, given the number of outputs of each node, and for
-    /// each input of each node the node and the output that it reads.
+    /// Creates slots for outputs, given the number of outputs of each node, and for each input the
+    /// node and output that it reads.
     ///
     /// # Errors
     /// [`ValueError::Unknown`] if an input reads an output that does not exist.
@@ -85,10 +85,10 @@ impl Values {
         Ok(values)
     }
 
-    /// Creates places for the outputs of a graph of operations.
+    /// Creates slots for the outputs of a graph of operations.
     ///
     /// # Errors
-    /// As [`Values::new`].
+    /// Like [`Values::new`].
     pub fn of(graph: &Graph) -> Result<Self, ValueError> {
         let nodes = graph.nodes();
         let outputs: Vec<u32> = nodes.iter().map(|node| node.outputs.len() as u32).collect();
@@ -104,8 +104,8 @@ impl Values {
         Io { values: self, node }
     }
 
-    /// Counts a node as a reader of its inputs that is done: a value without more readers is
-    /// dropped. Call it once for each node, after its kernel.
+    /// Marks a node as done with its inputs, and drops values without further readers. Call it once
+    /// for each node, after its kernel.
     pub fn release_inputs(&self, node: NodeIx) {
         for slot in self.inputs_of(node) {
             let slot = &self.slots[*slot];
@@ -116,7 +116,7 @@ impl Values {
         }
     }
 
-    /// Takes an output that no node reads, or that not all its readers have read.
+    /// Takes an output that no node reads, or that has unfinished readers.
     ///
     /// # Errors
     /// [`ValueError`] if there is no such output, no value, or one of another type.
@@ -129,7 +129,7 @@ impl Values {
         typed(value, Port::Output(node, output))
     }
 
-    /// Returns the number of values that are held now.
+    /// Returns the number of values currently held.
     pub fn held(&self) -> usize {
         self.slots.iter().filter(|slot| lock(&slot.value).is_some()).count()
     }
@@ -162,7 +162,7 @@ pub struct Io<'a> {
 }
 
 impl Io<'_> {
-    /// Returns an input, shared with its other readers.
+    /// Returns an input, which it shares with other readers.
     ///
     /// # Errors
     /// [`ValueError`] if there is no such input, no value, or one of another type.
@@ -173,7 +173,8 @@ impl Io<'_> {
         typed(value, port)
     }
 
-    /// Sets an output; the last value counts. Without readers it stays until it is taken.
+    /// Sets an output and replaces an earlier value. A value without readers stays until it is
+    /// taken.
     ///
     /// # Errors
     /// [`ValueError::Unknown`] if there is no such output.
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn output_that_no_node_reads_is_a_result() {
+    fn unread_output_is_a_result() {
         let values = values();
         values.of_node(A).set_output(1, 7_u32).expect("it exists");
         assert_eq!(values.take::<u32>(A, 1).as_deref(), Ok(&7));

@@ -1,8 +1,8 @@
 //! The findings of `gpuws doctor`.
 
 use crate::catalog::Metric;
-use crate::look::{Scene, number};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, number};
+use crate::scene::Scene;
 use gpu_core::Bytes;
 use gpu_reaper::{Confidence, FindingKind};
 use std::collections::BTreeMap;

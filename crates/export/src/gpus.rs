@@ -1,41 +1,16 @@
 //! The GPUs: their state, who holds them, and the ordinary figures.
 
 use crate::catalog::Metric;
-use crate::look::{Scene, flag, from_milli, number};
-use crate::metrics::Metrics;
+use crate::labels::Labels;
+use crate::metrics::{Metrics, flag, from_milli, number};
+use crate::scene::Scene;
 use gpu_core::{
-    Absent, Bytes, DeviceId, DeviceSample, DeviceState, DriverMessage, DriverMessageKind, Holder,
-    PciBusId, Pid, Reading,
+    Absent, Bytes, DeviceSample, DeviceState, DriverMessage, DriverMessageKind, Holder, PciBusId,
+    Pid, Reading,
 };
 use gpu_reaper::{Defect, Fitness, defects};
 use gpu_steward::DeviceLeases;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// The labels that identify a GPU.
-pub(crate) struct Labels {
-    index: String,
-    uuid: String,
-}
-
-impl Labels {
-    pub(crate) fn of(id: &DeviceId) -> Self {
-        let uuid = id.uuid.as_ref().map(|uuid| uuid.0.clone()).unwrap_or_default();
-        Labels { index: id.index.to_string(), uuid }
-    }
-
-    pub(crate) fn only(&self) -> [(&'static str, &str); 2] {
-        [("gpu", &self.index), ("uuid", &self.uuid)]
-    }
-
-    pub(crate) fn and<'a>(
-        &'a self,
-        name: &'static str,
-        value: &'a str,
-    ) -> [(&'static str, &'a str); 3] {
-        let [index, uuid] = self.only();
-        [index, uuid, (name, value)]
-    }
-}
 
 pub(crate) fn add(scene: &Scene<'_>, figures: bool, metrics: &mut Metrics) {
     let leased = scene.ledger.map(|_| DeviceLeases::recorded(Ok(scene.top.clone())));

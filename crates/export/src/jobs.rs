@@ -1,6 +1,6 @@
 //! The jobs on each GPU: leases, and the Slurm jobs of its processes.
 
-use crate::leases::names_of;
+use crate::labels::names_of;
 use gpu_core::{Bytes, DeviceUuid, LeaseEntry, LeaseId, Pid, ProcessInfo, Snapshot};
 use gpu_steward::LeaseUser;
 use std::collections::{BTreeMap, BTreeSet};

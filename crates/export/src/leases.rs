@@ -1,9 +1,9 @@
 //! Leases and the queue.
 
 use crate::catalog::Metric;
-use crate::gpus::Labels;
-use crate::look::{Scene, from_milli, number};
-use crate::metrics::Metrics;
+use crate::labels::{Labels, names_of};
+use crate::metrics::{Metrics, from_milli, number};
+use crate::scene::Scene;
 use crate::users::{add_by_user, by_user};
 use gpu_claim::Ledger;
 use gpu_core::{Bytes, DeviceState, DeviceUuid, LeaseEntry, LeaseId, Share};
@@ -69,12 +69,6 @@ fn add_queue(scene: &Scene<'_>, ledger: &Ledger, metrics: &mut Metrics) {
     }
     let owners = waiters.iter().map(|claim| (scene.user(Some(claim.owner)), 1));
     add_by_user(Metric::UserQueuedClaims, owners, metrics);
-}
-
-/// Returns the UUIDs of a device and of its parts.
-pub(crate) fn names_of(device: &DeviceState) -> impl Iterator<Item = &DeviceUuid> {
-    let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
-    device.id().uuid.as_ref().ok().into_iter().chain(parts)
 }
 
 /// Returns the leases that are used, each with the device: a process below a lease that was taken

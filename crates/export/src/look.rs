@@ -1,15 +1,16 @@
 //! A look at a machine, and the values in it.
 
 use crate::catalog::Metric;
-use crate::gpus::Labels;
 use crate::jobs::JobsOf;
-use crate::metrics::Metrics;
+use crate::labels::Labels;
+use crate::metrics::{Metrics, flag, from_milli};
+use crate::scene::Scene;
 use crate::{JobFiles, Reaps, Waits};
 use crate::{findings, gpus, leases, reaps, users};
 use gpu_claim::Ledger;
-use gpu_core::{Absent, Bytes, DeviceState, Fault, LeaseEntry, LeaseId, Origin, Snapshot};
+use gpu_core::{Absent, Bytes, DeviceState, Fault, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, Usage};
-use gpu_steward::{LeaseUser, lease_users};
+use gpu_steward::lease_users;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -40,35 +41,6 @@ pub struct Look<'a> {
     pub took: Duration,
     /// Returns the name of a user.
     pub user: &'a dyn Fn(u32) -> String,
-}
-
-/// A look with what follows from it.
-pub(crate) struct Scene<'a> {
-    pub(crate) snapshot: &'a Snapshot,
-    pub(crate) diagnosis: &'a Diagnosis,
-    pub(crate) ledger: Option<&'a Ledger>,
-    /// The leases that were not taken out of others.
-    pub(crate) top: Vec<LeaseEntry>,
-    /// The processes that use devices under leases, by lease and owner.
-    pub(crate) used: BTreeMap<(&'a LeaseId, u32), Vec<LeaseUser>>,
-    pub(crate) usage: Usage,
-    pub(crate) jobs: Option<JobsOf>,
-    /// The labels of each device.
-    pub(crate) labels: Vec<Labels>,
-    names: BTreeMap<u32, String>,
-}
-
-impl<'a> Scene<'a> {
-    /// Returns the devices with their labels.
-    pub(crate) fn devices(&self) -> impl Iterator<Item = (&'a DeviceState, &Labels)> {
-        self.snapshot.devices.iter().zip(&self.labels)
-    }
-
-    /// Returns the name of the user of a process or a lease; a UID of which nothing is known has
-    /// none.
-    pub(crate) fn user(&self, uid: Option<u32>) -> &str {
-        uid.and_then(|uid| self.names.get(&uid)).map_or("(unknown)", String::as_str)
-    }
 }
 
 impl<'a> Look<'a> {
@@ -192,21 +164,4 @@ fn is_silent(device: &DeviceState) -> bool {
     let silent = |fault: &Fault| fault.kind.absent() == Absent::NoAnswer;
     let faults = [device.sample.as_ref().err(), device.processes.as_ref().err()];
     faults.into_iter().flatten().any(silent)
-}
-
-/// Returns 1 or 0.
-pub(crate) fn flag(is: bool) -> f64 {
-    f64::from(u8::from(is))
-}
-
-/// Returns thousandths of a unit in that unit: milliseconds as seconds, milliwatts as watts.
-#[expect(clippy::cast_precision_loss, reason = "2^53 ms are 285,000 years")]
-pub(crate) fn from_milli(thousandths: u64) -> f64 {
-    thousandths as f64 / 1000.0
-}
-
-/// Returns a count or a size as Prometheus keeps it.
-#[expect(clippy::cast_precision_loss, reason = "2^53 bytes are 8 PiB")]
-pub(crate) fn number(count: u64) -> f64 {
-    count as f64
 }

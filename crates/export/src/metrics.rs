@@ -191,6 +191,23 @@ fn encode(encoder: &mut MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Re
     }
 }
 
+/// Returns 1 or 0.
+pub(crate) fn flag(is: bool) -> f64 {
+    f64::from(u8::from(is))
+}
+
+/// Returns thousandths of a unit in that unit: milliseconds as seconds, milliwatts as watts.
+#[expect(clippy::cast_precision_loss, reason = "2^53 ms are 285,000 years")]
+pub(crate) fn from_milli(thousandths: u64) -> f64 {
+    thousandths as f64 / 1000.0
+}
+
+/// Returns a count or a size as Prometheus keeps it.
+#[expect(clippy::cast_precision_loss, reason = "2^53 bytes are 8 PiB")]
+pub(crate) fn number(count: u64) -> f64 {
+    count as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,7 @@
 //! What the audit log tells.
 
 use crate::catalog::Metric;
-use crate::look::number;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, from_milli, number};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -71,8 +70,7 @@ impl Reaps {
                 let time = line.time.and_then(|time| time.parse::<jiff::Timestamp>().ok());
                 if let Some(time) = time {
                     let last = self.last.entry(outcome.into_owned()).or_default();
-                    *last = last
-                        .max(crate::look::from_milli(time.as_millisecond().max(0).unsigned_abs()));
+                    *last = last.max(from_milli(time.as_millisecond().max(0).unsigned_abs()));
                 }
             }
             _ => {}

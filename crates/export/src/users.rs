@@ -1,9 +1,9 @@
 //! Sums by user, and the processes.
 
 use crate::catalog::Metric;
-use crate::gpus::Labels;
-use crate::look::{Scene, number};
-use crate::metrics::Metrics;
+use crate::labels::Labels;
+use crate::metrics::{Metrics, number};
+use crate::scene::Scene;
 use gpu_core::{Bytes, DeviceProcess, DeviceState, Pid};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What a host answered, or why it did not.
+//! The answer of a host, or the reason why there is none.
 
 use crate::child::{Ending, Ran};
 use crate::{HostMessage, HostName};
@@ -7,27 +7,28 @@ use serde_json::value::RawValue;
 use std::fmt;
 use std::time::Duration;
 
-/// The version of the objects that are understood.
+/// The supported schema version of the objects.
 pub const SCHEMA: u64 = 1;
 
-/// The exit codes of a shell for a program that it did not find, and of ssh for its own failures.
+/// The exit codes of a shell that cannot find a program, and of ssh for its own failures.
 const NOT_FOUND: i32 = 127;
 const OF_SSH: i32 = 255;
 
-/// What was learnt from a host.
+/// The result of querying a host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The host.
     pub host: HostName,
-    /// What gpuws printed there.
+    /// The output of gpuws there.
     pub answer: Result<Reply, NoAnswer>,
 }
 
-/// What gpuws printed on a host.
+/// The output of gpuws on a host.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The object, as text: its values would take a hundred times the memory of theirs. It has
-    /// `"schema": 1` and is nested at most 128 deep; nothing else was checked.
+    /// The object as text, because its parsed values would take a hundred times as much memory as
+    /// the values it describes. It has `"schema": 1` and at most 128 levels of nesting; nothing
+    /// else was validated.
     pub object: Box<RawValue>,
     /// The exit code of gpuws there.
     pub exit_code: i32,
@@ -39,7 +40,7 @@ impl PartialEq for Reply {
     }
 }
 
-/// Why a host has no answer. Text of the host is at most 200 characters and not escaped.
+/// Why a host has no answer. Text from the host has at most 200 characters and is not escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
     /// ssh cannot connect or log in, with its last message.
@@ -48,11 +49,11 @@ pub enum NoAnswer {
     NoProgram,
     /// No answer within this time.
     TimedOut(Duration),
-    /// The answer is longer than a host may send, or all answers together are.
+    /// The answer exceeds the limit of a host, or all answers together exceed theirs.
     TooMuch,
-    /// The answer is not an object of gpuws, or ends early, with the reason.
+    /// The answer is not a gpuws object, or ends early, with the reason.
     Unreadable(String),
-    /// The answer has this newer schema.
+    /// The answer has this newer schema version.
     Newer(u64),
     /// gpuws failed there, with its exit code and its message.
     Failed(i32, HostMessage),
@@ -61,7 +62,7 @@ pub enum NoAnswer {
 }
 
 impl NoAnswer {
-    /// Returns the remedy, a hint of the host included; `None` if there is none.
+    /// Returns the remedy, which may be a hint from the host; `None` if there is none.
     pub fn remedy(&self) -> Option<&str> {
         Some(match self {
             NoAnswer::Unreachable(why) if why.contains("Could not resolve") => {
@@ -86,7 +87,7 @@ impl NoAnswer {
 }
 
 impl fmt::Display for NoAnswer {
-    /// Writes what is wrong, as a sentence fragment.
+    /// Writes the problem as a sentence fragment.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoAnswer::Unreachable(why) => write!(f, "unreachable: {why}"),
@@ -109,12 +110,12 @@ impl fmt::Display for NoAnswer {
     }
 }
 
-/// Returns what a finished ssh has printed, or why that is no answer.
+/// Returns the output of a finished ssh, or the reason why it is not an answer.
 pub(crate) fn understood(ran: &Ran, allowed: Duration) -> Result<Reply, NoAnswer> {
     let code = match &ran.ending {
         Ending::TimedOut => return Err(NoAnswer::TimedOut(allowed)),
         Ending::TooMuch => return Err(NoAnswer::TooMuch),
-        // A signal ends ssh only from here.
+        // Only a local signal can end ssh.
         Ending::Exited(status) => status.code().unwrap_or(OF_SSH),
     };
     let why = match object(&ran.stdout) {
@@ -130,7 +131,7 @@ pub(crate) fn understood(ran: &Ran, allowed: Duration) -> Result<Reply, NoAnswer
     })
 }
 
-/// Parses an object of gpuws. The login scripts of the host may have printed lines before it.
+/// Parses a gpuws object. The host's login scripts may have printed lines before it.
 fn object(text: &[u8]) -> Result<Box<RawValue>, NoAnswer> {
     let unreadable = |why: &str| NoAnswer::Unreadable(why.to_owned());
     let mut lines = text.split_inclusive(|byte| *byte == b'\n');
@@ -143,9 +144,12 @@ fn object(text: &[u8]) -> Result<Box<RawValue>, NoAnswer> {
     if text.is_empty() {
         return Err(unreadable("no JSON in it"));
     }
-    let no_json = |error: serde_json::Error| match error.is_eof() {
-        true => unreadable("the JSON ends early"),
-        false => unreadable(&format!("no JSON at line {}", error.line())),
+    let no_json = |error: serde_json::Error| {
+        if error.is_eof() {
+            unreadable("the JSON ends early")
+        } else {
+            unreadable(&format!("no JSON at line {}", error.line()))
+        }
     };
     serde_json::from_slice::<Sound>(text).map_err(no_json)?;
     match serde_json::from_slice::<Versioned>(text) {
@@ -155,14 +159,15 @@ fn object(text: &[u8]) -> Result<Box<RawValue>, NoAnswer> {
     }
 }
 
-/// What every object of gpuws has.
+/// The field that every gpuws object has.
 #[derive(serde::Deserialize)]
 struct Versioned {
     schema: u64,
 }
 
-/// JSON of which nothing is kept. Who prints it must be able to read it: other than `IgnoredAny` and
-/// `RawValue`, it has a bound on its depth, and only numbers and characters that exist.
+/// Validates JSON without keeping any of it. A client must be able to parse what it receives:
+/// unlike `IgnoredAny` and `RawValue`, this type limits the depth and accepts only valid numbers
+/// and characters.
 struct Sound;
 
 impl<'de> Deserialize<'de> for Sound {
@@ -218,13 +223,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn object_follows_lines_of_login_scripts() {
+    fn finds_object_after_login_script_output() {
         let text = b"Welcome\nto the lab\n{\n \"schema\": 1, \"gpus\": []\n}\n";
         assert_eq!(object(text).unwrap().get(), "{\n \"schema\": 1, \"gpus\": []\n}");
     }
 
     #[test]
-    fn what_is_not_an_object_of_gpuws_is_told() {
+    fn reports_output_without_gpuws_object() {
         let nested = |depth| "[".repeat(depth) + &"]".repeat(depth);
         let deep = |depth| format!("{{\"schema\": 1, \"a\": {}}}", nested(depth));
         assert!(object(deep(100).as_bytes()).is_ok());

@@ -1,4 +1,4 @@
-//! Asks hosts at the same time.
+//! Queries several hosts at the same time.
 
 use crate::answer::understood;
 use crate::child::{Limits, run};
@@ -8,27 +8,27 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The most hosts that are asked at the same time. Each takes a process of ssh and a thread.
+/// The maximum number of hosts queried at the same time. Each takes an ssh process and a thread.
 pub const AT_ONCE: usize = 64;
 
-/// The longest answer of a host, in bytes. 64 GPUs with 32 processes each take 2 MiB.
+/// The maximum size of a host's answer in bytes. 64 GPUs with 32 processes each take 2 MiB.
 pub const HOST_LIMIT: u64 = 4 << 20;
 
-/// The most bytes of all answers together.
+/// The maximum size of all answers together, in bytes.
 pub const FLEET_LIMIT: u64 = 256 << 20;
 
-/// A command of gpuws that prints one object of JSON.
+/// A gpuws command that prints one JSON object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The words after `gpuws`, for example `status --json`. The deadline of the driver is added.
+    /// The arguments of `gpuws`, for example `status --json`. The driver deadline is added.
     pub words: Vec<String>,
-    /// The time that each host has for its answer, from the connection on.
+    /// The time that each host has to answer, including the connection.
     pub deadline: Duration,
 }
 
 impl Question {
-    /// Returns the words of the command. A driver that does not answer has half of the time: the
-    /// host then still reports what it knows.
+    /// Returns the arguments of the command. The driver gets half of the time, so that the host can
+    /// still report what it knows if the driver does not answer.
     fn command(&self) -> Vec<String> {
         let driver = format!("{}s", (self.deadline / 2).as_secs_f64());
         let own = self.words.iter().cloned();
@@ -40,8 +40,8 @@ impl Question {
     }
 }
 
-/// Asks all hosts, at most [`AT_ONCE`] at the same time, and returns an answer for each, in the
-/// order of the hosts. It takes no longer than the deadline for every [`AT_ONCE`] hosts.
+/// Queries all hosts, at most [`AT_ONCE`] at the same time, and returns an answer for each, in the
+/// order of the hosts. This takes at most one deadline for every [`AT_ONCE`] hosts.
 pub fn ask(hosts: &[HostName], question: &Question, ssh: &Ssh, clock: &dyn Clock) -> Vec<Answer> {
     let (next, budget) = (AtomicUsize::new(0), AtomicU64::new(FLEET_LIMIT));
     let answers: Mutex<Vec<Option<Answer>>> = Mutex::new(vec![None; hosts.len()]);
@@ -62,7 +62,7 @@ pub fn ask(hosts: &[HostName], question: &Question, ssh: &Ssh, clock: &dyn Clock
         }
         work();
     });
-    // Each place was filled: no thread ends before all are taken.
+    // Every slot is filled: threads run until no host is left.
     answers.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
 }
 

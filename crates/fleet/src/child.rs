@@ -1,4 +1,4 @@
-//! A program with a time limit and a limit on its output.
+//! Runs a program with limits on its time and output.
 
 use gpu_core::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,24 +11,25 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What is kept of standard error: its end, in bytes.
+/// How many bytes of standard error are kept, from the end.
 const WORDS_LIMIT: usize = 16 << 10;
 
-/// How long a program may take to end after SIGTERM: ssh ends its `ProxyCommand` meanwhile.
+/// How long a program may take to end after SIGTERM. ssh ends its `ProxyCommand` in this time.
 const GRACE: Duration = Duration::from_millis(300);
 
 const PIECE: usize = 32 << 10;
 
-/// The most pieces that are read at once: more than a pipe holds (1 MiB, pipe(7)), and few enough
-/// to look at the clock while a program prints without end.
+/// The maximum number of reads in a row: more than a pipe holds (1 MiB, pipe(7)), but few enough to
+/// check the time while a program prints without end.
 const PIECES: usize = 64;
 
-/// How much a program may take.
+/// Limits for a program.
 pub(crate) struct Limits<'a> {
     pub(crate) time: Duration,
-    /// The most bytes on standard output.
+    /// The maximum number of bytes on standard output.
     pub(crate) output: u64,
-    /// What all programs together may still print; they take from it.
+    /// The number of bytes that all programs together may still print. Each program subtracts from
+    /// it.
     pub(crate) budget: Option<&'a AtomicU64>,
 }
 
@@ -40,7 +41,7 @@ pub(crate) enum Ending {
     TooMuch,
 }
 
-/// What a program printed, and how it ended.
+/// The output of a program, and how it ended.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) ending: Ending,
@@ -49,12 +50,12 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Returns the last line of standard error that is not empty, at most 200 characters of it.
+    /// Returns the last nonempty line of standard error, cut to 200 characters.
     pub(crate) fn last_words(&self) -> String {
         last_line(&self.stderr)
     }
 
-    /// Returns the error on standard error.
+    /// Returns the error message on standard error.
     pub(crate) fn message(&self) -> HostMessage {
         HostMessage::of(&self.stderr)
     }
@@ -65,24 +66,24 @@ fn last_line(text: &[u8]) -> String {
     bounded(text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default())
 }
 
-/// The longest line of a host that is kept, in characters.
+/// Cuts a line from a host to the maximum length in characters.
 fn bounded(line: &str) -> String {
     line.chars().take(200).collect()
 }
 
-/// What gpuws printed on another host when it failed. Each text has at most 200 characters and is not
+/// The message of a failed gpuws on another host. Each text has at most 200 characters and is not
 /// escaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostMessage {
-    /// The error; empty if nothing was printed.
+    /// The error; empty if there was no output.
     pub error: String,
     /// The hint below the error.
     pub hint: Option<String>,
 }
 
 impl HostMessage {
-    /// Parses the end of standard error. A hint, a usage or a list of names may follow the error, so
-    /// the last line is the error only if no line begins as an error of gpuws does.
+    /// Parses the end of standard error. A hint, a usage line or a list of names may follow the
+    /// error, so the last line is used only if no line starts like a gpuws error.
     pub(crate) fn of(text: &[u8]) -> Self {
         let lossy = String::from_utf8_lossy(text);
         let lines: Vec<&str> = lossy.lines().map(str::trim).collect();
@@ -97,8 +98,8 @@ impl HostMessage {
     }
 }
 
-/// Runs a program without input. Its files may outlive it, because a shared connection of ssh keeps
-/// them (`ControlPersist`); so its end counts, not the end of its output.
+/// Runs a program without input, until it exits. Its output may stay open longer, because a shared
+/// ssh connection (`ControlPersist`) keeps it open.
 ///
 /// # Errors
 /// When it cannot be started or watched.
@@ -127,7 +128,7 @@ pub(crate) fn run(
             wait(&mut files, left)?;
             !files[0].revents().is_empty()
         };
-        // What it printed before it ended is in the pipes by now.
+        // Everything it printed before it exited is in the pipes by now.
         err.read(|kept, piece| {
             kept.extend_from_slice(piece);
             kept.drain(..kept.len().saturating_sub(WORDS_LIMIT));
@@ -159,7 +160,7 @@ pub(crate) fn run(
     Ok(Ran { ending, stdout: out.kept, stderr: err.kept })
 }
 
-/// Waits until a file is ready or the time is over; a signal ends the wait early.
+/// Waits until a file is ready or the time is up; a signal ends the wait early.
 pub(crate) fn wait(files: &mut [PollFd<'_>], time: Duration) -> io::Result<()> {
     let time = Timespec::try_from(time.min(Duration::from_secs(3_600))).unwrap_or_default();
     match poll(files, Some(&time)) {
@@ -168,18 +169,18 @@ pub(crate) fn wait(files: &mut [PollFd<'_>], time: Duration) -> io::Result<()> {
     }
 }
 
-/// A child that does not outlive the call, whatever happens in it.
+/// A child process that never outlives the call.
 pub(crate) struct Guard(pub(crate) Child);
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // It fails for a child that has ended.
+        // This fails if the child has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// One end of a pipe and what is kept of its text.
+/// One end of a pipe, and the text kept from it.
 pub(crate) struct Stream<F> {
     file: F,
     is_open: bool,
@@ -193,13 +194,13 @@ impl<F: AsFd> Stream<F> {
         Ok(Stream { file, is_open: true, kept: Vec::new() })
     }
 
-    /// Returns what to wait for until the end.
+    /// Returns the descriptor to poll; `None` after the end of the stream.
     pub(crate) fn poll(&self) -> Option<PollFd<'_>> {
         self.is_open.then(|| PollFd::new(&self.file, PollFlags::IN))
     }
 
-    /// Reads what there is, at most [`PIECES`]; `keep` returns whether it may read on. Returns false
-    /// if it may not.
+    /// Reads available data, at most [`PIECES`] times. `keep` returns whether to continue; if it
+    /// returns false, so does this function.
     pub(crate) fn read(
         &mut self,
         mut keep: impl FnMut(&mut Vec<u8>, &[u8]) -> bool,

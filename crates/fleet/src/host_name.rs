@@ -1,17 +1,18 @@
-//! The name of a host, as a word that ssh cannot take for anything else.
+//! A host name that ssh cannot mistake for anything else.
 
 use gpu_core::{Error, ErrorKind, Result, clean};
 use std::fmt;
 use std::str::FromStr;
 
-/// The longest name: a user, `@`, and a domain name (RFC 1035 allows 255 bytes).
+/// The maximum length: a user, `@`, and a domain name (RFC 1035 allows 255 bytes).
 const LONGEST: usize = 320;
 
-/// A host as ssh knows it: `gpu01`, `alice@gpu01.lab`, an alias of `ssh_config`, or an IP address.
+/// A host as ssh names it: `gpu01`, `alice@gpu01.lab`, an alias from `ssh_config`, or an IP
+/// address.
 ///
-/// It has letters, digits, `.`, `_`, `-` and `:` only, and neither the user nor the host begins
-/// with `-`. So it is never an option of ssh, and a `ProxyCommand` or `Match exec` of the
-/// configuration may contain it without a second thought.
+/// It contains only letters, digits, `.`, `_`, `-` and `:`, and neither the user nor the host
+/// starts with `-`. So ssh never takes it for an option, and a `ProxyCommand` or `Match exec` in
+/// the configuration can use it safely.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostName(String);
 
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn options_commands_and_control_characters_are_refused() {
+    fn rejects_options_commands_and_control_characters() {
         let long = "a".repeat(400);
         for name in [
             "",

@@ -1,4 +1,4 @@
-//! The hosts to ask: from a list, a file, or Slurm.
+//! The hosts to query, from a list, a file or Slurm.
 
 use crate::HostName;
 use crate::child::{Ending, Limits, Stream, run, wait};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The most hosts of one command.
+/// The maximum number of hosts per command.
 pub const MOST: usize = 4096;
 
-/// The largest file of hosts, and the longest answer of `sinfo`, in bytes.
+/// The maximum size of a hosts file, and of the output of `sinfo`, in bytes.
 const LIST_LIMIT: u64 = 1 << 20;
 
-/// Returns the hosts of some lists and of a source: a file, or Slurm for the name `slurm`, which
-/// needs the program `sinfo`. Each host once, in order.
+/// Returns the hosts from lists and from a source: a file, or Slurm if the name is `slurm`, which
+/// requires the program `sinfo`. Duplicates are dropped; the order is kept.
 ///
 /// # Errors
 /// As for [`listed`], [`in_file`] and [`of_slurm`], and those of `sinfo`.
@@ -38,7 +38,7 @@ pub fn named<'a, E: From<Error>>(
     Ok(distinct(first.iter().chain(&more).map(HostName::as_str))?)
 }
 
-/// Returns the hosts of some lists, which are separated by commas; each host once, in order.
+/// Returns the hosts from comma-separated lists. Duplicates are dropped; the order is kept.
 ///
 /// # Errors
 /// `Invalid` for an invalid name, no host, or more than [`MOST`].
@@ -46,8 +46,8 @@ pub fn listed<'a>(lists: impl IntoIterator<Item = &'a str>) -> Result<Vec<HostNa
     distinct(lists.into_iter().flat_map(|list| list.split(',')).map(str::trim))
 }
 
-/// Returns the hosts of a file: names separated by blanks, commas or lines; `#` begins a comment. A
-/// pipe, such as `<(…)` of a shell, is read to its end.
+/// Returns the hosts from a file: names separated by spaces, commas or newlines; `#` starts a
+/// comment. A pipe, such as `<(…)` of a shell, is read to its end.
 ///
 /// # Errors
 /// `Io` when the file cannot be read, `TimedOut` when a pipe does not end within `deadline`,
@@ -78,13 +78,13 @@ pub fn in_file(path: &Path, deadline: Duration, clock: &dyn Clock) -> Result<Vec
     distinct(names).map_err(|error| Error::new(ErrorKind::Invalid, what()).with_source(error))
 }
 
-/// Reads a file without waiting for the writer of a pipe beyond the deadline.
+/// Reads a file. If it is a pipe, waits for the writer until the deadline at most.
 fn text_of(path: &Path, deadline: Duration, clock: &dyn Clock) -> io::Result<String> {
     let invalid = |why: &str| io::Error::new(io::ErrorKind::InvalidData, why.to_owned());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let mut stream = Stream::new(rustix::fs::open(path, flags, Mode::empty())?)?;
     let end = clock.monotonic().saturating_add(deadline);
-    // Before a pipe has a writer, poll(2) waits for one, and read(2) finds its end.
+    // Before a pipe has a writer, poll(2) waits for one, but read(2) reports its end.
     while let Some(file) = stream.poll() {
         let left = end.saturating_sub(clock.monotonic());
         if left.is_zero() {
@@ -150,9 +150,10 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<HostName>> {
             return Err(Error::new(ErrorKind::Invalid, format!("ask more than {MOST} hosts")));
         }
     }
-    match hosts.is_empty() {
-        true => Err(Error::new(ErrorKind::Invalid, "find the name of a host")),
-        false => Ok(hosts),
+    if hosts.is_empty() {
+        Err(Error::new(ErrorKind::Invalid, "find the name of a host"))
+    } else {
+        Ok(hosts)
     }
 }
 
@@ -166,7 +167,7 @@ mod tests {
         hosts.unwrap().iter().map(ToString::to_string).collect()
     }
 
-    /// The time since its start.
+    /// A clock that counts from its creation.
     struct RealClock(std::time::Instant);
 
     impl Clock for RealClock {
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn pipe_is_read_to_its_end_within_the_deadline() {
+    fn reads_pipe_to_its_end_within_deadline() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         let (kind, mode) = (rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR);
@@ -233,7 +234,7 @@ mod tests {
             scope.spawn(|| std::fs::write(&fifo, "gpu01\ngpu02\n").unwrap());
             assert_eq!(names(read(&fifo)), ["gpu01", "gpu02"]);
         });
-        // As a shell does for `<(…)`: the writer may have ended before the file is opened.
+        // Like a shell's `<(…)`: the writer may exit before the file is opened.
         for (text, expected) in [("gpu01\n", Ok(1)), ("", Err(ErrorKind::Invalid))] {
             let (reader, mut writer) = io::pipe().unwrap();
             writer.write_all(text.as_bytes()).unwrap();

@@ -1,9 +1,9 @@
-//! A job on another host, which ends with the connection.
+//! A job on another host, which ends when the connection does.
 //!
-//! ssh does not end a command when the connection ends, unless it gives it a terminal, which would
-//! change the output. So `gpuws run --end-with-input` there ends the job when its standard input
-//! ends, and nothing is ever written to that: it is the write end of a pipe that only this process
-//! has. It ends on request, when this process is killed, and when the connection breaks.
+//! When a connection ends, ssh does not end the remote command unless it allocated a terminal,
+//! which would change the output. So `gpuws run --end-with-input` on the host ends the job when its
+//! standard input ends. That input is a pipe that carries no data, and only this process holds its
+//! write end. It closes on request, when this process is killed, and when the connection breaks.
 
 use crate::child::{Guard, HostMessage, Stream, wait};
 use crate::{HostName, Ssh};
@@ -20,19 +20,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The line on standard error by which `gpuws run --announce` says that it has the devices, and
-/// that the command starts. Before this line nothing has run.
+/// The line on standard error with which `gpuws run --announce` reports that it has the devices and
+/// starts the command. Before this line, the command has not run.
 pub const STARTED: &str = "gpuws: started";
 
-/// What is kept of the messages before the start, in bytes.
+/// How many bytes of the messages before the start are kept.
 const MESSAGES: usize = 64 << 10;
 
 /// The exit code of gpuws when the devices are not free (EX_TEMPFAIL).
 const NOT_NOW: i32 = 75;
 
-/// The signals that end a job, SIGINT and SIGTERM, as something to wait for.
+/// The signals that end a job, SIGINT and SIGTERM, in a form that can be waited for.
 ///
-/// Others end this process as usual, and the job with it.
+/// Other signals end this process as usual, and with it the job.
 #[derive(Debug)]
 pub(crate) struct EndSignals {
     woken: UnixStream,
@@ -40,7 +40,7 @@ pub(crate) struct EndSignals {
 }
 
 impl EndSignals {
-    /// Begins to catch the signals.
+    /// Starts to catch the signals.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -49,7 +49,7 @@ impl EndSignals {
         woken.set_nonblocking(true)?;
         let last = Arc::new(AtomicUsize::new(0));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: who is woken finds the signal.
+            // Store the signal before waking the thread that reads it.
             let number = usize::try_from(signal).unwrap_or_default();
             signal_hook::flag::register_usize(signal, Arc::clone(&last), number)?;
             signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
@@ -57,14 +57,14 @@ impl EndSignals {
         Ok(EndSignals { woken, last })
     }
 
-    /// Returns the signal that came since the last call, if one did.
+    /// Returns the signal received since the last call, if any.
     fn take(&self) -> Option<i32> {
         let mut bytes = [0; 64];
         while matches!((&self.woken).read(&mut bytes), Ok(1..)) {}
         i32::try_from(self.last.swap(0, Ordering::Relaxed)).ok().filter(|signal| *signal != 0)
     }
 
-    /// Lets this time pass, or less if a signal comes; returns the signal.
+    /// Waits for this time or until a signal arrives, and returns the signal.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -77,9 +77,9 @@ impl EndSignals {
 /// How an attempt to run a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tried {
-    /// It ran, and this is its exit code.
+    /// It ran, and returned this exit code.
     Ended(i32),
-    /// The devices are not free there; nothing ran.
+    /// The devices are not free on the host; the command did not run.
     NotNow,
     /// It did not start for another reason: the exit code and the message.
     NotStarted(i32, HostMessage),
@@ -87,17 +87,17 @@ pub(crate) enum Tried {
     Interrupted(i32),
 }
 
-/// What happens in an attempt.
+/// A step of an attempt.
 pub(crate) enum Step<'a> {
-    /// The job starts; these are the messages of gpuws there until now, as lines.
+    /// The job starts. The messages that gpuws printed on the host so far, as lines.
     Started(&'a str),
-    /// A signal came, and the job is asked to end.
+    /// A signal arrived, and the job is asked to end.
     Ending,
 }
 
-/// Runs `words` on a host, with its output on the output of this process. The job must start within
-/// `limit`, half of which is for the connection. The end of ssh, at the limit or at a signal before
-/// the start, ends gpuws there.
+/// Runs `words` on a host and forwards its output. The job must start within `limit`, half of which
+/// is for the connection. At the limit, or at a signal before the start, ssh is ended, which ends
+/// gpuws on the host.
 ///
 /// # Errors
 /// When ssh cannot be started or watched.
@@ -111,7 +111,7 @@ pub(crate) fn attempt(
 ) -> io::Result<Tried> {
     let mut command = ssh.command(host, words, limit / 2);
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
-    // Ctrl-C reaches this process only; ssh must stay to bring the end of the job.
+    // Ctrl-C must reach only this process; ssh must keep running to end the job.
     command.process_group(0);
     let mut child = Guard(command.spawn()?);
     let pidfd = pidfd_open(rustix::process::Pid::from_child(&child.0), PidfdFlags::empty())?;
@@ -121,10 +121,8 @@ pub(crate) fn attempt(
     let mut interrupted = None;
     let end = clock.monotonic().saturating_add(limit);
     loop {
-        let left = match errors.has_started {
-            true => Duration::MAX,
-            false => end.saturating_sub(clock.monotonic()),
-        };
+        let left =
+            if errors.has_started { Duration::MAX } else { end.saturating_sub(clock.monotonic()) };
         if left.is_zero() {
             let error = format!("the job did not start within {} s", limit.as_secs_f64());
             return Ok(Tried::NotStarted(255, HostMessage { error, hint: None }));
@@ -134,7 +132,7 @@ pub(crate) fn attempt(
         files.extend(errors.stream.poll());
         wait(&mut files, left)?;
         let is_gone = !files[0].revents().is_empty();
-        // What it wrote before it ended is in the pipe by now.
+        // Everything it wrote before it exited is in the pipe by now.
         errors.pass_on(&mut io::stderr(), &mut |messages| tell(Step::Started(messages)))?;
         if is_gone {
             break;
@@ -145,7 +143,8 @@ pub(crate) fn attempt(
             }
             match alive.take() {
                 Some(_) => tell(Step::Ending),
-                // Asked twice: the host is left to notice the end of the connection.
+                // At the second request, stop waiting: the host ends the job once it notices that
+                // the connection has ended.
                 None => drop(pidfd_send_signal(&pidfd, Signal::TERM)),
             }
             interrupted = Some(signal);
@@ -160,8 +159,8 @@ pub(crate) fn attempt(
     })
 }
 
-/// Standard error of ssh: messages of gpuws, which are kept, the line [`STARTED`], and then that of
-/// the job, which is passed on.
+/// Standard error of ssh: first messages of gpuws, which are kept, then the line [`STARTED`], then
+/// the job's output, which is forwarded.
 struct Errors<F> {
     stream: Stream<F>,
     has_started: bool,
@@ -172,8 +171,8 @@ impl<F: AsFd> Errors<F> {
         Ok(Errors { stream: Stream::new(file)?, has_started: false })
     }
 
-    /// Passes on what there is, unchanged, as ssh does; `started` gets the messages before the
-    /// start when that comes. A closed standard error is no reason to end the job.
+    /// Forwards available data unchanged, as ssh does. When the job starts, `started` receives the
+    /// messages before the start. A closed standard error does not end the job.
     fn pass_on(&mut self, out: &mut dyn Write, started: &mut dyn FnMut(&str)) -> io::Result<()> {
         let has_started = &mut self.has_started;
         self.stream.read(|before, piece| {
@@ -194,7 +193,7 @@ impl<F: AsFd> Errors<F> {
     }
 }
 
-/// Returns what comes before the line [`STARTED`] and what comes after it.
+/// Returns the text before and after the line [`STARTED`].
 fn at_start(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut at = 0;
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -211,7 +210,7 @@ fn at_start(text: &[u8]) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// Writes the pieces, one after the other; returns the messages, and what was passed on.
+    /// Writes the pieces in order; returns the messages and the forwarded data.
     fn passed_on<'t>(
         errors: &mut Errors<UnixStream>,
         writer: &mut UnixStream,
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn start_is_recognised_however_the_bytes_arrive() {
+    fn recognises_start_in_any_chunking() {
         let text = b"gpuws: GPU 1\ngpuws: started\nfrom the job\ngpuws: started\n";
         for size in 1..=text.len() {
             let (file, mut writer) = UnixStream::pair().unwrap();

@@ -1,14 +1,14 @@
-//! Asks several machines about their GPUs over OpenSSH, and runs a job on one of them.
+//! Queries several machines about their GPUs over OpenSSH, and runs a job on one of them.
 //!
-//! The main decision is that there is no daemon, no port and no protocol of our own: a machine is
-//! asked by `ssh HOST gpuws … --json`. The user's configuration, keys, agent and shared connections
-//! apply, and what a user may see of a machine is what that user may see after a login. Each host
-//! has its own deadline, and a host without an answer is reported with the reason
-//! ([`NoAnswer`]); it never hides the answers of the others.
+//! The main decision is to need no daemon, port or protocol of our own: a machine is queried with
+//! `ssh HOST gpuws … --json`. The user's configuration, keys, agent and shared connections apply,
+//! and users see exactly what they would see after logging in. Each host has its own deadline. A
+//! host without an answer is reported with the reason ([`NoAnswer`]) and never hides the answers of
+//! the others.
 //!
-//! Everything that a host says is hostile. Its output is bounded ([`HOST_LIMIT`], [`FLEET_LIMIT`]),
-//! its text is escaped where it is shown, and a name that could be an option of ssh or a part of a
-//! shell command is not a [`HostName`].
+//! All output of a host is hostile: its size is limited ([`HOST_LIMIT`], [`FLEET_LIMIT`]), and its
+//! text is escaped when shown. A name that could be an ssh option or part of a shell command is not
+//! a [`HostName`].
 //!
 //! ```
 //! use gpu_fleet::{HostName, hosts};

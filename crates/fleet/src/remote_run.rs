@@ -1,4 +1,4 @@
-//! Runs a job on the first host that has the devices free.
+//! Runs a job on the first host with free devices.
 
 use crate::job::{EndSignals, Step, Tried, attempt};
 use crate::{Answer, HostMessage, HostName, NoAnswer, Question, Reply, Ssh, ask};
@@ -6,7 +6,7 @@ use gpu_core::{Clock, Error, ErrorKind, Result};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// The time between two rounds of questions: the first, and the longest.
+/// The first and the longest pause between two rounds of queries.
 const PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -16,7 +16,7 @@ const NEVER: i32 = 2;
 /// How long to wait for a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// As long as it takes.
+    /// Without a time limit.
     Forever,
     /// At most this long; zero for a single round.
     AtMost(Duration),
@@ -24,13 +24,14 @@ pub enum Wait {
 
 /// A job for one of several hosts.
 ///
-/// All hosts are asked which devices a claim would get. Those that have them are then tried in the
-/// order of the list, one after the other: `gpuws run --no-wait` there takes the claim and starts
-/// the job in one step, or takes nothing. So there is never a claim on two hosts, and none to give
-/// back. After anything but a clear no, no other host is tried: the job might have started.
+/// All hosts are asked which devices a claim would get. Hosts with free devices are then tried one
+/// after another, in the order of the list: `gpuws run --no-wait` on the host takes the claim and
+/// starts the job in one step, or takes no devices. So there is never a claim on two hosts, and no
+/// claim must be released. Unless a host clearly refuses, no other host is tried, because the job
+/// might have started.
 #[derive(Clone, Debug)]
 pub struct RemoteRun {
-    /// The hosts, the preferred one first.
+    /// The hosts in order of preference.
     pub hosts: Vec<HostName>,
     /// The options of the claim, for `gpuws claim` and `gpuws run`.
     pub claim: Vec<String>,
@@ -40,34 +41,33 @@ pub struct RemoteRun {
     pub command: Vec<OsString>,
     /// How long to wait.
     pub wait: Wait,
-    /// The time that each host has for an answer, and half of the time for a start of the job.
+    /// The time that each host has to answer, and half of the time for starting the job.
     pub deadline: Duration,
 }
 
-/// What happens meanwhile.
+/// An event before the job ends.
 #[derive(Debug)]
 pub enum Progress<'a> {
-    /// A host has no answer; told again only for another reason.
+    /// A host does not answer. Reported again only if the reason changes.
     NoAnswer(&'a HostName, &'a NoAnswer),
-    /// No host has the devices free.
+    /// No host has free devices.
     Waiting,
-    /// The job starts on this host; these are the messages of gpuws there, as lines. They are not
-    /// escaped.
+    /// The job starts on this host. The messages of gpuws on the host, as lines, not escaped.
     Started(&'a HostName, &'a str),
-    /// A signal came, and the job on this host is ended.
+    /// A signal arrived, and the job on this host is being ended.
     Ending(&'a HostName),
 }
 
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The job ran, and this is its exit code; 255 also if the connection broke.
+    /// The job ran, with this exit code; 255 also if the connection broke.
     Ended(i32),
-    /// The job did not start on this host, with the exit code of gpuws and its message.
+    /// The job did not start on this host; the exit code of gpuws and its message.
     NotStarted(HostName, i32, HostMessage),
     /// This signal ended it.
     Interrupted(i32),
-    /// No host had the devices free in time.
+    /// No host had free devices in time.
     NotNow,
     /// No host can ever grant the claim.
     Never,
@@ -75,7 +75,7 @@ pub enum Outcome {
     NoHost,
 }
 
-/// What a host said about a claim.
+/// Whether a host can grant a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
     Now,
@@ -153,7 +153,7 @@ impl RemoteRun {
 }
 
 impl RemoteRun {
-    /// Returns the words that run the job on a host.
+    /// Returns the command line that runs the job on a host.
     fn words(&self) -> Result<Vec<String>> {
         let fixed = ["gpuws", "run", "--no-wait", "--end-with-input", "--announce"];
         let mut words: Vec<String> = fixed.map(str::to_owned).into();
@@ -171,7 +171,7 @@ fn unanswered(answer: &Answer) -> Option<(&HostName, &NoAnswer)> {
     answer.answer.as_ref().err().map(|why| (&answer.host, why))
 }
 
-/// What is read of an object of `claim --json`.
+/// The fields that are read from the output of `claim --json`.
 #[derive(serde::Deserialize)]
 struct Claimable {
     possible: bool,

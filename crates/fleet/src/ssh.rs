@@ -5,11 +5,12 @@ use std::ffi::{OsStr, OsString};
 use std::process::Command;
 use std::time::Duration;
 
-/// Options of every connection. The user's configuration applies otherwise, as for any ssh.
+/// Options of every connection. In all other respects the user's configuration applies.
 ///
-/// Nobody is there to type a password (`BatchMode`); ports and sockets that the configuration
-/// forwards are for sessions, and would fail beside one; a command cannot be given together with
-/// that of the configuration (`RemoteCommand`); a connection that broke is noticed after 45 s.
+/// No user is present to type a password (`BatchMode`). Forwarded ports and sockets in the
+/// configuration are meant for sessions, and would fail while a session uses them. A command cannot
+/// be combined with a `RemoteCommand` from the configuration. A broken connection is detected after
+/// 45 s.
 const OPTIONS: [&str; 9] = [
     "BatchMode=yes",
     "ClearAllForwardings=yes",
@@ -29,23 +30,23 @@ pub struct Ssh {
 }
 
 impl Default for Ssh {
-    /// Returns the `ssh` in the `PATH`.
+    /// Returns the `ssh` found in `PATH`.
     fn default() -> Self {
         Ssh { program: "ssh".into() }
     }
 }
 
 impl Ssh {
-    /// Returns another program with the command line of OpenSSH.
+    /// Returns another program that accepts OpenSSH's command line.
     pub fn other(program: impl AsRef<OsStr>) -> Self {
         Ssh { program: program.as_ref().to_owned() }
     }
 
     /// Returns the command that runs these words on a host.
     ///
-    /// ssh passes one text to the login shell of the user, whichever that is. It is a call of `sh`
-    /// with one quoted argument, in which every word is quoted; and `sh` turns the end by a signal
-    /// into an exit code, which ssh passes on.
+    /// ssh passes a single string to the user's login shell, which may be any shell. So the string
+    /// calls `sh` with one quoted argument, in which every word is quoted. `sh` also turns death by
+    /// a signal into an exit code, which ssh passes on.
     pub(crate) fn command<S: AsRef<str>>(
         &self,
         host: &HostName,
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn host_is_no_option_and_the_command_is_one_argument() {
+    fn passes_command_as_one_argument_after_host() {
         let host: HostName = "alice@gpu01".parse().unwrap();
         let ssh = Ssh::default().command(&host, &["gpuws", "status"], Duration::from_millis(500));
         let words = words(&ssh);

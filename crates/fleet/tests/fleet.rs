@@ -1,4 +1,4 @@
-//! Hosts that answer, fail, hang and lie, behind a program in place of ssh.
+//! Hosts that answer, fail, hang and lie, simulated by a program in place of ssh.
 
 use gpu_core::{Clock, Timestamp};
 use gpu_fleet::{
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The time since its start.
+/// A clock that counts from its creation.
 struct RealClock(Instant);
 
 impl RealClock {
@@ -35,7 +35,8 @@ impl Clock for RealClock {
     }
 }
 
-/// Writes a program with the command line of ssh: `$host` is the host and `$command` what to run.
+/// Writes a program with ssh's command line: `$host` is the host and `$command` is the command to
+/// run.
 fn ssh(dir: &Path, cases: &str) -> Ssh {
     let path = dir.join("ssh");
     let text = format!(
@@ -62,7 +63,7 @@ fn question(deadline: Duration) -> Question {
 }
 
 #[test]
-fn every_host_has_an_answer_or_the_reason() {
+fn every_host_has_an_answer_or_a_reason() {
     let dir = tempfile::tempdir().unwrap();
     let ssh = ssh(
         dir.path(),
@@ -126,11 +127,11 @@ fn every_host_has_an_answer_or_the_reason() {
 }
 
 #[test]
-fn hosts_are_asked_at_the_same_time_and_their_answers_are_bounded_together() {
+fn queries_hosts_concurrently_with_total_output_limit() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().display();
-    // Those of the first round wait for each other. Each sends less than one may send, and all of
-    // them more than all may.
+    // The hosts of the first round wait for each other. Each sends less than a host may, and all
+    // together more than the fleet may.
     let size = HOST_LIMIT / 4 * 3;
     let (count, fitting) = (96, FLEET_LIMIT / size);
     assert!(fitting < count);
@@ -150,14 +151,14 @@ fn hosts_are_asked_at_the_same_time_and_their_answers_are_bounded_together() {
 }
 
 #[test]
-fn missing_ssh_is_told() {
+fn reports_missing_ssh() {
     let clock = RealClock::new();
     let ssh = Ssh::other("/nonexistent/ssh");
     let answers = ask(&named("a"), &question(Duration::from_secs(1)), &ssh, &clock);
     assert!(matches!(answers[0].answer, Err(NoAnswer::NoSsh(_))), "{answers:?}");
 }
 
-/// Runs a job on hosts that behave like `cases` and returns the outcome and the hosts that were
+/// Runs a job on hosts that behave as `cases` defines. Returns the outcome and the hosts that were
 /// asked to run it.
 fn run(names: &str, cases: &str) -> (Outcome, String) {
     run_within(Duration::from_secs(20), names, cases)
@@ -201,7 +202,7 @@ fn run_within(deadline: Duration, names: &str, cases: &str) -> (Outcome, String)
 }
 
 #[test]
-fn first_host_that_takes_the_claim_runs_the_job_and_no_other_is_tried() {
+fn runs_job_only_on_first_host_with_free_devices() {
     let cases = "lost) exit 75 ;;\n\
                  takes) echo 'gpuws: GPU 1' >&2; echo 'gpuws: started' >&2; exit 7 ;;\n\
                  other) echo 'gpuws: started' >&2 ;;";
@@ -210,7 +211,7 @@ fn first_host_that_takes_the_claim_runs_the_job_and_no_other_is_tried() {
 }
 
 #[test]
-fn hint_of_a_host_is_the_remedy() {
+fn uses_hint_of_host_as_remedy() {
     let failed = NoAnswer::Failed(3, message("failed to load NVML", Some("install the driver")));
     assert_eq!(failed.to_string(), "gpuws exited with 3: failed to load NVML");
     assert_eq!(failed.remedy(), Some("install the driver"));
@@ -219,8 +220,8 @@ fn hint_of_a_host_is_the_remedy() {
 }
 
 #[test]
-fn job_that_started_or_might_have_is_never_tried_again() {
-    // The job's own exit code may be that of a refused claim.
+fn does_not_retry_job_after_possible_start() {
+    // The job's own exit code may equal that of a refused claim.
     let started = "a) echo 'gpuws: started' >&2; exit 75 ;;";
     assert_eq!(run("a,b", started), (Outcome::Ended(75), "a ".to_owned()));
     let broken = "a) echo 'Connection closed' >&2; exit 255 ;;";
@@ -230,7 +231,7 @@ fn job_that_started_or_might_have_is_never_tried_again() {
 }
 
 #[test]
-fn host_that_never_starts_the_job_is_given_up() {
+fn gives_up_on_host_without_job_start() {
     let (outcome, tried) = run_within(Duration::from_secs(4), "a,b", "a) exec sleep 60 ;;");
     let why = message("the job did not start within 8 s", None);
     let host: HostName = "a".parse().unwrap();
@@ -238,7 +239,7 @@ fn host_that_never_starts_the_job_is_given_up() {
 }
 
 #[test]
-fn without_a_host_the_reason_is_told() {
+fn reports_reason_without_usable_host() {
     assert_eq!(run("full,queue,dead", ""), (Outcome::NotNow, String::new()));
     assert_eq!(run("never,dead", ""), (Outcome::Never, String::new()));
     assert_eq!(run("dead", ""), (Outcome::NoHost, String::new()));

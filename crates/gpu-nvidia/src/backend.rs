@@ -2,11 +2,11 @@
 
 use crate::call::{Caller, CurrentCall};
 use crate::code::Code;
+use crate::inventory::inventory;
 use crate::library::{Loaded, SimulatedNvml, load, simulated};
 use crate::reset::Resetter;
 use crate::sample::sample;
 use crate::session::{Opened, Session};
-use crate::snapshot::inventory;
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,
     Driver, Error, ErrorKind, GpuBackend, Groups, Inventory, MigInstance, Origin, PeerAccess,
@@ -18,22 +18,22 @@ use std::time::Duration;
 
 /// NVML in this process.
 ///
-/// The first query initialises it. Several threads may query at the same time, as NVML allows;
-/// [`close`](Self::close) waits until all queries have returned.
+/// The first query initialises it. Like NVML itself, it allows concurrent queries from several
+/// threads; [`close`](Self::close) waits until all queries have returned.
 pub struct Nvml {
     caller: Caller,
-    /// Keeps the library loaded from one initialisation to the next.
+    /// Keeps the library loaded between initialisations.
     library: Loaded,
     simulated: Option<SimulatedNvml>,
     session: RwLock<Option<Session>>,
 }
 
 impl Nvml {
-    /// Loads the library at `path`, or the first of `libnvidia-ml.so.1`, `libnvidia-ml.so` and
-    /// WSL's that loads. Does not query the driver.
+    /// Loads the library at `path`; without a path, the first of `libnvidia-ml.so.1`,
+    /// `libnvidia-ml.so` and WSL's library that loads. Does not query the driver.
     ///
     /// # Errors
-    /// `Machine(NoLibrary)` when none of them loads; `Invalid` when the one at `path` does not.
+    /// `Machine(NoLibrary)` if none of them loads; `Invalid` if the library at `path` does not.
     pub fn open(path: Option<&Path>) -> Result<Nvml> {
         let library = load(path)?;
         let simulated = simulated(&library.library);
@@ -45,13 +45,13 @@ impl Nvml {
         self.simulated.as_ref()
     }
 
-    /// Returns the oldest NVML call that has not returned yet, for other threads that wait for it.
+    /// Returns the oldest running NVML call, for threads that wait for it.
     pub fn current_call(&self) -> Option<CurrentCall> {
         self.caller.current()
     }
 
-    /// Returns the number of NVML calls. The initialisation, in which nvml-wrapper also queries the
-    /// driver version, counts as one.
+    /// Returns the number of NVML calls. The initialisation counts as one call, although
+    /// nvml-wrapper also queries the driver version in it.
     pub fn calls(&self) -> u64 {
         self.caller.made()
     }
@@ -68,7 +68,7 @@ impl Nvml {
     /// Returns the number of devices.
     ///
     /// # Errors
-    /// `Machine` when there is none, or the driver does not answer.
+    /// `Machine` if there is no device or the driver does not respond.
     pub(crate) fn count(&self) -> Result<u32> {
         self.with_session(|nvml| nvml.count())
     }
@@ -76,7 +76,7 @@ impl Nvml {
     /// Returns the device at an index.
     ///
     /// # Errors
-    /// `Machine` when the driver stops answering.
+    /// `Machine` if the driver stops responding.
     pub(crate) fn info(&self, index: u32) -> Result<DeviceInfo> {
         self.with_session(|nvml| nvml.device_info(index))
     }
@@ -108,8 +108,8 @@ impl Nvml {
         result
     }
 
-    /// Makes the next query initialise NVML again. Does not wait: if another thread runs a query,
-    /// that query fails and does this.
+    /// Makes the next query initialise NVML again. Does not wait: a query running in another thread
+    /// fails and then calls this itself.
     fn reinitialise(&self) {
         if let Ok(mut session) = self.session.try_write()
             && let Some(session) = session.take()
@@ -170,11 +170,11 @@ impl GpuBackend for Nvml {
     }
 
     fn look(&self, groups: Groups) -> Inventory {
-        let (driver, count) = self.begin_look();
-        inventory(driver, (0..count).map(|index| self.look_at(index, groups)).collect())
+        let (driver, count) = self.begin_snapshot();
+        inventory(driver, (0..count).map(|index| self.query_device(index, groups)).collect())
     }
 
-    /// Closes NVML, which would be a user of the device, and runs nvidia-smi.
+    /// Closes NVML, which would count as a user of the device, and runs nvidia-smi.
     fn reset(&self, device: &DeviceId, _: &ActToken) -> Result<()> {
         let failed = |kind, why: &str| {
             Err(Error::new(kind, format!("reset {device}")).with_source(why.to_owned()))

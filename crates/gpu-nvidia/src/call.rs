@@ -2,7 +2,7 @@
 //!
 //! It registers the name of each call while it runs, so that another thread can report what the
 //! driver is waiting for; it counts the calls; and it converts errors to a [`Failure`] that names
-//! the call. No lock is held while the driver works.
+//! the call. It holds no lock during a call.
 
 use crate::code::{Cause, Code};
 use gpu_core::{Error, ErrorKind, Reach, Reading, Result};
@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct CurrentCall {
     /// The NVML function.
     pub function: &'static str,
-    /// The index of the device; `None` for a call about the machine.
+    /// The index of the device; `None` for a call that concerns the machine.
     pub device: Option<u32>,
 }
 
@@ -48,13 +48,13 @@ impl Caller {
         running.first().map(|(_, call)| *call)
     }
 
-    /// Calls a function about a device or the machine; `run` only makes the call. `purpose` is for
+    /// Calls a function on a device or the machine; `run` makes only the call. `purpose` is for
     /// error messages: `for its memory` becomes 'query GPU 0 for its memory', anything else is a
     /// verb phrase before the device, such as `register events of`.
     ///
     /// # Errors
-    /// `FUNCTION_NOT_FOUND` when the library lacks the function, which does not count as a call;
-    /// otherwise the code that it returned.
+    /// `FUNCTION_NOT_FOUND` if the library lacks the function, which does not count as a call;
+    /// otherwise the code returned by the function.
     pub(crate) fn call<T>(
         &self,
         function: &'static str,
@@ -99,9 +99,10 @@ impl Failure {
         let CurrentCall { function, device } = self.call;
         let subject = device.map_or_else(|| "NVML".to_owned(), |index| format!("GPU {index}"));
         let purpose = self.purpose;
-        let what = match purpose.starts_with("for ") {
-            true => format!("query {subject} {purpose} ({function})"),
-            false => format!("{purpose} {subject} ({function})"),
+        let what = if purpose.starts_with("for ") {
+            format!("query {subject} {purpose} ({function})")
+        } else {
+            format!("{purpose} {subject} ({function})")
         };
         Error::new(self.cause.kind(kind), what).with_source(format!("NVML reports: {}", self.cause))
     }
@@ -122,21 +123,21 @@ impl Failure {
         self.is(Code::FUNCTION_NOT_FOUND) || self.is(Code::ARGUMENT_VERSION_MISMATCH)
     }
 
-    /// Returns whether the driver returned a value that nvml-wrapper has no name for.
+    /// Returns whether the driver returned a value unknown to nvml-wrapper.
     pub(crate) fn is_unknown_value(self) -> bool {
         matches!(self.cause, Cause::UnknownValue(_))
     }
 }
 
-/// Returns a value of a device, or why it is absent.
+/// Returns a value of a device, or the reason for its absence.
 ///
 /// # Errors
-/// The failure, if the code is about the device or the machine.
+/// The failure, if its code concerns the device or the machine.
 pub(crate) fn reading<T>(answer: Answer<T>) -> Result<Reading<T>> {
     reading_by(answer, Code::of_value)
 }
 
-/// Returns a value, or why it is absent; `kind` maps the code.
+/// Returns a value, or the reason for its absence; `kind` maps the code.
 ///
 /// # Errors
 /// The failure, if it affects more than the value.
@@ -162,7 +163,7 @@ mod tests {
     use nvml_wrapper::error::nvml_try;
     use std::sync::mpsc::channel;
 
-    /// Makes a call that returns this code.
+    /// Makes a call that fails with this code.
     fn call(caller: &Caller, device: Option<u32>, code: u32) -> Answer<()> {
         caller.call("nvmlOfToday", "for its age", device, || nvml_try(code))
     }

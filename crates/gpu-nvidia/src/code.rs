@@ -1,7 +1,8 @@
-//! NVML's return codes: their meaning, and their reach.
+//! NVML's return codes, their meaning and their reach.
 //!
-//! The reach follows NVML's documentation (`nvmlReturn_t`) and depends on the call: a code from the
-//! initialisation affects the machine, and the same code from a query of one value only that value.
+//! The reach follows NVML's documentation (`nvmlReturn_t`) and depends on the call: the same code
+//! affects the machine if the initialisation returns it, but only one value if the query of that
+//! value returns it.
 
 use gpu_core::{Absent, DeviceFault, ErrorKind, MachineFault};
 use nvml_wrapper::error::NvmlError;
@@ -12,7 +13,7 @@ use std::fmt;
 pub(crate) enum Cause {
     /// The function returned this code, or the library lacks the function.
     Code(Code),
-    /// The function returned a value that nvml-wrapper has no name for.
+    /// The function returned a value unknown to nvml-wrapper.
     UnknownValue(u32),
     /// The function returned text that is not UTF-8.
     UnreadableText,
@@ -25,8 +26,8 @@ impl From<Code> for Cause {
 }
 
 impl From<NvmlError> for Cause {
-    /// nvml-wrapper has one error for unknown codes and unknown values. A number that is a known
-    /// code must then be a value: an unknown brand 18 is not a version mismatch.
+    /// nvml-wrapper uses one error for unknown codes and unknown values. A number that is a known
+    /// code must be a value: an unknown brand 18 is not a version mismatch.
     fn from(error: NvmlError) -> Self {
         match error {
             NvmlError::FailedToLoadSymbol(_) => Code::FUNCTION_NOT_FOUND.into(),
@@ -101,8 +102,8 @@ impl Code {
         fault.into()
     }
 
-    /// Returns the meaning of a code from a query of one value of the driver. If a driver cannot
-    /// report its own version, the machine is not usable.
+    /// Returns the meaning of a code from a query of one value of the driver. A machine whose
+    /// driver cannot report its own version is not usable.
     pub(crate) fn of_driver(self) -> ErrorKind {
         self.absent().map_or_else(|| self.of_machine(), ErrorKind::from)
     }
@@ -120,8 +121,8 @@ impl Code {
         })
     }
 
-    /// Returns the meaning of a code from a query of a device handle: a permission that is denied
-    /// for this device affects only this device, although the code is one of the machine.
+    /// Returns the meaning of a code from a query of a device handle. A denied permission then
+    /// affects only this device, although the code usually concerns the machine.
     pub(crate) fn of_handle(self) -> ErrorKind {
         match self {
             Code::OPERATING_SYSTEM => Absent::NotPermitted.into(),
@@ -129,12 +130,12 @@ impl Code {
         }
     }
 
-    /// Returns the meaning of a code from a query of one value of a device. A code that is not
-    /// about the device or the machine affects only the value, including unknown codes: drivers
-    /// return 999 for a single broken sensor.
+    /// Returns the meaning of a code from a query of one value of a device. A code affects only the
+    /// value if it does not concern the device or the machine. This includes unknown codes, because
+    /// drivers return 999 for a single broken sensor.
     pub(crate) fn of_value(self) -> ErrorKind {
         match self {
-            // An old driver does not know this limit, clock or counter.
+            // An old driver does not support this limit, clock or counter.
             Code::INVALID_ARGUMENT => Absent::NotSupported.into(),
             code => match code.of_device() {
                 ErrorKind::Device(DeviceFault::Unknown(_) | DeviceFault::InUse)
@@ -144,8 +145,8 @@ impl Code {
         }
     }
 
-    /// Returns whether NVML must be initialised again after such a failure, because the driver is
-    /// gone or another user of the library shut NVML down.
+    /// Returns whether NVML must be initialised again after this failure, because the driver is
+    /// gone or other code in the process shut NVML down.
     pub(crate) fn ends_session(kind: ErrorKind) -> bool {
         use MachineFault::{DriverNotLoaded, NoDevices, Unknown, VersionMismatch};
         let ends = [DriverNotLoaded, VersionMismatch, NoDevices, Unknown(Code::UNINITIALIZED.0)];
@@ -186,7 +187,7 @@ impl Code {
 }
 
 impl fmt::Display for Code {
-    /// Writes a description of the code, and the code.
+    /// Writes a description of the code, followed by the code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = match self.0 {
             1 => "not initialised",
@@ -311,7 +312,7 @@ mod tests {
 
     #[test]
     fn unknown_value_is_not_read_as_code() {
-        // A brand, an architecture or a mode that is newer than nvml-wrapper.
+        // Brands, architectures or modes newer than nvml-wrapper.
         for value in [0, 9, 11, 15, 18, 999, u32::MAX] {
             let cause = Cause::from(NvmlError::UnexpectedVariant(value));
             assert_eq!(cause, Cause::UnknownValue(value));
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn every_documented_code_has_words_of_its_own() {
+    fn every_documented_code_has_its_own_description() {
         let words = |code: u32| {
             let text = Code(code).to_string();
             let words = text.strip_suffix(&format!(" (code {code})")).map(str::to_owned);

@@ -31,7 +31,7 @@ impl Device<'_> {
         unsafe { nvml_wrapper::Device::new(self.handle.0, self.nvml) }
     }
 
-    /// Runs one query of nvml-wrapper, which calls `function`.
+    /// Runs one query of nvml-wrapper, which calls the NVML function `function`.
     pub(crate) fn query<T>(
         &self,
         function: &'static str,
@@ -42,10 +42,11 @@ impl Device<'_> {
         self.caller.call(function, purpose, Some(self.index), || call(&device))
     }
 
-    /// Returns one value, or why it is absent. The arguments are those of [`query`](Self::query).
+    /// Returns one value, or the reason for its absence. The arguments are those of
+    /// [`query`](Self::query).
     ///
     /// # Errors
-    /// The failure, if the code is about the device or the machine.
+    /// The failure, if its code concerns the device or the machine.
     pub(crate) fn value<T>(
         &self,
         function: &'static str,

@@ -18,7 +18,7 @@ const WANTED: u64 = (nvmlEventTypeSingleBitEccError
     | nvmlEventTypeDoubleBitEccError
     | nvmlEventTypeXidCriticalError) as u64;
 
-/// The maximum number of events to return at once; the others stay in the driver.
+/// The maximum number of events to return at once; the driver keeps the rest.
 const MAX_AT_ONCE: usize = 256;
 
 const WHAT: &str = "wait for events";
@@ -56,7 +56,7 @@ impl Opened<'_> {
             if events.len() >= MAX_AT_ONCE {
                 break;
             }
-            // A failure must not discard the events that were already received.
+            // A failure must not discard events already received.
             next = next_event(set, self, 0).unwrap_or(None);
         }
         Ok(events)
@@ -79,7 +79,7 @@ impl Opened<'_> {
                     set.free(self.caller, &self.session.nvml);
                     return Err(error);
                 }
-                // It supports no events, or is lost.
+                // The device does not support events, or is lost.
                 Err(_) => {}
             }
         }

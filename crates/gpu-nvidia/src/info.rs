@@ -4,11 +4,11 @@ use crate::session::{Opened, affects_all};
 use gpu_core::{Absent, DeviceId, DeviceInfo, Error, MachineFault, Reading, Result};
 
 impl Opened<'_> {
-    /// Returns all devices, by index. For a device that does not answer, only its location is
-    /// returned, if NVML still knows it.
+    /// Returns all devices, by index. An unresponsive device has only its location, if NVML still
+    /// reports it.
     ///
     /// # Errors
-    /// `Machine` when there is none, or the driver stops answering.
+    /// `Machine` if there is no device or the driver stops responding.
     pub(crate) fn devices(self) -> Result<Vec<DeviceInfo>> {
         (0..self.count()?).map(|index| self.device_info(index)).collect()
     }
@@ -16,7 +16,7 @@ impl Opened<'_> {
     /// Returns the number of devices.
     ///
     /// # Errors
-    /// `Machine` when there is none.
+    /// `Machine` if there is no device.
     pub(crate) fn count(self) -> Result<u32> {
         match self.indices().end {
             0 => Err(Error::new(MachineFault::NoDevices, "find a GPU")),
@@ -27,7 +27,7 @@ impl Opened<'_> {
     /// Returns the device at an index.
     ///
     /// # Errors
-    /// `Machine` when the driver stops answering.
+    /// `Machine` if the driver stops responding.
     pub(crate) fn device_info(self, index: u32) -> Result<DeviceInfo> {
         match self.complete_info(index) {
             Err(error) if !affects_all(&error) => {

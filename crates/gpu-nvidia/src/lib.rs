@@ -1,15 +1,14 @@
 //! NVML behind the ports of gpu-core.
 //!
-//! The main decision is that every NVML call goes through one place. A driver may never return
-//! from a call, may lack any function, and may return any of thirty codes. That place names the
-//! call while it runs ([`Nvml::current_call`]), counts it, and keeps the code with the call.
-//! Each query then decides how far a code reaches: one value, one device, or the machine.
-//! Inside that place nvml-wrapper makes the call, and one function converts its error. The module
-//! `raw` lists the calls that nvml-wrapper does not cover, each with its reason; nvml-wrapper-sys
-//! makes them.
+//! The main decision is that one module makes every NVML call. A driver may never return from a
+//! call, may lack any function, and may return any of thirty codes. The module names the running
+//! call ([`Nvml::current_call`]), counts it, and records the code with the call. Each query then
+//! decides what a code affects: one value, one device, or the machine. nvml-wrapper makes the call,
+//! and one function converts its error. The module `raw` lists the calls that nvml-wrapper does not
+//! cover, each with a reason; nvml-wrapper-sys makes them.
 //!
 //! NVML is closed between queries. Each initialisation looks up all 400 functions of the library
-//! and queries the driver version once more, which costs about 6 % of the shortest snapshot.
+//! and queries the driver version again, which takes about 6 % of the shortest snapshot.
 //!
 //! ```
 //! use gpu_core::{ErrorKind, GpuBackend, MachineFault};
@@ -40,6 +39,7 @@ mod details;
 mod device;
 mod event;
 mod info;
+mod inventory;
 mod library;
 mod mig;
 mod process;

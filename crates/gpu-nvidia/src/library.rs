@@ -1,4 +1,4 @@
-//! Loading of the NVML library, and detection of the simulated one.
+//! Loads the NVML library, and detects the simulated one.
 
 use gpu_core::{Error, ErrorKind, MachineFault, Result};
 use libloading::Library;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// The names of the installed library. A machine without the developer package has only the first;
-/// WSL2 installs it outside of the loader's search path.
+/// WSL2 installs the library outside the loader's search path.
 const NAMES: [&str; 3] =
     ["libnvidia-ml.so.1", "libnvidia-ml.so", "/usr/lib/wsl/lib/libnvidia-ml.so.1"];
 
@@ -17,10 +17,10 @@ const LONGEST_NAME: usize = 256;
 /// The maximum length of a path in bytes (`PATH_MAX`).
 const LONGEST_PATH: usize = 4096;
 
-/// The simulation that a simulated NVML belongs to.
+/// The simulation behind a simulated NVML.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SimulatedNvml {
-    /// The machine that it simulates; `?` if unknown.
+    /// The simulated machine; `?` if unknown.
     pub machine: String,
     /// The directory of its session; empty if unknown.
     pub session: PathBuf,
@@ -36,11 +36,11 @@ pub(crate) struct Loaded {
 /// Loads the library at `path`, or the first of the known names that loads.
 ///
 /// # Errors
-/// `Machine(NoLibrary)` when none loads, `Invalid` when the one at `path` does not; with the
+/// `Machine(NoLibrary)` if none loads, `Invalid` if the library at `path` does not; with the
 /// messages of the loader.
 pub(crate) fn load(path: Option<&Path>) -> Result<Loaded> {
     if let Some(path) = path {
-        // The loader would search for a name without a slash.
+        // The loader would look up a name without a slash in its search path.
         let path = if path.is_absolute() { path.into() } else { Path::new(".").join(path) };
         return open(path.as_os_str()).map_err(|errors| {
             let what = format!("load NVML from '{}'", path.display());
@@ -55,14 +55,14 @@ pub(crate) fn load(path: Option<&Path>) -> Result<Loaded> {
         }
     }
     let error = Error::new(MachineFault::NoLibrary, format!("load {}", NAMES[0]));
-    // The kind of the error already says that the file does not exist.
+    // The error kind already implies a missing file.
     errors.retain(|error| !error.ends_with("No such file or directory"));
     Err(if errors.is_empty() { error } else { error.with_source(errors.join("; ")) })
 }
 
 fn open(name: &OsStr) -> Result<Loaded, String> {
-    // SAFETY: loading runs the library's constructors. It is the driver's own library, found by
-    // the system's loader, or one that the caller trusts.
+    // SAFETY: loading runs the library's constructors. The library is the driver's, found by the
+    // system's loader, or one that the caller trusts.
     let library = unsafe { Library::new(name) }.map_err(|error| error.to_string())?;
     Ok(Loaded { library, name: name.to_owned() })
 }
@@ -81,7 +81,7 @@ pub(crate) fn simulated(library: &Library) -> Option<SimulatedNvml> {
 /// the library lacks the function.
 fn marker_text(library: &Library, marker: &CStr, longest: usize) -> Option<Option<Vec<u8>>> {
     type Marker = unsafe extern "C" fn() -> *const c_char;
-    // SAFETY: only our own simulated library exports the two names, as functions of this type.
+    // SAFETY: only gpuws's simulated library exports the two names, as functions of this type.
     let function = unsafe { library.get::<Marker>(marker.to_bytes_with_nul()) }.ok()?;
     // SAFETY: it has no arguments.
     let text = unsafe { function() };

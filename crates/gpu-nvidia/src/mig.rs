@@ -14,7 +14,7 @@ impl Opened<'_> {
     /// Returns the MIG instances of a device; empty if MIG is off or its mode is unknown.
     ///
     /// # Errors
-    /// `Device` or `Machine` when a query returns such a code; `Field` when MIG is on but the
+    /// `Device` or `Machine` when a query returns such a code; `Field` if MIG is on but the
     /// instances cannot be read.
     pub(crate) fn mig_instances(self, device: Device<'_>) -> Result<Vec<MigInstance>> {
         if !self.mig_mode(device)?.is_ok_and(|(now, _)| now) {
@@ -36,7 +36,7 @@ impl Opened<'_> {
                 Ok(handle) => {
                     instances.push(instance(Device { handle, ..device }, index)?);
                 }
-                // The index of a destroyed instance stays unused.
+                // The index of a destroyed instance remains unused.
                 Err(failure) if failure.is(Code::NOT_FOUND) => {}
                 Err(failure) => return Err(failure.error(Code::of_value)),
             }
@@ -66,7 +66,7 @@ fn profile(name: &str) -> Reading<String> {
     reported(profile.to_owned())
 }
 
-/// Decodes an instance ID; all ones mean that there is none.
+/// Decodes an instance ID; all ones mean no instance.
 pub(crate) fn instance_id(id: u32) -> Reading<u32> {
     if id == u32::MAX { Err(Absent::NotFound) } else { Ok(id) }
 }

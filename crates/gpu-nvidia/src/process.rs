@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Listed {
     pid: u32,
-    /// All ones under WDDM, in some versions of WSL, and without permission.
+    /// All ones under WDDM, in some WSL versions, and without permission.
     memory: u64,
     gpu_instance: u32,
     compute_instance: u32,
@@ -57,8 +57,8 @@ impl Opened<'_> {
     /// Returns the processes on a device, sorted by PID and instance, each once.
     ///
     /// # Errors
-    /// `Field` when the device has none of the lists, or one of them is not permitted; `Device` or
-    /// `Machine` when a query returns such a code; `Again` when a list grew faster than it could be
+    /// `Field` if the device has none of the lists, or a list is not permitted; `Device` or
+    /// `Machine` if a query returns such a code; `Again` if a list grew faster than it could be
     /// read.
     pub(crate) fn processes(self, device: Device<'_>) -> Result<Vec<DeviceProcess>> {
         let compute =
@@ -77,9 +77,10 @@ impl Opened<'_> {
             return Ok(processes);
         }
         // With MIG, the driver does not report the utilisation of processes.
-        let shares = match self.mig_mode(device)?.is_ok_and(|(now, _)| now) {
-            true => Err(Absent::NotSupported),
-            false => shares(device, self.simulated)?,
+        let shares = if self.mig_mode(device)?.is_ok_and(|(now, _)| now) {
+            Err(Absent::NotSupported)
+        } else {
+            shares(device, self.simulated)?
         };
         for process in &mut processes {
             process.utilization = match &shares {
@@ -90,20 +91,19 @@ impl Opened<'_> {
         Ok(processes)
     }
 
-    /// Returns one of the lists, by the newest version that the driver supports.
+    /// Returns one of the lists, through the newest function version that the driver supports.
     ///
     /// # Errors
-    /// `Device`, `Machine` and `Again`; a failure of only this list is in the inner result.
+    /// `Device`, `Machine` and `Again`; a failure that concerns only this list is in the inner
+    /// result.
     fn list<'a>(
         self,
         device: Device<'a>,
         [third, second]: [List<'a, nvmlProcessInfo_v2_t>; 2],
         first: List<'a, nvmlProcessInfo_v1_t>,
     ) -> Result<Answer<Vec<Listed>>> {
-        let with_instances = [third, second].into_iter().skip(match self.third_is_larger()? {
-            true => 1,
-            false => 0,
-        });
+        let with_instances =
+            [third, second].into_iter().skip(if self.third_is_larger()? { 1 } else { 0 });
         for list in with_instances {
             match list(&device) {
                 Err(failure) if failure.is_too_old() => {}
@@ -133,7 +133,7 @@ fn answer_of<T: Into<Listed>>(answer: Answer<Vec<T>>) -> Result<Answer<Vec<Liste
     }
 }
 
-/// Returns whether a driver has the larger entries: from 535.43 until before 535.104.
+/// Returns whether a driver has the larger entries: from 535.43 to before 535.104.
 fn has_larger_entries(version: &str) -> bool {
     let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
     match (parts.next().flatten(), parts.next().flatten()) {
@@ -146,7 +146,7 @@ fn has_larger_entries(version: &str) -> bool {
 /// Joins the lists: each process once per instance, sorted by PID and instance.
 ///
 /// Missing graphics and MPS lists count as empty. A missing compute list does not: its processes
-/// would be unknown and their memory would look like that of a ghost.
+/// would be unknown, and their memory would look like a ghost's.
 ///
 /// # Errors
 /// The first failure of a list.
@@ -173,8 +173,8 @@ fn joined(lists: [(DeviceProcessKind, Answer<Vec<Listed>>); 3]) -> Answer<Vec<De
     Ok(known.into_values().collect())
 }
 
-/// Rejects a list with an invalid PID. Without that entry the list would be incomplete, and the
-/// memory of the process would be unexplained.
+/// Rejects a list with an invalid PID: without that entry the list would be incomplete, and the
+/// memory of the process unexplained.
 fn all_have_numbers(processes: &[DeviceProcess]) -> Result<()> {
     match processes.iter().find(|process| !plausible::is_pid(process.pid)) {
         None => Ok(()),

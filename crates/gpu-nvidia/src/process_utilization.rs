@@ -1,10 +1,10 @@
 //! GPU utilisation per process.
 //!
-//! The driver keeps one sample for each process that was active recently, with a wall clock
-//! timestamp in microseconds. The query requests all samples (`lastSeenTimeStamp` 0). The result is
-//! known to contain garbage: utilisations of thousands of percent, processes that are not on the
-//! device, old samples. Samples older than 10 s are ignored, and a utilisation above 100 % is
-//! implausible. A process without a sample was idle.
+//! The driver keeps one sample per recently active process, with a wall clock timestamp in
+//! microseconds. The query requests all samples (`lastSeenTimeStamp` 0). The result is known to
+//! contain garbage: utilisations of thousands of percent, processes that are not on the device, old
+//! samples. Samples older than 10 s are ignored, and a utilisation above 100 % is implausible. A
+//! process without a sample was idle.
 
 use crate::call::reading;
 use crate::code::Code;
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 /// The driver's samples cover 1 s to 10 s, so older ones are outdated.
 const WINDOW_US: u64 = 10_000_000;
 
-/// The utilisation of the active processes.
+/// The utilisation of active processes.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Shares(BTreeMap<Pid, Reading<Percent>>);
 
@@ -30,7 +30,7 @@ impl Shares {
     }
 }
 
-/// Returns the utilisation of the processes on a device, or why it is absent.
+/// Returns the utilisation of the processes on a device, or the reason for its absence.
 ///
 /// # Errors
 /// `Device` or `Machine` when the query returns such a code.

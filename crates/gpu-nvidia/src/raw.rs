@@ -1,8 +1,8 @@
-//! All calls that nvml-wrapper does not cover, through nvml-wrapper-sys, each with its reason.
+//! The calls that nvml-wrapper does not cover, made through nvml-wrapper-sys, each with a reason.
 //!
-//! nvml-wrapper lacks the function; or it has only the newest version, which older drivers lack; or
-//! it queries the length of a list first and fails if the list grows before the second call; or it
-//! loses part of the answer.
+//! The possible reasons: nvml-wrapper lacks the function; it has only the newest version, which
+//! older drivers lack; it queries the length of a list first, and fails if the list grows before
+//! the second call; or it loses part of the answer.
 
 use crate::call::{Answer, Caller};
 use crate::code::Code;
@@ -40,7 +40,7 @@ pub(crate) unsafe trait Data: Copy {
 
 macro_rules! data {
     ($($name:ty)*) => { $(
-        // SAFETY: integers, pointers that are never followed here, and structs and unions of them.
+        // SAFETY: the type consists of integers, and of pointers that are never followed here.
         unsafe impl Data for $name {}
     )* };
 }
@@ -52,7 +52,7 @@ data! {
     nvmlRowRemapperHistogramValues_t
 }
 
-/// Calls a function about the machine.
+/// Calls a function of the machine.
 macro_rules! call {
     ($caller:expr, $nvml:expr, $function:ident, $purpose:literal, $device:expr $(, $argument:expr)*) => {
         $caller.call(stringify!($function), $purpose, $device, || {
@@ -64,7 +64,7 @@ macro_rules! call {
     };
 }
 
-/// Calls a function about a device.
+/// Calls a function of a device.
 macro_rules! query {
     ($device:expr, $function:ident, $purpose:literal $(, $argument:expr)*) => {{
         let Device { caller, nvml, handle, index } = *$device;
@@ -102,11 +102,11 @@ fills! {
     /// nvml-wrapper has only the second version, which older drivers lack.
     fan_speed_v1: c_uint = nvmlDeviceGetFanSpeed, "for its fan speed";
     /// nvml-wrapper has only the third version, which older drivers lack, and loses the legacy form
-    /// of the address. The older structs are prefixes of the newest.
+    /// of the address. The older structs are prefixes of the newest one.
     pci_v3: nvmlPciInfo_t = nvmlDeviceGetPciInfo_v3, "for its PCI address";
-    /// As the third version.
+    /// As for the third version.
     pci_v2: nvmlPciInfo_t = nvmlDeviceGetPciInfo_v2, "for its PCI address";
-    /// As the third version.
+    /// As for the third version.
     pci_v1: nvmlPciInfo_t = nvmlDeviceGetPciInfo, "for its PCI address";
     /// nvml-wrapper lacks the newer name, and drops unknown reasons.
     clock_reasons: u64 = nvmlDeviceGetCurrentClocksEventReasons, "for its clock event reasons";
@@ -153,12 +153,13 @@ impl Device<'_> {
         Ok(mode)
     }
 
-    /// nvml-wrapper lacks it. The second version has the health of the links, as has the third,
-    /// which fewer drivers know.
+    /// nvml-wrapper lacks it. The second version has the health of the links; so does the third,
+    /// but fewer drivers support it.
     pub(crate) fn fabric_v2(&self) -> Answer<nvmlGpuFabricInfo_v2_t> {
         let version = size_of::<nvmlGpuFabricInfo_v2_t>() as u32 | 2 << 24;
         let mut fabric = nvmlGpuFabricInfo_v2_t { version, ..Data::zeroed() };
-        // The version says which struct the driver fills in; the bindings name only the newest.
+        // The version selects the struct that the driver fills in; the bindings have only the
+        // newest one.
         let any = (&raw mut fabric).cast();
         query!(self, nvmlDeviceGetGpuFabricInfoV, "for its fabric", any)?;
         Ok(fabric)
@@ -189,7 +190,7 @@ impl Device<'_> {
         Ok([corrected, uncorrected, pending, failure])
     }
 
-    /// nvml-wrapper lacks it: the banks of the memory by the spare rows that they have left.
+    /// nvml-wrapper lacks it: the memory banks by remaining spare rows.
     pub(crate) fn banks(&self) -> Answer<nvmlRowRemapperHistogramValues_t> {
         let mut banks = nvmlRowRemapperHistogramValues_t::zeroed();
         query!(self, nvmlDeviceGetRowRemapperHistogram, "for its spare rows", &mut banks)?;
@@ -204,8 +205,8 @@ impl Device<'_> {
         Ok(errors)
     }
 
-    /// nvml-wrapper reads the addresses of all pages, with a second version that older drivers
-    /// lack. Only the number is needed: without a buffer the driver returns it, with
+    /// nvml-wrapper reads the addresses of all pages, through a second version that older drivers
+    /// lack. Only the number is needed: without a buffer, the driver returns it, with
     /// `INSUFFICIENT_SIZE` if it is not zero.
     pub(crate) fn retired_pages(&self, cause: c_uint) -> (c_uint, Answer<()>) {
         let mut count = 0;
@@ -263,7 +264,7 @@ impl Device<'_> {
         Ok(kind)
     }
 
-    /// nvml-wrapper does not retry when the list grows, and leaves zeros in it when it shrinks.
+    /// nvml-wrapper does not retry if the list grows, and leaves zeros in it if it shrinks.
     pub(crate) fn accounting_pids(&self) -> Answer<Vec<c_uint>> {
         grow(|buffer: &mut [c_uint], length| {
             query!(
@@ -332,10 +333,10 @@ pub(crate) fn cuda_version_v1(caller: &Caller, nvml: &Nvml) -> Answer<c_int> {
     answer.map(|()| version)
 }
 
-/// A set of events that devices are registered with.
+/// An event set with registered devices.
 ///
 /// nvml-wrapper's event set borrows from its `Nvml`, so a struct cannot own both. A failed
-/// registration frees the set for all devices. Its wait has only the second version, which older
+/// registration frees the set for all devices. Its wait uses only the second version, which older
 /// drivers lack.
 pub(crate) struct EventSet(nvmlEventSet_t);
 
@@ -362,8 +363,8 @@ impl EventSet {
         millis: u32,
     ) -> Answer<nvmlEventData_t> {
         let mut data = nvmlEventData_t::zeroed();
-        let answer = match nvml.lib().nvmlEventSetWait_v2.is_ok() {
-            true => call!(
+        let answer = if nvml.lib().nvmlEventSetWait_v2.is_ok() {
+            call!(
                 caller,
                 nvml,
                 nvmlEventSetWait_v2,
@@ -372,41 +373,31 @@ impl EventSet {
                 self.0,
                 &mut data,
                 millis
-            ),
-            false => {
-                call!(
-                    caller,
-                    nvml,
-                    nvmlEventSetWait,
-                    "for an event",
-                    None,
-                    self.0,
-                    &mut data,
-                    millis
-                )
-            }
+            )
+        } else {
+            call!(caller, nvml, nvmlEventSetWait, "for an event", None, self.0, &mut data, millis)
         };
         answer.map(|()| data)
     }
 
     pub(crate) fn free(self, caller: &Caller, nvml: &Nvml) {
-        // An error has no consequence: the set ends with the initialisation.
+        // Ignore errors: the set ends with the initialisation.
         let _ = call!(caller, nvml, nvmlEventSetFree, "free the event set of", None, self.0);
     }
 }
 
-/// Reads a list of unknown length: `fetch` gets a buffer and its capacity, and replaces the
+/// Reads a list of unknown length: `fetch` receives a buffer and its capacity, and replaces the
 /// capacity with the length of the list.
 ///
 /// If the list fits, one call is enough, because its length is not queried first.
 ///
 /// # Errors
-/// Those of `fetch`; `INSUFFICIENT_SIZE` when the list outgrew the buffer every time.
+/// Those of `fetch`; `INSUFFICIENT_SIZE` if the list outgrew the buffer every time.
 fn grow<T: Data>(mut fetch: impl FnMut(&mut [T], &mut c_uint) -> Answer<()>) -> Answer<Vec<T>> {
     let (mut tries, mut room) = (0, ROOM);
     loop {
         tries += 1;
-        // Half of the capacity is added, in case that entries are larger than this crate assumes.
+        // Half of the capacity is added in case the entries are larger than this crate assumes.
         let mut buffer = vec![T::zeroed(); room + room / 2];
         let mut length = room as c_uint;
         let answer = fetch(&mut buffer, &mut length);
@@ -465,7 +456,7 @@ mod tests {
             let (list, calls) = fetched(length, 0);
             assert_eq!((list.is_ok(), calls), (is_read, if is_read { 2 } else { TRIES }));
         }
-        // Room for a growth by a quarter.
+        // The capacity allows for growth by a quarter.
         let mut capacities = Vec::new();
         let list = grow(|_: &mut [u32], length| {
             capacities.push(*length);

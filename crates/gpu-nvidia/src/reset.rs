@@ -1,6 +1,7 @@
-//! Reset of a device by the installed nvidia-smi, because NVML has no public function for it.
+//! Resets a device with the installed nvidia-smi, because NVML has no public function for it.
 //!
-//! It is run by its full path, never through `PATH`, because this program then runs as root.
+//! nvidia-smi is run by its full path, never through `PATH`, because this program then runs as
+//! root.
 
 use crate::child::moment;
 use gpu_core::{Absent, DeviceFault, Error, ErrorKind, MachineFault, PciBusId, Result};
@@ -11,7 +12,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// The installation paths of nvidia-smi: distributions, NVIDIA's installer, WSL, NixOS, containers.
-const PLACES: [&str; 6] = [
+const PATHS: [&str; 6] = [
     "/usr/bin/nvidia-smi",
     "/usr/local/bin/nvidia-smi",
     "/usr/lib/wsl/lib/nvidia-smi",
@@ -20,16 +21,16 @@ const PLACES: [&str; 6] = [
     "/opt/bin/nvidia-smi",
 ];
 
-/// A reset takes seconds, so a longer one hangs.
+/// The deadline of a reset, which normally takes seconds.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The time to exit after it closed its output.
-const LAST_MOMENTS: Duration = Duration::from_secs(5);
+/// The time for nvidia-smi to exit after it has closed its output.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The maximum output in bytes, more than it normally prints; the rest is discarded.
+/// The maximum output to keep, in bytes; nvidia-smi normally prints less.
 const MAX_OUTPUT: u64 = 16 << 10;
 
-/// The maximum length of its message in characters.
+/// The maximum length of nvidia-smi's message, in characters.
 const MAX_WORDS: usize = 400;
 
 /// The installed nvidia-smi.
@@ -44,10 +45,10 @@ impl Resetter {
     /// # Errors
     /// `Machine(NoLibrary)` when none is installed.
     pub(crate) fn installed() -> Result<Self> {
-        let program = PLACES.iter().map(PathBuf::from).find(|place| place.is_file());
+        let program = PATHS.iter().map(PathBuf::from).find(|path| path.is_file());
         let program = program.ok_or_else(|| {
             Error::new(MachineFault::NoLibrary, "find nvidia-smi")
-                .with_source(format!("not found at {}", PLACES.join(", ")))
+                .with_source(format!("not found at {}", PATHS.join(", ")))
         })?;
         Ok(Resetter { program, deadline: DEADLINE })
     }
@@ -56,8 +57,8 @@ impl Resetter {
     ///
     /// # Errors
     /// By nvidia-smi's exit code: `Field(NotPermitted)`, `Field(NotSupported)`, `Device(Lost)`, or
-    /// `Device(InUse)` for any other code, with its message; `TimedOut` when it does not exit; `Io`
-    /// when it cannot be run.
+    /// `Device(InUse)` for any other code, with its message; `TimedOut` if it does not exit; `Io`
+    /// if it cannot be run.
     pub(crate) fn reset(&self, bus: PciBusId, name: &str) -> Result<()> {
         let what = format!("reset {name}");
         let failed = |error| Error::new(ErrorKind::Io, what.clone()).with_source(error);
@@ -72,9 +73,10 @@ impl Resetter {
         if status.success() {
             return Ok(());
         }
-        let words = match words.is_empty() {
-            true => format!("nvidia-smi printed nothing ({status})"),
-            false => format!("nvidia-smi printed: {words}"),
+        let words = if words.is_empty() {
+            format!("nvidia-smi printed nothing ({status})")
+        } else {
+            format!("nvidia-smi printed: {words}")
         };
         Err(Error::new(refusal(status), what).with_source(words))
     }
@@ -86,7 +88,7 @@ impl Resetter {
                 .into_iter()
                 .flatten()
                 .collect();
-        // Both outputs are closed when it exits, or before.
+        // nvidia-smi closes both outputs at exit or before.
         let end = moment().saturating_add(self.deadline);
         let mut is_late = false;
         let mut texts = Vec::new();
@@ -100,11 +102,11 @@ impl Resetter {
             // An error means that it has already exited.
             let _ = child.kill();
         }
-        // In state D it exits only when the driver returns, so waiting here could hang; another
-        // thread waits.
+        // In state D the process exits only when the driver returns, so another thread waits for
+        // it.
         let (sender, ended) = channel();
         std::thread::spawn(move || sender.send(child.wait()));
-        let status = ended.recv_timeout(LAST_MOMENTS.min(self.deadline)).ok().and_then(Result::ok);
+        let status = ended.recv_timeout(EXIT_TIMEOUT.min(self.deadline)).ok().and_then(Result::ok);
         (status.filter(|_| !is_late), words(&texts.join("\n")))
     }
 }
@@ -115,7 +117,7 @@ fn reader(mut output: impl Read + Send + 'static) -> Receiver<String> {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = (&mut output).take(MAX_OUTPUT).read_to_end(&mut bytes);
-        // Drain the pipe, so that the program does not block on it.
+        // Drain the pipe so that the program does not block.
         let _ = read.and_then(|_| std::io::copy(&mut output, &mut std::io::sink()));
         // The receiver is gone if the deadline has passed.
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
@@ -148,14 +150,14 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// An nvidia-smi that is a shell script, with its directory.
+    /// A shell script in place of nvidia-smi, with its directory.
     fn scripted(script: &str, deadline: Duration) -> (Resetter, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("nvidia-smi");
         let text = dir.path().join("text");
         fs::write(&text, format!("#!/bin/sh\n{script}\n")).unwrap();
-        // In a child: a program that this process has open for writing cannot be executed while any
-        // test's child, just forked, has inherited the descriptor.
+        // A child installs the script, because a program that this process has open for writing
+        // cannot be executed while a newly forked child of any test holds the inherited descriptor.
         let mut install = Command::new("install");
         assert!(install.args(["-m", "755"]).arg(text).arg(&program).status().unwrap().success());
         (Resetter { program, deadline }, dir)

@@ -37,8 +37,8 @@ pub(crate) fn sample(device: Device<'_>) -> Result<DeviceSample> {
 
 /// Returns the memory of a device, or of a MIG instance.
 ///
-/// Version 2 reports memory that driver and firmware reserve separately. A driver without it counts
-/// that memory as used.
+/// Version 2 reports the memory reserved by driver and firmware separately. A driver without
+/// version 2 counts it as used.
 ///
 /// # Errors
 /// As [`sample`].

@@ -25,7 +25,7 @@ pub(crate) struct Session {
     pub(crate) nvml: Nvml,
 }
 
-/// Constant values of a device. Only definite results are cached: a lost device is queried again
+/// Constant values of a device. Only definite results are cached, so a lost device is queried again
 /// every time.
 #[derive(Default)]
 struct Entry {
@@ -39,16 +39,16 @@ struct Entry {
 }
 
 impl Session {
-    /// Initialises NVML from the library with this name, which looks up all of its functions.
+    /// Initialises NVML from the library with this name, looking up all of its functions.
     ///
     /// # Errors
-    /// `Machine` when it fails; NVML is then not initialised.
+    /// `Machine` on failure; NVML is then not initialised.
     pub(crate) fn open(caller: &Caller, library: &OsStr) -> Result<Self> {
-        // Either may hang, because nvml-wrapper also queries the version.
+        // Either function may hang, because nvml-wrapper also queries the version.
         const INIT: &str = "nvmlInit_v2 or nvmlSystemGetDriverVersion";
         let init = || Nvml::builder().lib_path(library).init();
         let nvml = caller.call(INIT, "initialise", None, init);
-        // nvml-wrapper continues without a version, so an error is from the initialisation.
+        // nvml-wrapper ignores a missing version, so an error comes from the initialisation.
         let failed = |failure: Failure| failure.of_function("nvmlInit_v2").error(Code::of_machine);
         let nvml = nvml.map_err(failed)?;
         let count = caller
@@ -92,7 +92,7 @@ fn shut_down(caller: &Caller, nvml: Nvml) {
 pub(crate) struct Opened<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) session: &'a Session,
-    /// The library is simulated, with its own clock.
+    /// Whether the library is simulated, with its own clock.
     pub(crate) simulated: bool,
 }
 
@@ -105,16 +105,15 @@ impl<'a> Opened<'a> {
     /// Returns the driver and CUDA versions.
     ///
     /// # Errors
-    /// `Machine` when it does not answer.
+    /// `Machine` if the driver does not respond.
     pub(crate) fn driver(self) -> Result<Driver> {
         let (caller, nvml) = (self.caller, &self.session.nvml);
         let purpose = "for the CUDA version";
         let cuda = caller.call("nvmlSystemGetCudaDriverVersion_v2", purpose, None, || {
             nvml.sys_cuda_driver_version()
         });
-        let cuda = cuda.or_else(|newer| match newer.is_too_old() {
-            true => cuda_version_v1(caller, nvml),
-            false => Err(newer),
+        let cuda = cuda.or_else(|newer| {
+            if newer.is_too_old() { cuda_version_v1(caller, nvml) } else { Err(newer) }
         });
         let cuda = reading_by(cuda, Code::of_driver)?.and_then(cuda_version);
         Ok(Driver { version: self.driver_version()?, cuda })
@@ -123,7 +122,7 @@ impl<'a> Opened<'a> {
     /// Returns the driver version.
     ///
     /// # Errors
-    /// `Machine` when it does not answer.
+    /// `Machine` if the driver does not respond.
     pub(crate) fn driver_version(self) -> Result<Reading<String>> {
         once(&self.session.version, || {
             let purpose = "for the driver version";
@@ -164,7 +163,8 @@ impl<'a> Opened<'a> {
     /// Returns the device with this ID.
     ///
     /// # Errors
-    /// `Invalid` when this machine has no such device; the reason why NVML returns no handle.
+    /// `Invalid` if this machine has no such device; otherwise the reason why NVML returns no
+    /// handle.
     pub(crate) fn named(self, id: &DeviceId) -> Result<Device<'a>> {
         let others = self.indices().filter(|index| *index != id.index);
         let first = self.indices().contains(&id.index).then_some(id.index);
@@ -250,8 +250,8 @@ fn no_such(id: &DeviceId) -> Error {
     Error::new(ErrorKind::Invalid, format!("find {id}: no such device"))
 }
 
-/// Returns the cached value, or queries it and caches it, unless it may change: a device error, a
-/// missing permission.
+/// Returns the cached value, or queries and caches it. Results that may change are not cached: a
+/// device error, a missing permission.
 fn once<T: Clone>(
     cell: &OnceLock<Reading<T>>,
     query: impl FnOnce() -> Result<Reading<T>>,
@@ -275,7 +275,7 @@ pub(crate) fn reported(text: String) -> Reading<String> {
     }
 }
 
-/// Returns the PCI address: from the text, which contains the function, or from the numbers.
+/// Returns the PCI address from the text, which includes the function, or else from the numbers.
 pub(crate) fn bus_id(pci: &nvmlPciInfo_t) -> Reading<PciBusId> {
     let by_numbers = || {
         Some(PciBusId {

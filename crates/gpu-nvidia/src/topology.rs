@@ -1,6 +1,6 @@
 //! The topology of the devices.
 //!
-//! Each pair is queried, which is n² queries for n devices, so it is not part of a snapshot.
+//! It takes n² queries for n devices, one per pair, so it is not part of a snapshot.
 
 use crate::call::{Answer, Failure, reading};
 use crate::details::{Remote, remotes};
@@ -15,13 +15,13 @@ const WHAT: &str = "query the topology";
 const PEERS: &str = "query the peer-to-peer status";
 
 impl<'a> Opened<'a> {
-    /// Returns the topology: for each pair the number of NVLinks or, without NVLinks, the nearest
-    /// common ancestor in the PCI tree; and that ancestor for all pairs. A device that does not
-    /// answer has unknown links. One that does not report the remote ends of its NVLinks has only
-    /// those that others report.
+    /// Returns the topology. For each pair it has the number of NVLinks or, without NVLinks, the
+    /// nearest common ancestor in the PCI tree; the ancestor is also available for all pairs. An
+    /// unresponsive device has unknown links. A device that does not report the remote ends of its
+    /// NVLinks has only the links that other devices report.
     ///
     /// # Errors
-    /// `Machine` when the driver does not answer; `Field` when no pair is reported.
+    /// `Machine` if the driver does not respond; `Field` if no pair is reported.
     pub(crate) fn topology(self) -> Result<Topology> {
         let devices = self.every_device()?;
         let mut buses = Vec::new();
@@ -36,7 +36,7 @@ impl<'a> Opened<'a> {
             let found = device.map_or_else(lost, |device| remotes(device, &addresses));
             ends.push(lenient(found)?);
         }
-        let places = pairs(&devices, Link::Itself, |from, to| {
+        let levels = pairs(&devices, Link::Itself, |from, to| {
             let name = "nvmlDeviceGetTopologyCommonAncestor";
             let level = from.query(name, "for its topology", |device| {
                 device.topology_common_ancestor(to.wrapped())
@@ -45,21 +45,21 @@ impl<'a> Opened<'a> {
             level.map(|level| link(level.as_c())).or_else(unknown(Link::Unknown))
         })?;
         let peers = peers(&devices, PeerCapability::Read)?;
-        let mut paths = known(&places, Link::Itself, Link::Unknown);
+        let mut paths = known(&levels, Link::Itself, Link::Unknown);
         for (number, row) in paths.iter_mut().enumerate() {
-            row[number] = Link::Itself; // Also for a device that does not answer.
+            row[number] = Link::Itself; // Even for an unresponsive device.
         }
         let seen = |from: usize, to: usize| lanes(&ends[from], &ends[to], buses[to]);
-        let links = joined(places, |from, to| either(seen(from, to), seen(to, from)))
+        let links = joined(levels, |from, to| either(seen(from, to), seen(to, from)))
             .map_err(|absent| Error::new(absent, WHAT))?;
         let peers = known(&peers, PeerAccess::Itself, PeerAccess::Unknown);
         Ok(Topology { links, peers, paths })
     }
 
-    /// Returns whether each device has this kind of access to each other one.
+    /// Returns whether each device has this kind of access to every other one.
     ///
     /// # Errors
-    /// `Machine` when the driver does not answer; `Field` when no pair is reported.
+    /// `Machine` if the driver does not respond; `Field` if no pair is reported.
     pub(crate) fn peer_access(self, capability: PeerCapability) -> Result<Vec<Vec<PeerAccess>>> {
         let cells = peers(&self.every_device()?, capability)?;
         let absent = cells.iter().flatten().find_map(|cell| cell.err());
@@ -70,7 +70,7 @@ impl<'a> Opened<'a> {
         }
     }
 
-    /// Returns every device by index; `None` for one that does not answer.
+    /// Returns every device by index; `None` for an unresponsive device.
     fn every_device(self) -> Result<Vec<Option<Device<'a>>>> {
         let mut devices = Vec::new();
         for index in self.indices() {
@@ -115,20 +115,16 @@ fn known<T: Copy + PartialEq>(reported: &[Vec<Reading<T>>], itself: T, unknown: 
     reported.iter().map(row).collect()
 }
 
-/// Converts a value that nvml-wrapper has no name for to `value`.
+/// Converts a value unknown to nvml-wrapper to `value`.
 fn unknown<T>(value: T) -> impl FnOnce(Failure) -> Answer<T> {
-    |failure| match failure.is_unknown_value() {
-        true => Ok(value),
-        false => Err(failure),
-    }
+    |failure| if failure.is_unknown_value() { Ok(value) } else { Err(failure) }
 }
 
 /// Converts a failure of one device to an absent value.
 fn lenient<T>(answer: Result<Reading<T>>) -> Result<Reading<T>> {
-    answer.or_else(|error| match affects_all(&error) {
-        true => Err(error),
-        false => Ok(Err(error.kind().absent())),
-    })
+    answer.or_else(
+        |error| if affects_all(&error) { Err(error) } else { Ok(Err(error.kind().absent())) },
+    )
 }
 
 /// Queries each pair of devices.
@@ -149,28 +145,28 @@ fn pairs<T: Copy>(
 /// Replaces the PCI paths of pairs with NVLinks.
 ///
 /// # Errors
-/// When no pair is known: why the links are unknown, otherwise the first reason.
+/// If no pair is known: the reason why the links are unknown, otherwise the first reason.
 fn joined(
-    places: Vec<Vec<Reading<Link>>>,
+    levels: Vec<Vec<Reading<Link>>>,
     lanes: impl Fn(usize, usize) -> Reading<u8>,
 ) -> Result<Vec<Vec<Link>>, Absent> {
     let (mut any, mut unreported, mut failed) = (false, None, None);
     let mut links = Vec::new();
-    for (from, row) in places.into_iter().enumerate() {
+    for (from, row) in levels.into_iter().enumerate() {
         let mut cells = Vec::new();
-        for (to, place) in row.into_iter().enumerate() {
+        for (to, level) in row.into_iter().enumerate() {
             let lanes = lanes(from, to);
-            let cell = match (lanes, place) {
+            let cell = match (lanes, level) {
                 _ if from == to => Ok(Link::Itself),
-                (Ok(0), place) => place,
+                (Ok(0), level) => level,
                 (Ok(lanes), _) => Ok(Link::NvLink(lanes)),
                 // The PCI path would imply that there are no NVLinks.
                 (Err(reason), _) => Err(reason),
             };
             any |= from != to && cell.is_ok();
             unreported = unreported.or(cell.err());
-            // A lost device is reported as lost, regardless of what the others support.
-            let lost = place == Err(Absent::DeviceLost);
+            // A lost device counts as lost, whatever the others support.
+            let lost = level == Err(Absent::DeviceLost);
             failed = failed.or(lanes.err().filter(|_| from != to && !lost));
             cells.push(cell.unwrap_or(Link::Unknown));
         }
@@ -182,8 +178,9 @@ fn joined(
     }
 }
 
-/// Counts the active NVLinks from one device to another, as reported by the first: those that end
-/// at the other device or, if both are connected to switches, the smaller number of switch links.
+/// Counts the active NVLinks from one device to another, as reported by the first: the links that
+/// end at the other device or, if both are connected to switches, the smaller of their numbers of
+/// switch links.
 fn lanes(
     from: &Reading<Vec<Remote>>,
     to: &Reading<Vec<Remote>>,
@@ -202,8 +199,8 @@ fn lanes(
     Ok(u8::try_from(lanes).unwrap_or(u8::MAX))
 }
 
-/// Combines the numbers of NVLinks that both ends report: one end is enough for a link, but both
-/// must report that there is none.
+/// Combines the numbers of NVLinks reported by both ends: one end can confirm a link, but both must
+/// report its absence.
 fn either(one: Reading<u8>, other: Reading<u8>) -> Reading<u8> {
     match (one, other) {
         (Ok(one), Ok(other)) => Ok(one.max(other)),
@@ -287,22 +284,22 @@ mod tests {
 
     #[test]
     fn nvlinks_override_pcie_paths() {
-        let places =
+        let levels =
             vec![vec![Ok(Link::Itself), Ok(Link::Sys)], vec![Ok(Link::Sys), Ok(Link::Itself)]];
-        let links = joined(places.clone(), |from, to| Ok(if from < to { 4 } else { 0 })).unwrap();
+        let links = joined(levels.clone(), |from, to| Ok(if from < to { 4 } else { 0 })).unwrap();
         assert_eq!(links, [[Link::Itself, Link::NvLink(4)], [Link::Sys, Link::Itself]]);
         let half = |from, to| if from < to { Err(Absent::Failed) } else { Ok(0) };
-        assert_eq!(joined(places, half).unwrap()[0], [Link::Itself, Link::Unknown]);
+        assert_eq!(joined(levels, half).unwrap()[0], [Link::Itself, Link::Unknown]);
     }
 
     #[test]
     fn fully_unreported_tree_is_absent() {
         let unreported = Err(Absent::NotSupported);
-        let places = vec![vec![Ok(Link::Itself), unreported], vec![unreported, Ok(Link::Itself)]];
-        assert_eq!(joined(places.clone(), |_, _| Ok(0)), Err(Absent::NotSupported));
+        let levels = vec![vec![Ok(Link::Itself), unreported], vec![unreported, Ok(Link::Itself)]];
+        assert_eq!(joined(levels.clone(), |_, _| Ok(0)), Err(Absent::NotSupported));
         let half = |from, to| if from < to { Ok(0) } else { Err(Absent::DeviceLost) };
-        assert_eq!(joined(places.clone(), half), Err(Absent::DeviceLost), "links are unknown");
-        let links = joined(places, |from, to| Ok(if from < to { 1 } else { 0 })).unwrap();
+        assert_eq!(joined(levels.clone(), half), Err(Absent::DeviceLost), "links are unknown");
+        let links = joined(levels, |from, to| Ok(if from < to { 1 } else { 0 })).unwrap();
         assert_eq!(links[1], [Link::Unknown, Link::Itself]);
         let lone = vec![vec![Ok(Link::Itself)]];
         assert_eq!(joined(lone, |_, _| Ok(0)), Ok(vec![vec![Link::Itself]]));

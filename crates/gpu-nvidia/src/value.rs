@@ -1,12 +1,12 @@
-//! Conversion of NVML's numbers to values with units, which rejects impossible ones
+//! Converts NVML's numbers to values with units, and rejects impossible ones
 //! ([`gpu_core::plausible`]).
 //!
-//! All ones mean that a number is absent (`NVML_VALUE_NOT_AVAILABLE`) where it is a struct field,
-//! or where no code gives a reason.
+//! All ones mean that a number is absent (`NVML_VALUE_NOT_AVAILABLE`) in a struct field, or
+//! wherever no code gives a reason.
 
 use gpu_core::{Absent, Bytes, Celsius, Milliwatts, Percent, Reading, plausible};
 
-/// An integer type whose maximum means that the value is absent.
+/// An integer type with its maximum reserved for an absent value.
 pub(crate) trait Number: PartialEq + Sized {
     const UNREPORTED: Self;
 }
@@ -24,7 +24,7 @@ pub(crate) fn number<T: Number>(value: T) -> Reading<T> {
     if value == T::UNREPORTED { Err(Absent::NotSupported) } else { Ok(value) }
 }
 
-/// Returns a part of a value.
+/// Returns a part of a value, or the reason for its absence.
 pub(crate) fn part<T, U>(reported: &Reading<T>, read: impl FnOnce(&T) -> Reading<U>) -> Reading<U> {
     reported.as_ref().map_err(|reason| *reason).and_then(read)
 }
@@ -42,7 +42,7 @@ pub(crate) fn milliwatts(value: u32) -> Reading<Milliwatts> {
     plausible::milliwatts(number(value)?.into())
 }
 
-/// Converts a percentage; above 100 % it is implausible.
+/// Converts a percentage; above 100 % the value is implausible.
 pub(crate) fn percent(value: u32) -> Reading<Percent> {
     plausible::percent(number(value)?.into())
 }

@@ -1,11 +1,11 @@
-//! The child as a fork of the program. This requires a program with one thread, so it does not use
-//! the test harness, and exits with 0 if all checks pass.
+//! The child as a fork of the program. This requires a program with a single thread, so it does not
+//! use the test harness; it exits with 0 if all checks pass.
 
 mod isolation;
 
 use gpu_core::{ErrorKind, Fault, GpuBackend, Groups};
 use gpu_nvidia::{Helper, NvmlChild};
-use isolation::{endless_library, has_nothing_else, inheritable, with_last_words};
+use isolation::{endless_library, has_nothing_else, inheritable, with_named_call};
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -53,7 +53,7 @@ fn hanging_forked_child_is_ended() {
     let hangs = || fault(&backend(&library, Duration::from_millis(300)));
     let text = "get an answer from the driver within 0.3 s: loading the library did not \
                 return";
-    assert_eq!(with_last_words(hangs).text, text);
+    assert_eq!(with_named_call(hangs).text, text);
     assert!(children().is_empty());
 }
 

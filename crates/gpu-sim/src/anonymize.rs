@@ -1,4 +1,4 @@
-//! Removes the data from a snapshot that shows who works on the machine, and on what.
+//! Removes data from a snapshot that reveals who works on the machine, and on what.
 
 use gpu_core::{
     Absent, FIRST_USER, LeaseEntry, LeaseId, MergedLeases, Process, ProcessInfo, Snapshot,
@@ -6,18 +6,17 @@ use gpu_core::{
 };
 use std::collections::BTreeMap;
 
-/// The UIDs above this one replace those of users, from 4000000001 for `anon-1`. No account has
-/// them: [systemd](https://systemd.io/UIDS-GIDS/) marks those above 2147483647 as unusable.
+/// The base of the UIDs that replace those of users: `anon-1` gets 4000000001. No account has these
+/// UIDs: [systemd](https://systemd.io/UIDS-GIDS/) marks UIDs above 2147483647 as unusable.
 const NUMBERED: u32 = 4_000_000_000;
 
 /// Removes process names, command lines and the hostname, and replaces users, cgroups and the names
-/// of containers, pods and jobs by numbers.
+/// of containers, pods and jobs with numbers.
 ///
-/// The numbers are the same in every snapshot that goes through one anonymizer, so that related
-/// processes stay recognisable. The first user is named `anon-1` and has a UID that no account has,
-/// so that nobody takes it for a real user. The names of display servers and of the driver's daemons
-/// stay, and so do system UIDs. PIDs, times, devices, memory and the text of the driver's messages
-/// stay.
+/// The numbers are the same in every snapshot that one anonymizer processes, so related processes
+/// stay recognisable. The first user is named `anon-1` and gets a UID that no account has, so it is
+/// not mistaken for a real user. The names of display servers and of the driver's daemons are kept,
+/// as are system UIDs, PIDs, times, devices, memory and the text of the driver's messages.
 #[derive(Clone, Debug, Default)]
 pub struct Anonymizer {
     uids: BTreeMap<u32, u32>,
@@ -46,7 +45,7 @@ impl Anonymizer {
         snapshot
     }
 
-    /// Returns leases without their commands and with the numbers of their owners.
+    /// Returns leases without their commands, and with numbers in place of their owners.
     pub fn leases(&mut self, leases: &[LeaseEntry]) -> Vec<LeaseEntry> {
         let mut leases = leases.to_vec();
         for lease in &mut leases {
@@ -70,14 +69,14 @@ impl Anonymizer {
         let next =
             u32::try_from(self.uids.len() + 1).map_or(u32::MAX, |n| NUMBERED.saturating_add(n));
         match uid {
-            // System UIDs stay.
+            // System UIDs are kept.
             uid if uid < FIRST_USER || uid == MergedLeases::SEVERAL_USERS => uid,
             uid => *self.uids.entry(uid).or_insert(next),
         }
     }
 
     fn process(&mut self, info: &mut ProcessInfo) {
-        // Names of services are not private, and the role of a holder depends on them.
+        // Service names are not private, and the role of a holder depends on them.
         if SystemService::named(&info.name).is_none() {
             info.name = "process".to_owned();
         }

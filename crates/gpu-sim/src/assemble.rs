@@ -1,17 +1,14 @@
 //! Combines the recordings and `machine.toml` into a whole machine.
 
-use crate::date::timestamp;
 use crate::device_entry::set;
-use crate::file::{DriverEntry, GpuEntry, MachineFile, Place};
-use crate::import::{IN_USE, UPTIME, machine_from_snapshot};
-use crate::machine::{Device, Machine, Viewer, device_file, driver_files};
+use crate::empty::{empty, viewer};
+use crate::file::{DriverEntry, GpuEntry, MachineFile};
+use crate::import::{UPTIME, machine_from_snapshot};
+use crate::machine::{Device, Machine, device_file, driver_files};
+use crate::place::{Place, date};
 use crate::{details, device_entry, driver_log, process_entry, product, script, topology};
-use gpu_core::{
-    Absent, Bytes, DeviceFile, Driver, Error, Fault, FileRole, Pid, Result, Snapshot, Timestamp,
-    Unreadable,
-};
-use std::collections::{BTreeMap, BTreeSet};
-use toml::value::Datetime;
+use gpu_core::{Absent, Bytes, DeviceFile, Error, Fault, FileRole, Result, Snapshot, Timestamp};
+use std::collections::BTreeSet;
 
 /// Returns the machine in `base`, from the recordings, with the additions and corrections of the
 /// file.
@@ -86,49 +83,6 @@ pub(crate) fn assemble(
     check_files(&machine, place)?;
     check_memory(&machine, place, &file.gpus, base)?;
     Ok(machine)
-}
-
-/// Returns an empty machine.
-pub(crate) fn empty(name: &str) -> Machine {
-    Machine {
-        name: name.to_owned(),
-        description: String::new(),
-        clock: Timestamp(0),
-        booted: Timestamp(0),
-        hostname: Err(Absent::NotRecorded),
-        driver: Ok(Driver { version: Err(Absent::NotRecorded), cuda: Err(Absent::NotRecorded) }),
-        viewer: viewer(Default::default(), &BTreeMap::new()),
-        sees_host_pids: Ok(true),
-        devices: Vec::new(),
-        files: Vec::new(),
-        holders_fault: None,
-        topology: Err(Absent::NotRecorded),
-        processes: Vec::new(),
-        unreadable: Unreadable::default(),
-        driver_messages: Ok(Vec::new()),
-        events: Vec::new(),
-        reset_refusal: IN_USE.to_owned(),
-        recordings: BTreeMap::new(),
-    }
-}
-
-fn viewer(entry: crate::file::ViewerEntry, users: &BTreeMap<String, u32>) -> Viewer {
-    let uid = entry.uid.unwrap_or(0);
-    let named = users.iter().find(|(_, known)| **known == uid).map(|(name, _)| name.clone());
-    Viewer {
-        uid,
-        user: entry.user.or(named).unwrap_or_else(|| process_entry::user_name(uid)),
-        privileged: entry.privileged.unwrap_or(uid == 0),
-        namespace: entry.namespace,
-        pid: Pid(0),
-    }
-}
-
-pub(crate) fn date(place: Place<'_>, field: &str, written: &Datetime) -> Result<Timestamp> {
-    timestamp(written).ok_or_else(|| {
-        let what = format!("{field} '{written}' is not a date-time, e.g. 2026-11-21T09:00:00Z");
-        place.error(None, &what)
-    })
 }
 
 fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {

@@ -3,8 +3,9 @@
 use crate::devices::failure;
 use crate::faults::Call;
 use crate::machine::Device;
+use crate::process_table::{Living, Serial};
 use crate::simulation::Simulation;
-use crate::state::{Living, Serial, State};
+use crate::state::State;
 use gpu_core::{
     Absent, ActToken, Bytes, DeviceDetails, DeviceEvent, DeviceFault, DeviceId, DeviceInfo,
     DeviceProcess, DeviceSample, Driver, Error, ErrorKind, GpuBackend, Groups, Link, MigInstance,

@@ -1,4 +1,4 @@
-//! The clock: it moves only on request.
+//! The clock, which advances only on request.
 
 use crate::faults::Call;
 use crate::simulation::Simulation;

@@ -22,14 +22,14 @@ const UPTIME_MS: u64 = 40 * 86_400_000;
 const PRODUCT: &str = "NVIDIA A100-SXM4-80GB";
 const TOTAL_MIB: u64 = 81_920;
 const RESERVE_MIB: u64 = 4;
-/// The most memory that one process has.
+/// The maximum memory of one process, in MiB.
 const MAX_MIB: u64 = 900;
 const MAX_GPUS: u32 = 64;
 const MAX_PROCESSES: u32 = 256;
-/// How many devices NVLinks connect with each other.
+/// The number of devices that NVLinks connect with each other.
 const ISLAND: u32 = 8;
 const FIRST_PID: u32 = 4000;
-/// What its processes run.
+/// The commands of its processes.
 const COMMANDS: [&[&str]; 4] = [
     &["python", "train.py", "--resume"],
     &["python", "-m", "serve", "--port", "8080"],
@@ -40,11 +40,11 @@ const COMMANDS: [&[&str]; 4] = [
 const PREFIX: &str = "crowd:";
 
 impl Machine {
-    /// Creates a machine of up to 64 A100, each with up to 256 processes of several users that NVML
-    /// lists, always the same. NVLinks connect groups of eight devices.
+    /// Creates a machine of up to 64 A100, each with up to 256 listed processes of several users.
+    /// The same arguments always create the same machine. NVLinks connect groups of eight devices.
     ///
     /// # Errors
-    /// `Invalid` when there is no device or more of anything than these limits.
+    /// `Invalid` if a number is zero devices or exceeds these limits.
     pub fn crowd(gpus: u32, processes_each: u32) -> Result<Self> {
         let name = format!("{PREFIX}{gpus}x{processes_each}");
         if !(1..=MAX_GPUS).contains(&gpus) || processes_each > MAX_PROCESSES {
@@ -55,7 +55,7 @@ impl Machine {
             return Err(Error::new(ErrorKind::Invalid, what).with_source(why));
         }
         let mut rng = Seed(0).child(&name);
-        let mut machine = crate::assemble::empty(&name);
+        let mut machine = crate::empty::empty(&name);
         machine.description = format!("made: {gpus} A100 with {processes_each} processes on each");
         machine.clock = CLOCK;
         machine.booted = Timestamp(CLOCK.0 - UPTIME_MS);
@@ -159,7 +159,8 @@ fn process(
     process
 }
 
-/// Two NVLinks to each of the other three of a board, one to each of the four of its neighbour.
+/// Two NVLinks to each of the other three devices of a board, and one to each of the four of the
+/// neighbouring board.
 fn topology(gpus: u32) -> Topology {
     let link = |from: u32, to: u32| match () {
         () if from == to => Link::Itself,

@@ -1,4 +1,4 @@
-//! Dates of `machine.toml` on the wall clock.
+//! Converts dates in `machine.toml` to wall clock times.
 
 use gpu_core::Timestamp;
 use jiff::civil::DateTime;

@@ -1,14 +1,14 @@
-//! The answers of a running machine for values that are not recorded.
+//! The values that a running machine returns for unrecorded values.
 //!
-//! A driver knows which values it supports: a missing description is no answer of a driver. So
-//! every value that is not recorded is not supported, from the start on.
+//! A driver knows which values it supports and never returns "not recorded". So every value that is
+//! not recorded becomes "not supported" at the start.
 
 use crate::machine::{Device, Holding, Machine};
 use gpu_core::Absent::{self, NotRecorded, NotSupported};
 use gpu_core::{MemoryInfo, Reading, ThrottleReasons};
 
 impl Machine {
-    /// Makes the driver of this machine, its devices and its lists answer as a driver does.
+    /// Completes this machine, its devices and its lists so that they answer like a driver.
     pub(crate) fn answer_as_a_driver(&mut self) {
         if let Ok(driver) = &mut self.driver {
             settle(&mut driver.version);
@@ -69,7 +69,7 @@ impl Device {
         details.accounting.get_or_insert_default();
         details.restate(NotRecorded, NotSupported);
         if let Some(modes) = &mut details.modes {
-            // NVML returns the current state and the state after a reset in one answer.
+            // NVML returns the current state and the state after a reset from one call.
             modes.ecc_pending = modes.ecc_pending.or(modes.ecc);
             modes.mig_pending = modes.mig_pending.or(self.info.mig_enabled);
         }
@@ -100,7 +100,8 @@ fn settle<T>(reading: &mut Reading<T>) {
 fn settled(absent: Absent) -> Absent {
     if absent == NotRecorded { NotSupported } else { absent }
 }
-/// Sets the counts of banks that are not described to 0 if one is: NVML reports all or none.
+/// Sets the undescribed counts of banks to 0 if any count is described, because NVML reports all or
+/// none.
 fn spare_rows(health: &mut gpu_core::MemoryHealth) {
     let banks = [
         &mut health.banks_max,

@@ -3,7 +3,7 @@
 use crate::machine::{Device, Machine};
 use gpu_core::{Absent, DeviceDetails, Pid, Reading};
 
-/// Fills in the details of a device that no recording shows, derived from its other values.
+/// Fills in the details that no recording shows, derived from other values of the device.
 pub(crate) fn complete(device: &mut Device) {
     let info = &device.info;
     let modes = device.details.modes.get_or_insert_default();
@@ -14,7 +14,7 @@ pub(crate) fn complete(device: &mut Device) {
     power.limit = power.limit.or(device.power_limit);
     let averages = averages(&device.details);
     let readings = device.details.power_readings.get_or_insert_default();
-    // A value with its own reason of absence stays unchanged.
+    // A value with its own reason for absence is unchanged.
     if readings.managed == Err(Absent::NotSupported) {
         readings.managed = device.power_limit.map(|_| true);
     }
@@ -24,14 +24,14 @@ pub(crate) fn complete(device: &mut Device) {
     }
 }
 
-/// Returns whether the reported power draw of a device is the average over a second: from Ampere
-/// on, except for its first chip, the GA100.
+/// Returns whether a device reports the average power draw over a second: from Ampere on, except
+/// for the first Ampere chip, the GA100.
 fn averages(details: &DeviceDetails) -> bool {
     let product = details.product.as_ref();
     product.is_some_and(|product| product.compute_capability.is_ok_and(|is| is > (8, 0)))
 }
 
-/// Returns the contradiction between a device's details and its other values, if there is one.
+/// Returns the contradiction between a device's details and its other values, if any.
 pub(crate) fn contradiction(device: &Device) -> Option<&'static str> {
     let mut busy = device.details.clone();
     busy.overlay(&device.busy);

@@ -1,7 +1,8 @@
 //! A `[[gpu]]` of `machine.toml`.
 
-use crate::file::{GpuEntry, GpuFault, MigEntry, Place, Unsupported};
+use crate::file::{GpuEntry, GpuFault, MigEntry, Unsupported};
 use crate::machine::Device;
+use crate::place::Place;
 use crate::seed::fnv1a;
 use gpu_core::{
     Absent, Bytes, Celsius, DeviceDetails, DeviceFault, DeviceId, DeviceInfo, DeviceUuid, Fault,

@@ -1,7 +1,8 @@
-//! The state of the devices at this moment.
+//! The current state of the devices.
 
 use crate::machine::{Device, Holding};
-use crate::state::{Living, State};
+use crate::process_table::Living;
+use crate::state::State;
 use gpu_core::{
     Absent, Accounting, Bytes, DeviceDetails, DeviceId, DeviceInfo, DeviceSample, Error, ErrorKind,
     Fault, MachineFault, MemoryInfo, MigInstance, Percent, Pid, Result,
@@ -19,7 +20,7 @@ impl State {
     /// Returns the device that a caller identifies.
     ///
     /// # Errors
-    /// `Machine` when no driver answers; `Invalid` for a device that this machine does not have.
+    /// `Machine` if no driver responds; `Invalid` for a device that this machine does not have.
     pub(crate) fn named_device(&self, id: &DeviceId) -> Result<&Device> {
         self.driver()?;
         let devices = &self.machine.devices;
@@ -32,12 +33,12 @@ impl State {
     /// Returns the driver.
     ///
     /// # Errors
-    /// The machine's own when no driver answers.
+    /// The machine's own error if no driver responds.
     pub(crate) fn driver(&self) -> Result<gpu_core::Driver> {
         self.machine.driver.clone().map_err(|fault| failure(&fault))
     }
 
-    /// Returns the devices that the kernel module lists: none if no module is loaded.
+    /// Returns the devices listed by the kernel module; empty if no module is loaded.
     pub(crate) fn module_devices(&self) -> Vec<DeviceInfo> {
         use MachineFault::{DriverNotLoaded, NoLibrary};
         let kind = self.machine.driver.as_ref().err().map(|fault| fault.kind);
@@ -59,8 +60,8 @@ impl State {
         })
     }
 
-    /// Returns the used memory: the driver's, the leaked, that of processes, and what is not yet
-    /// freed.
+    /// Returns the used memory: that of the driver, leaks and processes, plus memory not yet
+    /// returned.
     pub(crate) fn memory_used(&self, device: &Device) -> Bytes {
         let index = device.info.id.index;
         let held: Bytes = self.holdings_on(index).map(|(_, holding)| holding.memory).sum();
@@ -69,14 +70,14 @@ impl State {
         device.reserve + device.leaked + held + returning
     }
 
-    /// Returns the free memory of a device; none if its size is unknown.
+    /// Returns the free memory of a device; 0 if its size is unknown.
     pub(crate) fn memory_free(&self, index: u32) -> Bytes {
         let Some(device) = self.device(index) else { return Bytes(0) };
         let taken = self.memory_used(device) + device.reserved.unwrap_or_default();
         device.total.unwrap_or_default().saturating_sub(taken)
     }
 
-    /// Returns the memory of a device that the process with this PID on the host has.
+    /// Returns the memory of a device used by the process with this host PID.
     pub(crate) fn held_by(&self, pid: Pid, index: u32) -> Bytes {
         let living = self.find_on_host(pid).and_then(|serial| self.living.get(serial));
         let holdings = living.into_iter().flat_map(|living| &living.process.holdings);
@@ -111,7 +112,7 @@ impl State {
         if self.load(device) > 0 {
             details.overlay(&device.busy);
         }
-        // NVML reports both shares of a device's time in one answer or neither.
+        // NVML reports both utilisation values in one call, or neither.
         if let (Some(activity), Ok(_)) = (&mut details.activity, device.idle_load) {
             let half = Percent::new(self.load(device).min(100) / 2).ok_or(Absent::Implausible);
             activity.memory = activity.memory.or(half);
@@ -126,14 +127,13 @@ impl State {
         details
     }
 
-    /// Returns the share of a device's time, in percent, that all kernels together request; it can
-    /// exceed 100.
+    /// Returns the utilisation that all kernels together request, in percent; it can exceed 100.
     pub(crate) fn load(&self, device: &Device) -> u64 {
         let idle = u64::from(device.idle_load.unwrap_or(0));
         self.holdings_on(device.info.id.index).fold(idle, |sum, (_, h)| sum + u64::from(h.load))
     }
 
-    /// Returns the MIG instances of a device with the used memory of each.
+    /// Returns the MIG instances of a device with their used memory.
     pub(crate) fn mig_instances(&self, device: &Device) -> Vec<MigInstance> {
         let index = device.info.id.index;
         let mut instances = device.mig.clone();
@@ -149,7 +149,7 @@ impl State {
         instances
     }
 
-    /// Returns the identity of a device; one that does not answer reports only its address.
+    /// Returns the identity of a device; an unresponsive device has only its address.
     pub(crate) fn device_info(&self, device: &Device) -> DeviceInfo {
         let Some(fault) = &device.fault else { return device.info.clone() };
         let reason = fault.kind.absent();

@@ -1,10 +1,10 @@
 //! Values that drift with time.
 //!
-//! A busy device constantly changes: its utilisation, temperature, power, clocks, fan and traffic
+//! A busy device changes constantly: its utilisation, temperature, power, clocks, fan and traffic
 //! fluctuate around the described values, and its energy counter grows. The values are a function
 //! of seed, device and second, so every process that reads a simulated machine sees the same
-//! values, and so does a repeated test. Two things do not change: an idle device, and the first
-//! second, in which a recorded machine is exactly as recorded.
+//! values, as does a repeated test. Values do not drift on an idle device, or in the first second,
+//! in which a recorded machine is exactly as recorded.
 
 use crate::machine::Device;
 use crate::seed::{Seed, fnv1a};
@@ -16,9 +16,9 @@ use gpu_core::{Celsius, DeviceDetails, DeviceSample, Milliwatts, Percent, Readin
 pub(crate) struct Drift {
     seed: Seed,
     device: u32,
-    /// Whole seconds since the described state.
+    /// The whole seconds since the described state.
     second: u64,
-    /// What all kernels together request, in percent.
+    /// The load that all kernels together request, in percent.
     load: u64,
 }
 
@@ -30,7 +30,7 @@ const FAN: i64 = 2;
 const TEMPERATURE: i64 = 2;
 const POWER: i64 = 40;
 const TRAFFIC: i64 = 250;
-/// The step in which clocks change, in MHz, and the most steps that they fall.
+/// The step in which clocks change, in MHz, and the maximum number of steps that they fall.
 const CLOCK_STEP: u32 = 15;
 const CLOCK_STEPS: u64 = 4;
 
@@ -48,12 +48,12 @@ impl Drift {
         self.second > 0 && self.load > 0
     }
 
-    /// Draws this second's number for one value: always the same.
+    /// Draws this second's number for one value; it is always the same.
     fn draw(self, value: &str) -> u64 {
         let numbers = [self.seed.0, u64::from(self.device), self.second];
         let mut bytes = value.as_bytes().to_vec();
         numbers.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
-        // The low bits of the hash alone would follow the last byte.
+        // On their own, the low bits of the hash depend mostly on the last byte.
         let hash = fnv1a(&bytes);
         (hash ^ (hash >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 32
     }
@@ -64,25 +64,25 @@ impl Drift {
         i64::try_from(self.draw(value) % span).unwrap_or(0) - most
     }
 
-    /// Changes a value by at most this many thousandths.
+    /// Changes a value by at most `most` thousandths.
     fn scaled(self, name: &str, value: u64, most: i64) -> u64 {
         let thousandths = u64::try_from(1000 + self.random_offset(name, most)).unwrap_or(1000);
         value.saturating_mul(thousandths) / 1000
     }
 
-    /// Changes a share of a device's time, but neither to zero nor above the whole.
+    /// Changes a utilisation, but neither to zero nor above 100 %.
     fn share(self, name: &str, value: u64, most: i64) -> u64 {
         let moved = i64::try_from(value).unwrap_or(100) + self.random_offset(name, most);
         u64::try_from(moved.clamp(1, 100)).unwrap_or(1)
     }
 
-    /// Returns a device's utilisation, in percent.
+    /// Returns a device's utilisation in percent.
     pub(crate) fn utilization(self) -> u64 {
         let load = self.load.min(100);
         if self.moves() { self.share("utilization", load, UTILIZATION) } else { load }
     }
 
-    /// Returns a process's utilisation, which drifts with that of its device.
+    /// Returns a process's utilisation, which drifts with that of the device.
     pub(crate) fn part(self, load: u64) -> u64 {
         if !self.moves() || load == 0 {
             return load;
@@ -96,7 +96,7 @@ impl Drift {
             return;
         }
         sample.power_draw = self.draws(sample.power_draw, sample.power_limit);
-        sample.temperature = self.warmth(sample.temperature, "temperature");
+        sample.temperature = self.drifted_temperature(sample.temperature, "temperature");
     }
 
     /// Drifts a power draw, up to the enforced limit.
@@ -109,7 +109,7 @@ impl Drift {
         reported.map(|draw| Milliwatts(self.scaled("power", draw.0, POWER)).min(limit))
     }
 
-    fn warmth(self, reported: Reading<Celsius>, name: &str) -> Reading<Celsius> {
+    fn drifted_temperature(self, reported: Reading<Celsius>, name: &str) -> Reading<Celsius> {
         let random_offset = i32::try_from(self.random_offset(name, TEMPERATURE)).unwrap_or(0);
         reported.map(|degrees| Celsius(degrees.0.saturating_add(random_offset)))
     }
@@ -147,11 +147,11 @@ impl Drift {
         }
         if let Some(thermal) = &mut details.thermal {
             thermal.fan_speed = thermal.fan_speed.map(|reported| match reported {
-                // A fan that stands still or turns faster than intended stays unchanged.
+                // The speed of a fan that is off, or faster than intended, is unchanged.
                 0 | 101.. => reported,
                 _ => u32::try_from(self.share("fan", u64::from(reported), FAN)).unwrap_or(reported),
             });
-            thermal.memory = self.warmth(thermal.memory, "memory temperature");
+            thermal.memory = self.drifted_temperature(thermal.memory, "memory temperature");
         }
         if let Some(traffic) = &mut details.pcie_throughput {
             let moved = |name: &str, reported: u32| {

@@ -1,7 +1,8 @@
 //! The driver's messages in the kernel log of a simulated machine.
 
-use crate::file::{DriverMessageEntry, Place};
+use crate::file::DriverMessageEntry;
 use crate::machine::Machine;
+use crate::place::Place;
 use crate::state::State;
 use gpu_core::{
     Absent, DeviceEventKind, DriverMessage, DriverMessageKind, ErrorKind, Fault, PciBusId, Result,
@@ -14,8 +15,8 @@ const OFF_BUS: &str = "GPU has fallen off the bus.";
 /// Parses a `[[driver_message]]`.
 ///
 /// # Errors
-/// `Invalid` when it does not name one device of the machine and one error, or lies after the
-/// machine's clock or before its boot.
+/// `Invalid` if it does not name exactly one device of the machine and one error, or if its time is
+/// after the machine's clock or before its boot.
 pub(crate) fn message(
     machine: &Machine,
     place: Place<'_>,
@@ -36,7 +37,7 @@ pub(crate) fn message(
         _ => return Err(complain("has either 'xid' or 'fallen_off_bus = true'")),
     };
     let at = match (&entry.at, entry.seconds_ago) {
-        (Some(at), None) => crate::assemble::date(place, "at", at)?,
+        (Some(at), None) => crate::place::date(place, "at", at)?,
         (None, ago) => {
             let millis = ago.unwrap_or(0).saturating_mul(1000);
             Timestamp(machine.clock.0.saturating_sub(millis))
@@ -56,7 +57,7 @@ pub(crate) fn message(
         .ok_or_else(|| complain("is not one that a driver writes"))
 }
 
-/// Returns the line of the log: what is read of it is what is read of a driver's.
+/// Returns the line of the log, from which the message is parsed as from a real driver's log.
 fn line(kind: DriverMessageKind, bus: PciBusId, entry: &DriverMessageEntry) -> String {
     let PciBusId { domain, bus, device, .. } = bus;
     let code = match kind {
@@ -83,8 +84,8 @@ fn address(machine: &Machine, index: u32) -> Option<PciBusId> {
     device.info.id.bus.ok()
 }
 
-/// Returns the messages of a recorded machine. A recording without them does not show that there
-/// were none.
+/// Returns the messages of a recorded machine. A recording without messages does not show that the
+/// driver logged none.
 pub(crate) fn recorded(snapshot: &Snapshot) -> Result<Vec<DriverMessage>, Fault> {
     snapshot.driver_messages.clone().map_err(|fault| match fault.kind {
         ErrorKind::NotRequested => Fault { kind: Absent::NotRecorded.into(), ..fault },
@@ -93,11 +94,11 @@ pub(crate) fn recorded(snapshot: &Snapshot) -> Result<Vec<DriverMessage>, Fault>
 }
 
 impl State {
-    /// Returns the messages that the viewer can read: root, those that were logged by now.
+    /// Returns the messages that the viewer can read: root sees those logged so far.
     ///
     /// # Errors
-    /// `Field(NotPermitted)` for any other viewer, as where `kernel.dmesg_restrict` is 1; the
-    /// failure that was recorded.
+    /// `Field(NotPermitted)` for any other viewer, as with `kernel.dmesg_restrict` = 1; or the
+    /// recorded failure.
     pub(crate) fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
         if !self.machine.viewer.privileged {
             let refused = gpu_core::Error::new(Absent::NotPermitted, "read the kernel log");
@@ -106,7 +107,7 @@ impl State {
         self.machine.driver_messages.clone().map_err(|fault| crate::devices::failure(&fault))
     }
 
-    /// Logs an error that a device reports. Only an Xid is logged, and only at a known address.
+    /// Logs an error that a device reports. Only an Xid of a device with a known address is logged.
     pub(crate) fn log(&mut self, index: u32, event: DeviceEventKind) {
         let DeviceEventKind::Xid(code) = event else { return };
         let at = self.wall();

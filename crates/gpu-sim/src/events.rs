@@ -2,7 +2,8 @@
 
 use crate::machine::{Event, Holding, Machine, Process, Reaction};
 use crate::process_entry::ticks;
-use crate::state::{Due, Living, Returning, Serial, State};
+use crate::process_table::{Living, Serial};
+use crate::state::{Due, Returning, State};
 use gpu_core::{Bytes, DeviceEvent, Pid, ProcessState, Signal, StartTime};
 use rand::RngExt;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
-//! Real processes that appear on a session's devices by themselves.
+//! Real processes that register themselves on a session's devices.
 //!
-//! A placeholder stands for a process that the machine describes. The machine does not know an
-//! external process: any program of the session can be one, and announces itself in a file in the
-//! session's directory. The content of the file is valid while its process lives, which the reader
-//! must check.
+//! A placeholder represents a process that the machine describes. An external process is unknown to
+//! the machine: any program of the session can register with a file in the session's directory. The
+//! file is valid while its process lives, which the reader must check.
 
 use crate::machine::{Holding, Process};
+use crate::process_table::Serial;
 use crate::simulation::Simulation;
-use crate::state::{Serial, State};
+use crate::state::State;
 use crate::trusted;
 use gpu_core::{Bytes, Error, ErrorKind, Pid, ProcessInfo, Result};
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 const MAX_FILE: u64 = 1 << 16;
 /// The maximum number of files.
 const MAX_FILES: usize = 4096;
-/// No real process has this PID or a higher one (`PID_MAX_LIMIT` of the kernel's threads.h).
+/// The lowest PID that no real process has (`PID_MAX_LIMIT` in the kernel's threads.h).
 const FIRST_IMPOSSIBLE_PID: Pid = Pid(1 << 22);
 
 /// A real process that uses devices of a session.
@@ -31,34 +31,34 @@ pub struct ExternalProcess {
     pub pid: u32,
     /// Its start time, in clock ticks since boot.
     pub start_ticks: u64,
-    /// Its use of each device, at most one entry per device.
+    /// Its uses of devices, at most one entry per device.
     pub uses: Vec<Use>,
 }
 
-/// What an external process uses of one device: never more memory than is free when it arrives.
+/// The use of one device by an external process: at most the memory that is free when it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Use {
     /// The device, by index.
     pub gpu: u32,
-    /// The number of its MIG device.
+    /// The number of its MIG device, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mig: Option<u32>,
     /// Its memory, in MiB.
     pub mib: u64,
-    /// The share of the device's time that its kernels take; not reported per process if missing.
+    /// Its utilisation of the device; if missing, the device reports none for this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization_percent: Option<u8>,
 }
 
 impl ExternalProcess {
-    /// The directory in the session's directory for their files.
+    /// The subdirectory of the session's directory for their files.
     pub const DIR: &'static str = "walk-ons";
 
     /// Creates the directory for the external processes of a session.
     ///
     /// # Errors
-    /// `Io` when it cannot be created.
+    /// `Io` if it cannot be created.
     pub fn admit(session: &Path) -> Result<()> {
         let dir = session.join(Self::DIR);
         DirBuilder::new().mode(0o700).create(&dir).map_err(|error| {
@@ -67,13 +67,12 @@ impl ExternalProcess {
         })
     }
 
-    /// Returns all that have a file in the directory of a session, whether or not they still live,
-    /// the oldest first. Malformed and oversized files, links, and files writable by others are
-    /// skipped.
+    /// Returns all processes with a file in the directory of a session, living or not, oldest
+    /// first. Malformed and oversized files, links, and files writable by others are skipped.
     ///
     /// # Errors
-    /// `Io` when the directory cannot be read, for example if the session permits none; `Invalid`
-    /// when any user except root and the user of this program can change it.
+    /// `Io` if the directory cannot be read, for example because the session permits no external
+    /// processes; `Invalid` if any user except root and the user of this program can change it.
     pub fn named(session: &Path) -> Result<Vec<Self>> {
         let dir = trusted::private(&session.join(Self::DIR))?;
         let unread = |error: std::io::Error| {
@@ -90,7 +89,7 @@ impl ExternalProcess {
     /// Writes its file into the directory of a session, atomically for readers.
     ///
     /// # Errors
-    /// `Io` when it cannot be written, for example if the session permits none.
+    /// `Io` if it cannot be written, for example because the session permits no external processes.
     pub fn enter(&self, session: &Path) -> Result<()> {
         let path = self.path(session);
         let new = path.with_file_name(format!(".{}", self.file_name()));
@@ -101,10 +100,10 @@ impl ExternalProcess {
         })
     }
 
-    /// Removes its file, if it exists: no other process ever has the same file name.
+    /// Removes its file, if it exists; no other process ever has the same file name.
     ///
     /// # Errors
-    /// `Io` when that fails.
+    /// `Io` on failure.
     pub fn leave(&self, session: &Path) -> Result<()> {
         let path = self.path(session);
         match std::fs::remove_file(&path) {
@@ -144,8 +143,8 @@ fn read(path: &Path) -> Option<ExternalProcess> {
 }
 
 impl Simulation {
-    /// Adds a real process, with its own PID: a simulated process with that PID gets another. Use
-    /// of devices that do not exist is ignored.
+    /// Adds a real process, with its own PID: a simulated process with that PID gets another one.
+    /// Ignores the use of devices that do not exist.
     ///
     /// It ends with an [`Event::Exit`](crate::Event::Exit).
     pub fn external(&self, external: &ExternalProcess) {
@@ -157,7 +156,7 @@ impl State {
     fn external(&mut self, external: &ExternalProcess) {
         let pid = Pid(external.pid);
         self.free_pid_for_real_process(pid);
-        // All other data is in the real /proc.
+        // The real /proc has all other data.
         let mut process = Process::new(ProcessInfo::from_name(pid, ""));
         for used in &external.uses {
             let Some(device) = self.device(used.gpu) else { continue };
@@ -176,7 +175,7 @@ impl State {
         self.start(process, Some(pid));
     }
 
-    /// Gives every process with this PID another one, which no real process can have.
+    /// Gives every process with this PID another PID that no real process can have.
     fn free_pid_for_real_process(&mut self, pid: Pid) {
         let there: Vec<Serial> = self.living.numbered(pid).map(|(serial, _)| serial).collect();
         for serial in there {

@@ -1,4 +1,4 @@
-//! Counts the calls of every port and makes chosen ones fail.
+//! Counts the calls of every port and makes selected calls fail.
 
 use crate::machine::Event;
 use gpu_core::{Error, ErrorKind};
@@ -73,11 +73,11 @@ pub enum Call {
     ReleaseAddresses,
     /// `DeviceMemory::page`
     Page,
-    /// `Clock::wall`: cannot fail, only be late.
+    /// `Clock::wall`: cannot fail, only be delayed.
     Wall,
-    /// `Clock::monotonic`: cannot fail, only be late.
+    /// `Clock::monotonic`: cannot fail, only be delayed.
     Monotonic,
-    /// `Clock::sleep`: cannot fail, only last longer.
+    /// `Clock::sleep`: cannot fail, only take longer.
     Sleep,
 }
 
@@ -165,16 +165,16 @@ impl fmt::Display for Call {
     }
 }
 
-/// What goes wrong in a call.
+/// A fault of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The call fails with this kind and does nothing.
+    /// The call fails with this kind and has no effect.
     Error(ErrorKind),
     /// The call takes this long, then does its work.
     Delay(Duration),
     /// The call takes this long, then fails with `TimedOut`, without effect.
     Hang(Duration),
-    /// A list changes its length while it is read: the call fails with `Again`.
+    /// A list changes its length during the read: the call fails with `Again`.
     ListChanged,
     /// The machine changes just before the call does its work.
     Meanwhile(Event),
@@ -188,7 +188,7 @@ struct Injected {
     fault: Fault,
 }
 
-/// The counts of all calls, and the pending faults.
+/// The count of each call, and the pending faults.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
     counts: BTreeMap<Call, u64>,

@@ -1,10 +1,11 @@
-//! The format of `machine.toml`, which has what recordings do not show.
+//! The format of `machine.toml`, which describes what recordings do not show.
 //!
-//! The reference for users is `sim-fixtures/README.md`. An unknown field is an error everywhere: a
-//! misspelt reaction that silently did nothing would make a test pass for the wrong reason.
+//! The reference for users is `sim-fixtures/README.md`. An unknown field is an error everywhere: if
+//! a misspelt reaction were ignored, a test could pass for the wrong reason.
 
+use crate::place::Place;
 use crate::product::Products;
-use gpu_core::{DeviceDetails, DeviceProcessKind, ErrorKind, MachineFault, ProcessState, Result};
+use gpu_core::{DeviceDetails, DeviceProcessKind, MachineFault, ProcessState, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
@@ -40,14 +41,14 @@ pub(crate) struct MachineFile {
     pub(crate) events: Vec<EventEntry>,
 }
 
-/// Which files beside it to read.
+/// The files to read from the same directory.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RecordingsEntry {
-    /// The state of the machine at the start.
+    /// The files with the state of the machine at the start.
     #[serde(default)]
     pub(crate) state: Vec<Spanned<String>>,
-    /// What the driver printed when it refused a reset.
+    /// The file with the driver's message when it refused a reset.
     pub(crate) reset_refused: Option<Spanned<String>>,
     /// Other files, available by name.
     #[serde(default)]
@@ -157,7 +158,7 @@ pub(crate) struct ProcessEntry {
     pub(crate) threads: Option<u32>,
     pub(crate) kernel_thread: Option<bool>,
     pub(crate) namespace: Option<NamespaceEntry>,
-    /// It has ended, and NVML still lists it.
+    /// Whether it has ended but NVML still lists it.
     pub(crate) gone: Option<bool>,
     pub(crate) cpu_percent: Option<u32>,
     pub(crate) cpu_time_ms: Option<u64>,
@@ -307,27 +308,11 @@ impl MachineFile {
     /// Parses a `machine.toml`.
     ///
     /// # Errors
-    /// `Invalid`, naming the line, and a suggestion for an unknown field.
+    /// `Invalid`, with the line, and with a suggestion for an unknown field.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         toml::from_str(text).map_err(|error| {
             let what = crate::toml_error::plain(error.message());
             Place(text).error(error.span(), &what)
         })
-    }
-}
-
-/// Locates lines of a `machine.toml` for errors.
-#[derive(Clone, Copy)]
-pub(crate) struct Place<'a>(pub(crate) &'a str);
-
-impl Place<'_> {
-    /// Returns an error for the line at the start of `span`.
-    pub(crate) fn error(self, span: Option<std::ops::Range<usize>>, what: &str) -> gpu_core::Error {
-        let line = span.map(|span| {
-            let before = self.0.as_bytes().get(..span.start).unwrap_or(self.0.as_bytes());
-            before.iter().filter(|byte| **byte == b'\n').count() + 1
-        });
-        let place = line.map_or_else(String::new, |line| format!(" line {line}"));
-        gpu_core::Error::new(ErrorKind::Invalid, format!("machine.toml{place}: {what}"))
     }
 }

@@ -1,9 +1,10 @@
-//! The operating system: `Host` and the handle on one process.
+//! The operating system: `Host` and the handle of one process.
 
 use crate::faults::Call;
 use crate::machine::Process;
+use crate::process_table::{Living, Serial};
 use crate::simulation::Simulation;
-use crate::state::{Living, SentSignal, Serial, State};
+use crate::state::{SentSignal, State};
 use gpu_core::{
     Absent, Access, ActToken, DeviceFile, DeviceFiles, DeviceInfo, DriverFiles, DriverMessage,
     DriverView, Error, HeldFile, Holder, HolderScan, LeaseId, Origin, Pid, ProcessDetail,
@@ -46,7 +47,7 @@ impl ProcessTable for Simulation {
         })
     }
 
-    /// Returns no more than was asked for, as a real machine does.
+    /// Returns no more detail than requested, like a real machine.
     fn processes_of(&self, pids: &[Pid], detail: ProcessDetail) -> Vec<Result<ProcessInfo>> {
         let read = |pid: &Pid| self.process(*pid).map(|info| info.in_detail(detail));
         pids.iter().map(read).collect()
@@ -65,7 +66,7 @@ impl ProcessTable for Simulation {
         })
     }
 
-    /// No caller inherits a file here: a job of a simulated machine has none.
+    /// A job on a simulated machine inherits no files.
     fn inherited_leases(&self) -> Vec<(LeaseId, u32)> {
         Vec::new()
     }
@@ -147,7 +148,7 @@ impl DriverView for Simulation {
     }
 }
 
-/// One opened process; it never reaches another process with its PID.
+/// An opened process; the handle never reaches another process with the same PID.
 #[derive(Clone, Debug)]
 struct SimulatedProcess {
     simulation: Simulation,
@@ -204,13 +205,14 @@ fn not_permitted(what: &str, pid: Pid) -> Error {
     Error::new(ProcessFault::NotPermitted, format!("{what} process {pid}"))
 }
 
-/// Returns a live process: one with a zombie first thread lives while others of its threads do.
+/// Returns a live process. A process with a zombie first thread lives as long as any of its other
+/// threads.
 fn alive(state: &State, serial: Serial, pid: Pid) -> Result<&Living> {
     let living = state.living.get(serial).filter(|living| !living.process.has_ended());
     living.ok_or_else(|| Error::new(ProcessFault::Gone, format!("find process {pid}")))
 }
 
-/// The files to search for, each by the path that the machine has for it.
+/// The files to search for, by their paths on the machine.
 struct Wanted<'a> {
     files: &'a [DeviceFile],
     by_path: BTreeMap<&'a str, Vec<usize>>,
@@ -220,27 +222,27 @@ impl<'a> Wanted<'a> {
     fn of(state: &'a State, files: &'a [DeviceFile]) -> Self {
         let mut by_path: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         let known = &state.machine.files;
-        for (place, asked) in files.iter().enumerate() {
+        for (index, asked) in files.iter().enumerate() {
             let path = match known.iter().find(|file| asked.id.is_ok() && file.id == asked.id) {
                 Some(file) => &file.path,
                 None => &asked.path,
             };
-            by_path.entry(path).or_default().push(place);
+            by_path.entry(path).or_default().push(index);
         }
         Wanted { files, by_path }
     }
 
-    /// Returns which of them a process has, in the order of the request.
+    /// Returns the files that a process has, in the order of the request.
     fn held_by(&self, process: &Process) -> Vec<HeldFile> {
         let mut found: Vec<(usize, usize)> = Vec::with_capacity(process.files.len());
         for (nth, own) in process.files.iter().enumerate() {
-            let places = self.by_path.get(&*own.path).into_iter().flatten();
-            found.extend(places.map(|place| (*place, nth)));
+            let indexes = self.by_path.get(&*own.path).into_iter().flatten();
+            found.extend(indexes.map(|index| (*index, nth)));
         }
         found.sort_unstable();
-        found.dedup_by_key(|(place, _)| *place);
-        let held = |(place, nth): (usize, usize)| {
-            let (asked, own) = (&self.files[place], &process.files[nth]);
+        found.dedup_by_key(|(index, _)| *index);
+        let held = |(index, nth): (usize, usize)| {
+            let (asked, own) = (&self.files[index], &process.files[nth]);
             let mut descriptors = own.descriptors.clone();
             if descriptors.is_empty() && own.access.contains(Access::OPEN) {
                 descriptors = vec![u32::try_from(nth).unwrap_or(u32::MAX).saturating_add(3)];
@@ -253,7 +255,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Returns the live thread through which the files of a process with a zombie leader are found.
+/// Returns the live thread that shows the files of a process with a zombie leader.
 fn thread(key: ProcessKey, process: &Process) -> Option<Pid> {
     let zombie = process.info.state == Ok(ProcessState::Zombie);
     zombie.then(|| Pid(key.pid.0.saturating_add(1)))

@@ -1,5 +1,6 @@
-//! Converts a snapshot of a machine into a machine that shows it.
+//! Converts a snapshot into a machine that reproduces it.
 
+use crate::empty::IN_USE;
 use crate::machine::{Device, Event, Holding, Machine, Process, Scheduled, Viewer, When};
 use crate::recording::Recording;
 use gpu_core::{
@@ -14,30 +15,28 @@ use std::time::Duration;
 pub(crate) const UPTIME: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl Machine {
-    /// Returns the machine of a recording: as in its first snapshot, and as in the later ones while
-    /// no action changes it.
+    /// Returns the machine of a recording. It starts as in the first snapshot and follows the later
+    /// ones until an action changes it.
     pub fn from_recording(name: &str, recording: Recording) -> Self {
-        let mut looks = recording.looks.into_iter();
-        let first =
-            looks.next().map(|look| (look.offset_ms, machine_from_snapshot(name, &look.snapshot)));
-        let (start, mut machine) = first.unwrap_or_else(|| (0, crate::assemble::empty(name)));
+        let mut snapshots = recording.looks.into_iter();
+        let first = snapshots
+            .next()
+            .map(|first| (first.offset_ms, machine_from_snapshot(name, &first.snapshot)));
+        let (start, mut machine) = first.unwrap_or_else(|| (0, crate::empty::empty(name)));
         machine.topology = recording.header.topology;
-        machine.events = looks
-            .map(|look| Scheduled {
-                when: When::At(Duration::from_millis(look.offset_ms.saturating_sub(start))),
-                event: Event::Becomes(Box::new(machine_from_snapshot(name, &look.snapshot))),
+        machine.events = snapshots
+            .map(|later| Scheduled {
+                when: When::At(Duration::from_millis(later.offset_ms.saturating_sub(start))),
+                event: Event::Becomes(Box::new(machine_from_snapshot(name, &later.snapshot))),
             })
             .collect();
         machine
     }
 }
 
-/// The driver's message for a refused reset, if no recording has one.
-pub(crate) const IN_USE: &str = "a process has the device open";
-
-/// Returns a machine that shows `snapshot`.
+/// Returns a machine that reproduces `snapshot`.
 ///
-/// For what a snapshot does not contain, the simplest explanation is assumed. Memory that no listed
+/// The simplest explanation fills in what a snapshot does not contain. Memory that no listed
 /// process accounts for belongs to the unlisted processes that show a CUDA context, in equal parts,
 /// or to the driver if there are none; a device's utilisation comes from the process that uses most
 /// of its memory. Processes exit a second after SIGTERM.
@@ -82,12 +81,12 @@ pub(crate) fn machine_from_snapshot(name: &str, snapshot: &Snapshot) -> Machine 
     }
 }
 
-/// The processes of a snapshot: those that exist where it was taken, and those that NVML lists and
-/// that do not. A PID can be in both, because it may refer to another process there.
+/// The processes of a snapshot: those that exist where it was taken, and those that only NVML lists.
+/// A PID can be in both, because it may refer to another process there.
 struct Processes {
     seen: BTreeMap<Pid, Process>,
     gone: BTreeMap<Pid, Process>,
-    /// PIDs there are not the driver's.
+    /// Whether the snapshot's PIDs differ from the driver's.
     foreign: bool,
 }
 
@@ -120,7 +119,7 @@ impl Processes {
         })
     }
 
-    /// Returns the process that NVML lists under a PID.
+    /// Returns the process that NVML lists with this PID.
     fn listed(&mut self, pid: Pid) -> &mut Process {
         if self.foreign || self.gone.contains_key(&pid) { self.gone(pid) } else { self.seen(pid) }
     }
@@ -129,7 +128,7 @@ impl Processes {
         self.seen.values_mut().chain(self.gone.values_mut())
     }
 
-    /// Returns all existing processes, and those others that have memory.
+    /// Returns all existing processes, and the others that use memory.
     fn all(self) -> Vec<Process> {
         let gone = self.gone.into_values().filter(|process| !process.holdings.is_empty());
         self.seen.into_values().chain(gone).collect()
@@ -208,7 +207,7 @@ fn unlisted_users(state: &DeviceState, snapshot: &Snapshot, foreign: bool) -> Ve
 }
 
 /// Assigns the part of a device's utilisation that no process reports to its largest user without a
-/// reading, and returns the rest for the device itself.
+/// reading, and returns the remainder for the device itself.
 fn attribute_load(load: Reading<u8>, index: u32, processes: &mut Processes) -> Reading<u8> {
     let on_device = processes.every().flat_map(|process| &mut process.holdings);
     let mut on_device: Vec<&mut Holding> = on_device.filter(|h| h.device == index).collect();

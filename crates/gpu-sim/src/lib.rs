@@ -1,15 +1,15 @@
 //! Simulates a GPU machine behind every port of gpu-core.
 //!
-//! The main decision is that a machine is data and the engine knows none by name. A directory of
-//! `sim-fixtures/machines` contains the output of a real machine, byte for byte, and a
-//! `machine.toml` for what no output shows: how each process reacts to a signal, when memory comes
-//! back, and scripted events. [`Simulation`] runs it behind all ports with one state, one clock
-//! that moves only on request, and one seed, so that a whole walk (observe, decide, act, observe
-//! again) is exactly repeatable. It is stricter than hardware: an error that a real machine would
-//! let pass once in a while, such as a signal to a reused PID, is an error here every time.
+//! The main decision is that a machine is data: no machine's name occurs in the engine. A directory
+//! of `sim-fixtures/machines` contains the output of a real machine, byte for byte, and a
+//! `machine.toml` for what no output shows: reactions of processes to signals, delays in returning
+//! memory, and scripted events. [`Simulation`] runs it behind all ports with one state, one clock
+//! that advances only on request, and one seed, so that a whole cycle (observe, decide, act,
+//! observe again) is exactly repeatable. It is stricter than hardware: an error that a real machine
+//! may sometimes tolerate, such as a signal to a reused PID, always fails here.
 //!
-//! Its driver answers as a driver does: a value that is not described is not supported, never "not
-//! recorded". Its state is a function of machine, seed and time, drifting values included, so a
+//! Its driver answers like a real one: a value that is not described is "not supported", never "not
+//! recorded". Its state, including drifting values, is a function of machine, seed and time, so a
 //! [`Session`] needs no server: several processes that open one directory see one machine.
 //!
 //! ```
@@ -34,6 +34,7 @@
 //! # Ok::<(), gpu_core::Error>(())
 //! ```
 
+mod address_range;
 mod anonymize;
 mod assemble;
 mod backend;
@@ -46,6 +47,7 @@ mod device_entry;
 mod devices;
 mod drift;
 mod driver_log;
+mod empty;
 mod events;
 mod external_process;
 mod faults;
@@ -58,6 +60,7 @@ pub mod live;
 mod load;
 mod machine;
 mod memory;
+mod place;
 mod placeholder;
 mod process_entry;
 mod process_list;

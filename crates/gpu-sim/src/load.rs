@@ -1,8 +1,9 @@
 //! Loads machines from directories: on disk, or embedded in the program.
 
-use crate::assemble::{assemble, date, unreadable};
-use crate::file::{MachineFile, Place};
+use crate::assemble::{assemble, unreadable};
+use crate::file::MachineFile;
 use crate::machine::Machine;
+use crate::place::{Place, date};
 use crate::recording::Recording;
 use gpu_core::{Absent, Error, ErrorKind, Result};
 use gpu_text::Hint;
@@ -15,7 +16,7 @@ use std::io::Read;
 use std::path::{Component, Path};
 use toml::Spanned;
 
-/// The largest file of a machine, in bytes.
+/// The maximum size of a machine's file, in bytes.
 const MAX_FILE: u64 = 4 << 20;
 
 static EMBEDDED: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/sim-fixtures/machines");
@@ -24,7 +25,7 @@ impl Machine {
     /// Reads an embedded machine by name.
     ///
     /// # Errors
-    /// `Invalid` when there is none of this name.
+    /// `Invalid` if no embedded machine has this name.
     pub fn embedded(name: &str) -> Result<Self> {
         let Some(dir) = EMBEDDED.get_dir(name) else {
             let known: Vec<&str> = names().collect();
@@ -43,13 +44,12 @@ impl Machine {
         load(name, &read).map_err(|error| unreadable(name, error))
     }
 
-    /// Reads a machine: an embedded one or a [`crowd`](Machine::crowd) by its name, otherwise a
-    /// directory, its `machine.toml`, or a file of `gpuws record` by path.
+    /// Reads a machine: an embedded machine or a [`crowd`](Machine::crowd) by name, otherwise a
+    /// directory, its `machine.toml`, or a file from `gpuws record` by path.
     ///
     /// # Errors
-    /// `Invalid`, with the closest name, when no machine has this name; `Io` when the path cannot
-    /// be searched, for example without permission; otherwise the errors of the reader of its
-    /// format.
+    /// `Invalid`, with the closest name, if no machine has this name; `Io` if the path cannot be
+    /// searched, for example without permission; otherwise the errors of reading its format.
     pub fn named(machine: &Path) -> Result<Self> {
         match Found::of(machine) {
             Found::Embedded(name) => Machine::embedded(name),
@@ -76,7 +76,8 @@ impl Machine {
         }
     }
 
-    /// Returns the name of a machine, without reading it; `None` if there is certainly none.
+    /// Returns the name of a machine, without reading it; `None` if the machine certainly does not
+    /// exist.
     pub fn name_of(machine: &Path) -> Option<String> {
         Some(match Found::of(machine) {
             Found::Embedded(name) | Found::Crowd(name) => name.to_owned(),
@@ -90,8 +91,8 @@ impl Machine {
     /// Reads a machine from a directory: `machine.toml` and the recordings that it names.
     ///
     /// # Errors
-    /// `Io` when a file cannot be read; `Invalid` when there is no `machine.toml`, and, naming file
-    /// and line, when its text is wrong.
+    /// `Io` if a file cannot be read; `Invalid` without a `machine.toml`, or, with file and line,
+    /// if its text is invalid.
     pub fn from_dir(dir: &Path) -> Result<Self> {
         let name = last_part(dir.file_name(), dir);
         let found = std::fs::symlink_metadata(dir.join("machine.toml"));
@@ -118,7 +119,7 @@ enum Found<'a> {
 
 impl<'a> Found<'a> {
     fn of(machine: &'a Path) -> Self {
-        // A name with a slash is a path.
+        // A string with a slash is a path.
         let name = machine.to_str().filter(|name| !name.contains('/'));
         if let Some(name) = name.filter(|name| names().any(|known| known == *name)) {
             return Found::Embedded(name);
@@ -139,7 +140,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Returns the last part of a path; the whole path if it has one part.
+/// Returns the last part of a path, or the whole path if it has no such part.
 fn last_part(part: Option<&OsStr>, path: &Path) -> String {
     part.unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
@@ -149,7 +150,7 @@ fn last_part(part: Option<&OsStr>, path: &Path) -> String {
 pub struct EmbeddedMachine {
     /// Its name.
     pub name: &'static str,
-    /// What it shows, in one line.
+    /// A one-line description of what it shows.
     pub description: String,
 }
 

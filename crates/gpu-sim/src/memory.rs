@@ -1,12 +1,15 @@
-//! The memory of one device: `DeviceMemory`.
+//! The memory of one device, as `DeviceMemory`.
 
+use crate::address_range::AddressRange;
 use crate::devices::failure;
 use crate::faults::Call;
 use crate::machine::{Device, Holding};
 use crate::process_entry::context_files;
 use crate::simulation::Simulation;
 use crate::state::State;
-use gpu_core::{Bytes, DeviceFault, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result};
+use gpu_core::{
+    Bytes, DeviceFault, DeviceId, DeviceMemory, Error, ErrorKind, MemoryInfo, Region, Result,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -17,8 +20,9 @@ const PAGE: u64 = 2 << 20;
 
 /// The memory of one simulated device, allocated and freed by the viewer's own process.
 ///
-/// Stricter than a driver: an address is never reused, so that any use of a region or a range after
-/// its release is detected; only within a range can pages be mapped and unmapped.
+/// It is stricter than a driver: addresses are never reused, so any use of a region or a range
+/// after its release is detected. Only the pages within a range can be mapped and unmapped
+/// repeatedly.
 #[derive(Clone, Debug)]
 pub struct SimulatedMemory {
     simulation: Simulation,
@@ -28,6 +32,17 @@ pub struct SimulatedMemory {
 impl SimulatedMemory {
     pub(crate) fn new(simulation: Simulation, device: u32) -> Self {
         SimulatedMemory { simulation, device }
+    }
+}
+
+impl Simulation {
+    /// Returns the memory of one device.
+    ///
+    /// # Errors
+    /// `Machine` if no driver responds; `Invalid` for a device that this machine does not have.
+    pub fn device_memory(&self, device: &DeviceId) -> Result<SimulatedMemory> {
+        let index = self.lock().named_device(device)?.info.id.index;
+        Ok(SimulatedMemory::new(self.clone(), index))
     }
 }
 
@@ -68,13 +83,6 @@ impl DeviceMemory for SimulatedMemory {
     }
 }
 
-/// An address range, and which of its pages have memory.
-#[derive(Clone, Debug)]
-pub(crate) struct AddressRange {
-    size: Bytes,
-    mapped: BTreeSet<u64>,
-}
-
 fn answering(state: &State, index: u32) -> Result<&Device> {
     let gone = || Error::new(ErrorKind::Invalid, format!("find GPU {index}"));
     let device = state.device(index).ok_or_else(gone)?;
@@ -94,12 +102,13 @@ fn reserve(state: &mut State, index: u32, size: Bytes) -> Result<Region> {
     let region = Region { address: state.next_address, size: Bytes(size) };
     state.next_address = end;
     state.regions.insert((index, region.address), region);
-    hold(state, index, region.size);
+    allocate(state, index, region.size);
     Ok(region)
 }
 
-/// Gives the viewer's process this much more of a device, with the files that this requires.
-fn hold(state: &mut State, index: u32, size: Bytes) {
+/// Allocates this much more of a device to the viewer's process, with the device files that this
+/// requires.
+fn allocate(state: &mut State, index: u32, size: Bytes) {
     state.acted = true;
     let minor = state.device(index).and_then(|device| device.info.id.minor().ok());
     let files = context_files(minor.into_iter(), false);
@@ -116,8 +125,9 @@ fn hold(state: &mut State, index: u32, size: Bytes) {
     });
 }
 
-/// Takes this much of a device from the viewer's process, and its files with the last of it.
-fn let_go(state: &mut State, index: u32, size: Bytes) {
+/// Frees this much of a device from the viewer's process; frees its device files with the last
+/// allocation.
+fn deallocate(state: &mut State, index: u32, size: Bytes) {
     state.change(state.machine.viewer.pid, |process| {
         for holding in process.holdings.iter_mut().filter(|holding| holding.device == index) {
             holding.memory = holding.memory.saturating_sub(size);
@@ -137,7 +147,7 @@ fn release(state: &mut State, index: u32, region: Region) -> Result<()> {
     }
     answering(state, index)?;
     state.regions.remove(&key);
-    let_go(state, index, region.size);
+    deallocate(state, index, region.size);
     Ok(())
 }
 
@@ -169,7 +179,7 @@ fn map(state: &mut State, index: u32, part: Region) -> Result<()> {
     if let Some(range) = range_of(state, index, part) {
         range.mapped.extend(pages(part));
     }
-    hold(state, index, part.size);
+    allocate(state, index, part.size);
     Ok(())
 }
 
@@ -183,7 +193,7 @@ fn unmap(state: &mut State, index: u32, part: Region) -> Result<()> {
     if let Some(range) = range_of(state, index, part) {
         range.mapped.retain(|page| !(part.address..part.address + part.size.0).contains(page));
     }
-    let_go(state, index, part.size);
+    deallocate(state, index, part.size);
     Ok(())
 }
 
@@ -195,7 +205,7 @@ fn release_addresses(state: &mut State, index: u32, range: Region) -> Result<()>
     }
     answering(state, index)?;
     let mapped = state.ranges.remove(&key).map_or(0, |own| own.mapped.len());
-    let_go(state, index, Bytes(mapped as u64 * PAGE));
+    deallocate(state, index, Bytes(mapped as u64 * PAGE));
     Ok(())
 }
 

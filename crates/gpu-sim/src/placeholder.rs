@@ -1,4 +1,4 @@
-//! Real processes that stand for simulated ones.
+//! Real processes that represent simulated ones.
 
 use crate::machine::{Event, Machine, Process, When};
 use crate::session::Placeholder;
@@ -6,17 +6,17 @@ use gpu_core::{Error, ErrorKind, Pid, Reading, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Machine {
-    /// Gives simulated processes the PIDs of the real ones that stand for them, wherever they are
-    /// referenced; their PIDs in PID namespaces stay.
+    /// Gives simulated processes the PIDs of their placeholders, wherever they are referenced.
+    /// Their PIDs in PID namespaces are kept.
     ///
     /// Another simulated process that already has such a PID gets a new one. A process with a
-    /// placeholder ends only when the placeholder has. Events that would end it, including later
-    /// snapshots of a recording, are left out, and it does not respawn, because the new process
+    /// placeholder ends only after its placeholder. Events that would end it, including later
+    /// snapshots of a recording, are dropped, and it does not respawn, because the new process
     /// would have no placeholder.
     ///
     /// # Errors
-    /// `Invalid` when a process of either side is named twice, or when there is none with this PID
-    /// on the simulated machine.
+    /// `Invalid` if a simulated or real process is named twice, or if the simulated machine has no
+    /// process with this PID.
     pub(crate) fn stand_in(&mut self, placeholders: &[Placeholder]) -> Result<()> {
         let numbers = self.new_numbers(placeholders)?;
         let new = |pid: Pid| numbers.get(&pid).copied().unwrap_or(pid);
@@ -52,7 +52,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Returns the new PID of every process that gets one.
+    /// Returns the old and new PID of every renumbered process.
     fn new_numbers(&self, placeholders: &[Placeholder]) -> Result<BTreeMap<Pid, Pid>> {
         let mut numbers = BTreeMap::new();
         let mut real = BTreeSet::new();
@@ -83,7 +83,7 @@ impl Machine {
         Ok(numbers)
     }
 
-    /// Returns the initial processes and those that events start.
+    /// Returns the initial processes and the processes started by events.
     pub(crate) fn ever_has(&self) -> impl Iterator<Item = &Process> {
         let started = self.events.iter().filter_map(|scheduled| match &scheduled.event {
             Event::Start(process) => Some(&**process),
@@ -92,7 +92,7 @@ impl Machine {
         self.processes.iter().chain(started)
     }
 
-    /// Returns all PIDs of processes, ended ones included.
+    /// Returns all PIDs of processes, including ended ones.
     fn numbers(&self) -> BTreeSet<Pid> {
         let named = |process: &Process| {
             let info = &process.info;

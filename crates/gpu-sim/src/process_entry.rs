@@ -2,8 +2,9 @@
 
 use crate::date::timestamp;
 use crate::device_entry::set;
-use crate::file::{EventEntry, MemoryEntry, Place, ProcessEntry, ReactionEntry};
+use crate::file::{EventEntry, MemoryEntry, ProcessEntry, ReactionEntry};
 use crate::machine::{Device, Holding, Machine, Process, Reaction};
+use crate::place::Place;
 use gpu_core::{
     Absent, Access, Bytes, DeviceProcessKind, Error, HeldFile, Pid, ProcessInfo, ProcessState,
     Result, StartTime, Timestamp, Workload,

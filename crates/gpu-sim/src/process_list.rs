@@ -2,16 +2,17 @@
 
 use crate::drift::Drift;
 use crate::machine::{Device, Holding};
-use crate::state::{Living, State};
+use crate::process_table::Living;
+use crate::state::State;
 use gpu_core::{Absent, DeviceProcess, DeviceProcessKind, Percent, Reading};
 use std::collections::BTreeMap;
 
 impl State {
-    /// Returns the processes that NVML lists on a device: by PIDs of the host, for any viewer,
-    /// without names, and each process once per instance it is in.
+    /// Returns the processes that NVML lists on a device: with host PIDs for any viewer, without
+    /// names, and once per instance.
     ///
-    /// Utilisation by process is reported for a whole device or not at all, and never for a device
-    /// in MIG mode.
+    /// Per-process utilisation is reported for all processes of a device or none, and never in MIG
+    /// mode.
     pub(crate) fn listed(&self, device: &Device) -> Vec<DeviceProcess> {
         let mut listed = BTreeMap::new();
         let mut unreported = (device.info.mig_enabled == Ok(true)).then_some(Absent::NotSupported);
@@ -49,7 +50,7 @@ fn entry(living: &Living, holding: &Holding, drift: Drift) -> Option<DeviceProce
     })
 }
 
-/// Merges another use into a process in the list.
+/// Merges another use of the device into a listed process.
 fn merge(known: &mut DeviceProcess, more: &DeviceProcess) {
     known.kind = both(known.kind, more.kind);
     known.memory = sum(known.memory, more.memory, |a, b| a + b);
@@ -62,8 +63,8 @@ fn sum<T>(a: Reading<T>, b: Reading<T>, add: impl Fn(T, T) -> T) -> Reading<T> {
     Ok(add(a?, b?))
 }
 
-/// Returns the kind of a process that uses a device in two ways: graphics beside anything else is
-/// both.
+/// Returns the kind of a process that uses a device in two ways: graphics combined with any other
+/// kind is both.
 fn both(a: DeviceProcessKind, b: DeviceProcessKind) -> DeviceProcessKind {
     use DeviceProcessKind::{Compute, ComputeAndGraphics, Graphics, Mps, Unknown};
     match (a, b) {

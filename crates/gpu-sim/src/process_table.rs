@@ -1,12 +1,29 @@
 //! The live processes, indexed by PID and by device.
 
 use crate::machine::Process;
-use crate::state::{Living, Serial};
 use gpu_core::{Absent, Pid};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-/// Live processes by serial. Indexed fields change only through [`change`](Population::change), so
-/// the indexes are never stale.
+/// A permanent identifier of a process in the simulation, independent of its PID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Serial(pub(crate) u64);
+
+impl Serial {
+    pub(crate) const FIRST: Serial = Serial(0);
+    pub(crate) const LAST: Serial = Serial(u64::MAX);
+}
+
+/// A live process.
+#[derive(Clone, Debug)]
+pub(crate) struct Living {
+    pub(crate) process: Process,
+    /// The time at which it was added to the simulation.
+    pub(crate) since: Duration,
+}
+
+/// Live processes by serial. Indexed fields change only through [`change`](Population::change),
+/// which keeps the indexes current.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Population {
     living: BTreeMap<Serial, Box<Living>>,
@@ -19,25 +36,25 @@ impl Population {
         self.living.get(&serial).map(|living| &**living)
     }
 
-    /// Returns all, in the order of their start.
+    /// Returns all processes, in start order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Serial, &Living)> {
         self.living.iter().map(|(serial, living)| (*serial, &**living))
     }
 
-    /// Returns those that have this PID on the host, ended ones that NVML lists included.
+    /// Returns the processes with this host PID, including ended ones that NVML still lists.
     pub(crate) fn numbered(&self, pid: Pid) -> impl Iterator<Item = (Serial, &Living)> {
         let serials = self.by_pid.range((pid, Serial::FIRST)..=(pid, Serial::LAST));
         serials.filter_map(|(_, serial)| Some((*serial, self.get(*serial)?)))
     }
 
-    /// Returns the process that has this PID on the host; one that NVML lists and that has ended
-    /// has none.
+    /// Returns the process with this host PID. An ended process that NVML still lists does not
+    /// count.
     pub(crate) fn find(&self, pid: Pid) -> Option<Serial> {
         let exists = |process: &Process| process.hidden != Some(Absent::NotFound);
         self.numbered(pid).find(|(_, living)| exists(&living.process)).map(|(serial, _)| serial)
     }
 
-    /// Returns those that have memory of a device.
+    /// Returns the processes that use memory of a device.
     pub(crate) fn on_device(&self, device: u32) -> impl Iterator<Item = (Serial, &Living)> {
         let serials = self.by_device.range((device, Serial::FIRST)..=(device, Serial::LAST));
         serials.filter_map(|(_, serial)| Some((*serial, self.get(*serial)?)))
@@ -68,7 +85,7 @@ impl Population {
         Some(living)
     }
 
-    /// Changes a process; `None` when it is not alive.
+    /// Changes a process; `None` if it is not alive.
     pub(crate) fn change<T>(
         &mut self,
         serial: Serial,

@@ -1,4 +1,4 @@
-//! Random machines, scripts and faults, all from one seed, for tests of whole walks.
+//! Random machines, scripts and faults, all from one seed, for tests of whole cycles.
 
 use crate::faults::{Call, Fault};
 use crate::machine::{
@@ -23,7 +23,7 @@ const CLOCK: Timestamp = Timestamp(1_740_996_000_000);
 const TOTAL: Bytes = Bytes::from_mib(24_576);
 const RESERVE: Bytes = Bytes::from_mib(11);
 
-/// Starts a random machine with a random script, always the same for the same seed.
+/// Starts a random machine with a random script; the same seed always gives the same result.
 pub fn random(seed: Seed) -> Simulation {
     let mut machine = random_machine(seed);
     machine.events = random_script(seed, &machine);
@@ -34,7 +34,7 @@ pub fn random(seed: Seed) -> Simulation {
 /// daemons, supervisors and bystanders of several users with every kind of reaction.
 pub fn random_machine(seed: Seed) -> Machine {
     let mut rng = seed.child("machine");
-    let mut machine = crate::assemble::empty(&format!("random-{}", seed.0));
+    let mut machine = crate::empty::empty(&format!("random-{}", seed.0));
     machine.description = format!("made: random, of seed {}", seed.0);
     machine.clock = CLOCK;
     machine.booted = Timestamp(CLOCK.0 - 7 * 86_400_000);
@@ -57,8 +57,8 @@ pub fn random_machine(seed: Seed) -> Machine {
     machine
 }
 
-/// Returns a random script for a machine: in its first half minute processes start, end, release
-/// devices, take more memory, change group or cgroup, PIDs are reused, devices fail and report
+/// Returns a random script for a machine. In the first half minute, processes start, end, release
+/// devices, take more memory, and change group or cgroup; PIDs are reused; devices fail and report
 /// events.
 pub fn random_script(seed: Seed, machine: &Machine) -> Vec<Scheduled> {
     let mut rng = seed.child("script");
@@ -66,9 +66,8 @@ pub fn random_script(seed: Seed, machine: &Machine) -> Vec<Scheduled> {
     (0..count).filter_map(|_| scheduled(&mut rng, machine)).collect()
 }
 
-/// Returns random faults, each with the call and the count at which it occurs: any error kind,
-/// delays, hangs, changed lists, and changes of the machine between two calls, including a reused
-/// PID.
+/// Returns random faults, each with its call and call number: any error kind, delays, hangs,
+/// changed lists, and changes of the machine between two calls, including a reused PID.
 pub fn random_faults(seed: Seed, machine: &Machine, count: usize) -> Vec<(Call, u64, Fault)> {
     let mut rng = seed.child("faults");
     let mut faults = Vec::new();
@@ -115,25 +114,25 @@ fn files(devices: &[Device]) -> Vec<gpu_core::DeviceFile> {
 
 /// The kind of a random process.
 #[derive(Clone, Copy)]
-enum Part {
-    /// Has memory that NVML lists.
+enum Role {
+    /// A process with memory that NVML lists.
     Listed,
-    /// Has memory that NVML does not list.
+    /// A process with memory that NVML does not list.
     Unlisted,
-    /// Has the device open and nothing more.
+    /// A process that only has the device open.
     Monitor,
-    /// Renders graphics.
+    /// A process that renders graphics.
     Display,
-    /// Is listed and has ended.
+    /// A process that is still listed but has ended.
     Gone,
-    /// Uses no devices.
+    /// A process that uses no device.
     Bystander,
 }
 
 fn process(rng: &mut ChaCha8Rng, machine: &Machine, pid: Pid) -> Process {
-    use Part::{Bystander, Display, Gone, Listed, Monitor, Unlisted};
-    let part = pick(rng, [Listed, Listed, Unlisted, Unlisted, Monitor, Display, Gone, Bystander]);
-    let name = match part {
+    use Role::{Bystander, Display, Gone, Listed, Monitor, Unlisted};
+    let role = pick(rng, [Listed, Listed, Unlisted, Unlisted, Monitor, Display, Gone, Bystander]);
+    let name = match role {
         Display => pick(rng, ["Xorg", "gnome-shell"]),
         Monitor => pick(rng, ["nv-hostengine", "argusagent", "nvidia-persiste"]),
         _ => pick(rng, ["python", "t2t-decoder", "worker", "Xorg", "a\x1b[2J\n"]),
@@ -159,21 +158,21 @@ fn process(rng: &mut ChaCha8Rng, machine: &Machine, pid: Pid) -> Process {
         info.cgroup = Ok(cgroup);
         process.namespace = Some(("container".to_owned(), Pid(rng.random_range(1..100))));
     }
-    let has = !matches!(part, Bystander);
+    let has = !matches!(role, Bystander);
     if rng.random_bool(0.1) {
         info.state = Ok(ProcessState::Zombie);
         info.live_threads = Ok(rng.random_range(if has { 1..4 } else { 0..4 }));
     }
-    if matches!(part, Listed | Unlisted | Display | Gone) {
-        process.holdings = holdings(rng, machine, part);
+    if matches!(role, Listed | Unlisted | Display | Gone) {
+        process.holdings = holdings(rng, machine, role);
     }
-    if matches!(part, Monitor) {
+    if matches!(role, Monitor) {
         let minor = machine.devices.choose(rng).and_then(|device| device.info.id.minor().ok());
         let paths = [format!("/dev/nvidia{}", minor.unwrap_or(0)), "/dev/nvidiactl".to_owned()];
         let files = paths.iter().filter_map(|path| held_file(path, "F...."));
         process.files = Arc::new(files.collect());
     }
-    if matches!(part, Gone) {
+    if matches!(role, Gone) {
         process.hidden = Some(Absent::NotFound);
     }
     process.cpu_percent = pick(rng, [0, 0, 100, 350]);
@@ -185,18 +184,18 @@ fn process(rng: &mut ChaCha8Rng, machine: &Machine, pid: Pid) -> Process {
     process
 }
 
-fn holdings(rng: &mut ChaCha8Rng, machine: &Machine, part: Part) -> Vec<Holding> {
+fn holdings(rng: &mut ChaCha8Rng, machine: &Machine, role: Role) -> Vec<Holding> {
     let mut holdings = Vec::new();
     for device in &machine.devices {
         if !holdings.is_empty() && rng.random_bool(0.7) {
             continue;
         }
-        // Eight processes of this size and the largest leak fit a device.
+        // Eight processes of this size and the largest leak fit on a device.
         let memory = Bytes::from_mib(rng.random_range(0..2500));
         let mut holding = Holding::new(device.info.id.index, memory);
-        holding.listed = match part {
-            Part::Unlisted => None,
-            Part::Display => Some(DeviceProcessKind::Graphics),
+        holding.listed = match role {
+            Role::Unlisted => None,
+            Role::Display => Some(DeviceProcessKind::Graphics),
             _ => Some(DeviceProcessKind::Compute),
         };
         holding.load = pick(rng, [0, 0, 30, 100]);
@@ -252,7 +251,7 @@ fn event(rng: &mut ChaCha8Rng, machine: &Machine, process: &Process) -> Option<E
     })
 }
 
-/// Returns a random event of a device: an error of the program, of memory, of the bus.
+/// Returns a random event of a device: a program error, a memory error, or loss from the bus.
 fn report(rng: &mut ChaCha8Rng) -> DeviceEventKind {
     use DeviceEventKind::{DoubleBitEcc, SingleBitEcc, Xid};
     pick(rng, [Xid(13), Xid(48), Xid(79), SingleBitEcc, DoubleBitEcc])

@@ -1,8 +1,8 @@
-//! The file that `gpuws record` writes: a series of snapshots of a machine.
+//! The file format of `gpuws record`: a series of snapshots of a machine.
 //!
-//! It consists of JSON lines. The first line is a [`Header`]; every further one a [`Look`]: a whole
-//! [`Snapshot`] and its time since the first. So a file can be written for hours while snapshots
-//! are taken, and what was written before a crash is still a recording.
+//! It consists of JSON lines. The first line is a [`Header`]; every other line is a [`Look`]: a
+//! whole [`Snapshot`] and its time since the first. The file can therefore be written over hours,
+//! and what was written before a crash is still a recording.
 
 use gpu_core::{Absent, Error, ErrorKind, Reading, Result, Snapshot, Topology};
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,7 @@ use std::time::Duration;
 
 /// The version of the format.
 const VERSION: u32 = 1;
-/// The maximum length of the first line, in bytes; it identifies other files as no recording,
-/// however large they are.
+/// The maximum length of the first line, in bytes; it bounds the work of rejecting other files.
 const MAX_HEADER: u64 = 1 << 20;
 /// The maximum length of a snapshot line, in bytes.
 const MAX_LOOK: u64 = 16 << 20;
@@ -25,7 +24,7 @@ const MAX_RECORDING: u64 = 256 << 20;
 pub struct Header {
     /// Version of the format: 1.
     pub gpuws_recording: u32,
-    /// Names and command lines were left out.
+    /// Whether names and command lines were removed.
     pub anonymous: bool,
     /// The topology.
     #[serde(with = "gpu_core::reading", default = "unreported")]
@@ -45,12 +44,12 @@ pub struct Look {
     pub snapshot: Snapshot,
 }
 
-/// A machine over time.
+/// A machine over time: a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
     /// The first line.
     pub header: Header,
-    /// The snapshots in order of time: at least one.
+    /// The snapshots in time order; at least one.
     pub looks: Vec<Look>,
 }
 
@@ -64,20 +63,20 @@ impl<W: Write> RecordingWriter<W> {
     /// Starts a recording.
     ///
     /// `anonymous` only records that every snapshot went through an
-    /// [`Anonymizer`](crate::Anonymizer); this does not do it.
+    /// [`Anonymizer`](crate::Anonymizer); the writer does not anonymize.
     ///
     /// # Errors
-    /// `Io` when it cannot be written.
+    /// `Io` if it cannot be written.
     pub fn new(output: W, anonymous: bool, topology: Reading<Topology>) -> Result<Self> {
         let mut writer = RecordingWriter { output };
         writer.line(&Header { gpuws_recording: VERSION, anonymous, topology })?;
         Ok(writer)
     }
 
-    /// Adds a snapshot, taken this long after the first one.
+    /// Adds a snapshot taken `offset` after the first one.
     ///
     /// # Errors
-    /// `Io` when it cannot be written.
+    /// `Io` if it cannot be written.
     pub fn add(&mut self, offset: Duration, snapshot: &Snapshot) -> Result<()> {
         #[derive(Serialize)]
         struct Line<'a> {
@@ -108,7 +107,7 @@ impl Recording {
     /// Reads a recording from a file.
     ///
     /// # Errors
-    /// `Io` when the file cannot be read; `Invalid`, naming file and line, when it is no complete
+    /// `Io` if the file cannot be read; `Invalid`, with file and line, if it is not a complete
     /// recording.
     pub fn open(path: &Path) -> Result<Self> {
         let shown = path.display();
@@ -121,10 +120,10 @@ impl Recording {
         Self::read(file).map_err(|error| failed(error.kind()).with_source(error))
     }
 
-    /// Reads a recording; at most 256 MiB of it.
+    /// Reads a recording of at most 256 MiB.
     ///
     /// # Errors
-    /// `Io` when it cannot be read; `Invalid`, naming the line, when it is no complete recording.
+    /// `Io` if it cannot be read; `Invalid`, with the line, if it is not a complete recording.
     pub fn read(input: impl Read) -> Result<Self> {
         let mut lines = Lines { input: BufReader::new(input), line: 0, read: 0 };
         let header = lines.next(MAX_HEADER)?.unwrap_or_default();
@@ -168,7 +167,7 @@ struct Lines<R> {
 }
 
 impl<R: BufRead> Lines<R> {
-    /// Returns the next line with its end, if it has one; `None` at the end.
+    /// Returns the next line, with its line end if any; `None` at the end.
     fn next(&mut self, longest: u64) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         self.line += 1;

@@ -1,8 +1,9 @@
 //! An `[[event]]` of `machine.toml`.
 
 use crate::device_entry::fault_of;
-use crate::file::{EventEntry, Place};
+use crate::file::EventEntry;
 use crate::machine::{Event, Machine, Scheduled, When};
+use crate::place::Place;
 use crate::process_entry;
 use gpu_core::{Bytes, DeviceEventKind, Pid, Result, Timestamp};
 use std::collections::BTreeMap;
@@ -11,8 +12,8 @@ use std::time::Duration;
 /// Parses one event.
 ///
 /// # Errors
-/// `Invalid` when it does not have exactly one time and one change, or names a device or process
-/// that the machine never has.
+/// `Invalid` if it does not have exactly one time and one change, or if it names a device or
+/// process that the machine never has.
 pub(crate) fn scheduled(
     machine: &Machine,
     users: &BTreeMap<String, u32>,

@@ -5,8 +5,8 @@ use rand_chacha::rand_core::SeedableRng;
 
 /// The seed of a simulation.
 ///
-/// Each consumer draws from its own generator, derived from the seed and the consumer's name: a new
-/// consumer never changes what the others draw.
+/// Each consumer has its own generator, derived from the seed and the consumer's name, so a new
+/// consumer never changes the numbers of others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seed(pub u64);
 
@@ -20,7 +20,8 @@ impl Seed {
     }
 }
 
-/// Hashes with the 64-bit FNV-1a function, which is the same on every machine, permanently.
+/// Hashes with the 64-bit FNV-1a function, which gives the same result on every machine and in
+/// every version.
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)

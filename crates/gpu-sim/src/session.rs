@@ -1,8 +1,8 @@
 //! A simulated machine that several processes read independently.
 //!
 //! They share only a directory, which has the machine, the seed, the start time and the faults. A
-//! simulation is a function of these and of the time, so every process that opens the directory
-//! sees the same machine at the same moment.
+//! simulation is a function of these and of the time, so all processes that open the directory see
+//! the same machine at the same time.
 
 use crate::machine::Machine;
 use crate::seed::Seed;
@@ -17,20 +17,20 @@ use std::time::Duration;
 /// The maximum size of a session's file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
 
-/// The content of a session's directory. The file in it is [`Session::FILE`]; the environment
-/// variable [`Session::VARIABLE`] has the directory's path.
+/// The content of a session's directory. It is stored in the file [`Session::FILE`]; the
+/// environment variable [`Session::VARIABLE`] names the directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Session {
-    /// The machine, as [`Machine::named`] takes it. A path must be absolute: a process may open the
-    /// session from another directory.
+    /// The machine, as accepted by [`Machine::named`]. A path must be absolute, because processes
+    /// may open the session from another directory.
     pub machine: PathBuf,
     /// The seed.
     #[serde(default)]
     pub seed: u64,
-    /// Its start, on the kernel's clock since boot (`CLOCK_BOOTTIME`), which all processes share.
+    /// Its start, on the boot clock (`CLOCK_BOOTTIME`), which all processes share.
     pub began_ns: u64,
-    /// The machine stands still at this time since its start.
+    /// If set, the machine's time stays at this time since its start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frozen_at_ms: Option<u64>,
     /// The latency of each NVML function, in addition to its work.
@@ -39,15 +39,15 @@ pub struct Session {
     /// The faults of NVML functions.
     #[serde(default)]
     pub faults: Vec<CallFault>,
-    /// Its processes are real ones: placeholders for simulated ones, and those that
-    /// [appear](crate::ExternalProcess) by themselves.
+    /// Whether its processes are real: placeholders for simulated processes, and [external
+    /// processes](crate::ExternalProcess).
     #[serde(default)]
     pub live: bool,
-    /// The real processes that stand for simulated ones, in a live session.
+    /// The real processes that represent simulated ones, in a live session.
     #[serde(default)]
     pub placeholders: Vec<Placeholder>,
-    /// Each process appends its call counts to [`Session::CALLS`] in the directory, after its last
-    /// shutdown of NVML and when it ends.
+    /// Whether each process appends its call counts to [`Session::CALLS`] in the directory, after
+    /// its last NVML shutdown and at exit.
     #[serde(default)]
     pub counts_calls: bool,
 }
@@ -58,14 +58,14 @@ pub struct Session {
 pub struct CallFault {
     /// The function, such as `nvmlDeviceGetMemoryInfo_v2`; `*` for all functions.
     pub function: String,
-    /// Only for this device, by index.
+    /// The affected device, by index; all devices if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<u32>,
-    /// The first affected call of one process, counted from 1: of the calls that match function and
-    /// device, all functions together for `*`.
+    /// The first affected call of a process, counted from 1 over the calls that match function and
+    /// device; for `*`, over all functions together.
     #[serde(default = "first")]
     pub from: u64,
-    /// The number of affected calls; all further ones if missing.
+    /// The number of affected calls; all later calls if missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<u64>,
     /// The effect.
@@ -80,52 +80,52 @@ fn first() -> u64 {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CallEffect {
-    /// It returns this code without effect.
+    /// The call returns this code without effect.
     Returns(u32),
-    /// It is delayed.
+    /// The call is delayed.
     DelayMs(u64),
-    /// It never returns.
+    /// The call never returns.
     Hangs,
-    /// The device falls off the bus, for this process, just before the call.
+    /// For this process, the device falls off the bus just before the call.
     LosesGpu(u32),
-    /// One more process appears on the device, for this process, just before the call.
+    /// For this process, another process appears on the device just before the call.
     AddsProcess(u32),
 }
 
-/// A real process that stands for a simulated one.
+/// A real process that represents a simulated one.
 ///
-/// The simulated process has the PID of the real one wherever it is referenced, also as parent or
-/// leader of others; another simulated process with this PID gets a new one. The real process
-/// determines its fate: no event ends it, it does not respawn, and of a recording only the first
-/// snapshot is shown.
+/// The simulated process has the PID of the real process wherever it is referenced, including as a
+/// parent or leader of others; another simulated process with this PID gets a new one. Only the end
+/// of the real process ends the simulated one: no event ends it, it does not respawn, and only the
+/// first snapshot of a recording is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placeholder {
     /// The simulated process, by its PID on the simulated host.
     pub simulated: u32,
-    /// The real one.
+    /// The real process, by its PID.
     pub pid: u32,
-    /// Its start time, in clock ticks since boot.
+    /// The start time of the real process, in clock ticks since boot.
     pub start_ticks: u64,
 }
 
 impl Placeholder {
     /// The environment variable that makes `nvml-sim-process` a placeholder; its arguments are
-    /// those of the process that it stands for.
+    /// those of the simulated process.
     pub const VARIABLE: &'static str = "GPUWS_SIM_PLACEHOLDER";
 }
 
 impl Session {
-    /// The file in the directory of a session that is locked for as long as the session lives.
+    /// The file in the session's directory that stays locked while the session lives.
     pub const ALIVE: &'static str = "alive";
 
-    /// The file in the directory.
+    /// The file with the session, in the session's directory.
     pub const FILE: &'static str = "session.json";
-    /// The file in the directory for call counts: lines of JSON, each with the calls of one process
-    /// since its last line.
+    /// The file for call counts, in the session's directory: JSON lines, each with the calls of one
+    /// process since its previous line.
     pub const CALLS: &'static str = "calls.jsonl";
-    /// The subdirectory with stand-ins for the device files, under their names below `/dev`, for
-    /// live sessions.
+    /// The subdirectory with stand-ins for the device files of a live session, under their names
+    /// below `/dev`.
     pub const DEVICE_FILES: &'static str = "dev";
     /// The environment variable that names the directory.
     pub const VARIABLE: &'static str = "GPUWS_SIM_SESSION";
@@ -133,8 +133,8 @@ impl Session {
     /// Reads the session of a directory.
     ///
     /// # Errors
-    /// `Io` when its file cannot be read; `Invalid` when that is a link, larger than 1 MiB, or no
-    /// session, and when any user except root and the user of this program can change it.
+    /// `Io` if its file cannot be read; `Invalid` if the file is a link, is larger than 1 MiB, is
+    /// not a session, or can be changed by any user except root and the user of this program.
     pub fn read(dir: &Path) -> Result<Self> {
         let path = dir.join(Self::FILE);
         let failed = |kind| {
@@ -155,10 +155,10 @@ impl Session {
         })
     }
 
-    /// Writes the session into a directory, for its owner only, and atomically for readers.
+    /// Writes the session into a directory, readable only by its owner and atomically for readers.
     ///
     /// # Errors
-    /// `Io` when it cannot be written.
+    /// `Io` if it cannot be written.
     pub fn write(&self, dir: &Path) -> Result<()> {
         let path = dir.join(Self::FILE);
         let new = dir.join(format!("{}.{}", Self::FILE, std::process::id()));
@@ -179,7 +179,7 @@ impl Session {
         })
     }
 
-    /// Returns whether its processes are real ones.
+    /// Returns whether its processes are real.
     pub fn is_live(&self) -> bool {
         self.live || !self.placeholders.is_empty()
     }
@@ -190,13 +190,13 @@ impl Session {
         Machine::name_of(&self.machine)
     }
 
-    /// Starts the session's machine, at its beginning.
+    /// Starts the session's machine at time 0.
     ///
-    /// Each simulated process with a placeholder has the placeholder's PID, and ends only through
+    /// A simulated process with a placeholder has the placeholder's PID and ends only through
     /// [`Simulation::happen`]; see [`Placeholder`].
     ///
     /// # Errors
-    /// As [`Machine::named`]; `Invalid` when a placeholder stands for no process of the machine.
+    /// As [`Machine::named`]; `Invalid` if a placeholder represents no process of the machine.
     pub fn open(&self) -> Result<Simulation> {
         let mut machine = Machine::named(&self.machine)?;
         if self.is_live() {
@@ -205,7 +205,7 @@ impl Session {
         Ok(Simulation::start(machine, Seed(self.seed)))
     }
 
-    /// Returns the age of the session, on the clock since boot.
+    /// Returns the age of the session at a time on the boot clock.
     pub fn elapsed(&self, now_ns: u64) -> Duration {
         match self.frozen_at_ms {
             Some(millis) => Duration::from_millis(millis),

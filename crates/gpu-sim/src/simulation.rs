@@ -1,10 +1,10 @@
-//! The handle on a running simulation.
+//! The handle of a running simulation.
 
 use crate::faults::{Call, Fault};
 use crate::machine::{Event, Machine};
 use crate::seed::Seed;
 use crate::state::{SentSignal, State};
-use gpu_core::{DeviceId, Result};
+use gpu_core::Result;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// A simulated machine: every port of gpu-core over one state, one clock and one seed.
 ///
-/// Clones are handles on the same machine. Time stands still except for [`Clock::sleep`] and
-/// injected delays. No call blocks another for longer than its own work, and a panic elsewhere does
-/// not affect the machine.
+/// Clones are handles of the same machine. Time advances only by [`Clock::sleep`] and injected
+/// delays. A call blocks another only while it works, and a panic elsewhere does not affect the
+/// machine.
 ///
 /// [`Clock::sleep`]: gpu_core::Clock::sleep
 #[derive(Clone, Debug)]
@@ -44,12 +44,12 @@ impl Simulation {
         Ok(Self::start(Machine::named(machine)?, Seed(0)))
     }
 
-    /// Locks the state. Never held over another lock, an outgoing call, or a wait.
+    /// Locks the state. Do not hold the lock while taking another lock, calling out, or waiting.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call of a port and answers it.
+    /// Counts a call of a port and runs it.
     pub(crate) fn call<T>(
         &self,
         call: Call,
@@ -85,7 +85,7 @@ impl Simulation {
         self.lock().faults.inject(call, nth, u64::MAX, fault);
     }
 
-    /// Schedules an event, this long from now.
+    /// Schedules an event `after` from now.
     pub fn schedule(&self, after: Duration, event: Event) {
         self.lock().schedule(after, event);
     }
@@ -95,12 +95,12 @@ impl Simulation {
         self.lock().happen(event);
     }
 
-    /// Returns how often each call was made, failed ones included.
+    /// Returns how often each call was made, including failed calls.
     pub fn calls(&self) -> BTreeMap<Call, u64> {
         self.lock().faults.counts().clone()
     }
 
-    /// Returns how often a call was made, failed ones included.
+    /// Returns how often a call was made, including failed calls.
     pub fn count(&self, call: Call) -> u64 {
         self.lock().faults.counts().get(&call).copied().unwrap_or(0)
     }
@@ -120,20 +120,11 @@ impl Simulation {
         self.lock().now
     }
 
-    /// Advances time to this moment since the start, without counting a call; a past moment changes
-    /// nothing.
+    /// Advances time to this time since the start, without counting a call; a past time has no
+    /// effect.
     pub fn advance_to(&self, since_start: Duration) {
         let mut state = self.lock();
         let left = since_start.saturating_sub(state.now);
         state.advance(left);
-    }
-
-    /// Returns the memory of one device.
-    ///
-    /// # Errors
-    /// `Machine` when no driver answers; `Invalid` for a device that this machine does not have.
-    pub fn device_memory(&self, device: &DeviceId) -> Result<crate::SimulatedMemory> {
-        let index = self.lock().named_device(device)?.info.id.index;
-        Ok(crate::SimulatedMemory::new(self.clone(), index))
     }
 }

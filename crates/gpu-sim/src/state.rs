@@ -1,9 +1,9 @@
 //! The single state of a simulated machine and its changes over time.
 
+use crate::address_range::AddressRange;
 use crate::faults::{Call, Fault, Faults, injected};
 use crate::machine::{Event, Machine, Process, Scheduled, When};
-use crate::memory::AddressRange;
-use crate::process_table::Population;
+use crate::process_table::{Living, Population, Serial};
 use crate::seed::Seed;
 use gpu_core::{
     Bytes, DeviceEvent, ErrorKind, Pid, ProcessKey, Region, Result, Signal, StartTime, Timestamp,
@@ -15,24 +15,7 @@ use std::time::Duration;
 /// The start address of simulated device memory.
 const FIRST_ADDRESS: u64 = 0x7f00_0000_0000;
 
-/// Identifies a process of the simulation permanently, whatever its PID.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Serial(pub(crate) u64);
-
-impl Serial {
-    pub(crate) const FIRST: Serial = Serial(0);
-    pub(crate) const LAST: Serial = Serial(u64::MAX);
-}
-
-/// A live process.
-#[derive(Clone, Debug)]
-pub(crate) struct Living {
-    pub(crate) process: Process,
-    /// When it was added to the simulation.
-    pub(crate) since: Duration,
-}
-
-/// Memory of an ended process that is not free yet.
+/// Memory of an ended process that is not yet free.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Returning {
     pub(crate) device: u32,
@@ -52,7 +35,7 @@ pub struct SentSignal {
     pub name: String,
     /// The signal.
     pub signal: Signal,
-    /// Whether the process had a GPU device file at that moment.
+    /// Whether the process had a GPU device file open at that time.
     pub held_device_file: bool,
 }
 
@@ -67,11 +50,11 @@ pub(crate) enum Due {
 pub(crate) struct State {
     /// The current machine, except for its processes and events.
     pub(crate) machine: Machine,
-    /// The UIDs of root and of everybody who has a process at the start or by an event, by name.
+    /// The UIDs of root and of all owners of initial or later started processes, by name.
     pub(crate) accounts: BTreeMap<String, u32>,
     pub(crate) now: Duration,
     pub(crate) seed: Seed,
-    /// When the devices had their described state: at the start, or at a later snapshot of a
+    /// The time at which the devices had their described state: the start, or a later snapshot of a
     /// recording.
     pub(crate) described_at: Duration,
     pub(crate) living: Population,
@@ -83,11 +66,12 @@ pub(crate) struct State {
     pub(crate) faults: Faults,
     pub(crate) signals: Vec<SentSignal>,
     pub(crate) journal: Vec<String>,
-    /// Events of devices that no caller has fetched.
+    /// Device events that no caller has fetched yet.
     pub(crate) reports: Vec<DeviceEvent>,
     queue: BTreeMap<(Duration, u64), Due>,
     pub(crate) after_exits: Vec<(Pid, Duration, Event)>,
-    /// An action has changed the machine, so the rest of a recording no longer applies.
+    /// Whether an action has changed the machine, so that the rest of a recording no longer
+    /// applies.
     pub(crate) acted: bool,
     /// The latest start time of any process.
     pub(crate) latest_start: StartTime,
@@ -137,7 +121,7 @@ impl State {
             last_pid: last_pid.max(300),
             pids: seed.child("pids"),
         };
-        // Avoid holding all processes twice.
+        // Avoids holding all processes in memory twice.
         processes.reverse();
         while let Some(process) = processes.pop() {
             state.spawn_process(process);
@@ -161,7 +145,7 @@ impl State {
     /// Counts a call of a port and applies injected faults.
     ///
     /// # Errors
-    /// The injected one.
+    /// The injected error.
     pub(crate) fn enter(&mut self, call: Call) -> Result<()> {
         for fault in self.faults.enter(call) {
             match fault {
@@ -180,7 +164,7 @@ impl State {
         Ok(())
     }
 
-    /// Lets time pass, and applies all events that are due, in order.
+    /// Advances time, and applies all due events in order.
     pub(crate) fn advance(&mut self, duration: Duration) {
         let end = self.now.saturating_add(duration);
         while let Some(entry) = self.queue.first_entry() {
@@ -194,7 +178,8 @@ impl State {
         self.reach(end);
     }
 
-    /// Lets time pass until a device has reported an event, at most `wait`, and returns it.
+    /// Advances time until a device reports an event, by at most `wait`, and returns the reported
+    /// events.
     pub(crate) fn await_reports(&mut self, wait: Duration) -> Vec<DeviceEvent> {
         let end = self.now.saturating_add(wait);
         while self.reports.is_empty() {
@@ -220,7 +205,7 @@ impl State {
         self.queue.insert((at, self.next_entry), due);
     }
 
-    /// Schedules an event: `after` from now.
+    /// Schedules an event `after` from now.
     pub(crate) fn schedule(&mut self, after: Duration, event: Event) {
         self.enqueue(self.now.saturating_add(after), Due::Event(event));
     }
@@ -237,8 +222,8 @@ impl State {
         }
     }
 
-    /// Returns the process that has this PID on the host; one that NVML lists and that has ended
-    /// has none.
+    /// Returns the process with this host PID. An ended process that NVML still lists does not
+    /// count.
     pub(crate) fn find_on_host(&self, pid: Pid) -> Option<Serial> {
         self.living.find(pid)
     }

@@ -1,11 +1,11 @@
-//! Errors of the TOML parser, in plain words.
+//! Errors of the TOML parser, in plain language.
 
 use strsim::osa_distance;
 
-/// Longest part of an unknown name that is compared, in characters.
+/// The maximum length of an unknown name to compare, in characters.
 const LONGEST: usize = 64;
 
-/// Rewrites a message of serde: quotes names plainly and adds a suggestion for an unknown name.
+/// Rewrites a message of serde: quotes names and adds a suggestion for an unknown name.
 pub(crate) fn plain(message: &str) -> String {
     let message = message.lines().next().unwrap_or_default();
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
@@ -45,7 +45,7 @@ mod tests {
         let message = "unknown field `a`, there are no fields";
         assert_eq!(plain(message), "unknown field 'a'; no field is expected here");
         assert_eq!(plain("missing field `pid`"), "missing field 'pid'");
-        // At most half of the characters differ.
+        // At most half of the characters may differ.
         assert_eq!((nearest("abxy", &["abcd"]), nearest("axy", &["abc"])), (Some("abcd"), None));
     }
 }

@@ -1,15 +1,16 @@
 //! The topology of a machine, and values derived from it.
 
-use crate::file::{MachineFile, Place};
+use crate::file::MachineFile;
 use crate::machine::{Device, Machine};
+use crate::place::Place;
 use gpu_core::{Absent, Link, NvLink, PciBusId, PeerAccess, Reading, Result, Topology};
 use std::iter::repeat_n;
 
 /// Reads the topology of a `machine.toml`, if it has one.
 ///
 /// # Errors
-/// `Invalid` when it is not a square of cells with a row for each device, or when its paths
-/// contradict its links.
+/// `Invalid` if it is not a square matrix with a row per device, or if its paths contradict its
+/// links.
 pub(crate) fn read(
     place: Place<'_>,
     file: &MachineFile,
@@ -87,7 +88,7 @@ fn peer(cell: &str) -> Option<PeerAccess> {
 
 impl Machine {
     /// Fills in connections that are not described: a single device is only connected to itself;
-    /// peer access, the location in the PCI tree, and the NVLinks are derived.
+    /// peer access, positions in the PCI tree, and NVLinks are derived.
     pub(crate) fn connect(&mut self) {
         if self.topology == Err(Absent::NotRecorded) && self.devices.len() == 1 {
             let links = vec![vec![Link::Itself]];
@@ -111,8 +112,8 @@ impl Machine {
     }
 }
 
-/// Returns the location of two devices in the PCI tree. A link that is an NVLink does not reveal
-/// it: the farthest location is the one answer that promises nothing.
+/// Returns the relative position of two devices in the PCI tree. An NVLink does not reveal it, so
+/// the most distant position is assumed, which promises nothing.
 fn path(link: Link) -> Link {
     match link {
         Link::NvLink(_) => Link::Sys,
@@ -120,9 +121,8 @@ fn path(link: Link) -> Link {
     }
 }
 
-/// Returns whether a device has peer access to another: over NVLink and below one host bridge.
-/// Between host bridges this requires a platform that forwards such traffic, which is the
-/// exception.
+/// Returns whether a device has peer access to another: over NVLink or below one host bridge.
+/// Between host bridges it requires a platform that forwards such traffic, which is rare.
 fn reach(link: Link) -> PeerAccess {
     match link {
         Link::Itself => PeerAccess::Itself,
@@ -132,24 +132,25 @@ fn reach(link: Link) -> PeerAccess {
     }
 }
 
-/// The most NVLinks that a device can have (`NVML_NVLINK_MAX_LINKS`).
+/// The maximum number of NVLinks of a device (`NVML_NVLINK_MAX_LINKS`).
 const MAX_LINKS: usize = 18;
 
-/// How many switches the links are spread over.
+/// The number of switches that the links are distributed over.
 const SWITCHES: usize = 4;
 
-/// Returns the links that a row of the topology counts, those to the first device first. If that is
-/// more than a device can have, they end at switches, through which it has all of them to each of
-/// the others.
+/// Returns the links counted by a row of the topology, those to the first device first. If they
+/// exceed the maximum of a device, they end at switches instead, and every link reaches every other
+/// device.
 fn nvlinks(device: &Device, row: &[Link], buses: &[Reading<PciBusId>]) -> Vec<NvLink> {
     let counts = row.iter().map(|link| match link {
         Link::NvLink(count) => usize::from(*count),
         _ => 0,
     });
     let most = counts.clone().max().unwrap_or_default().min(MAX_LINKS);
-    let ends: Vec<Reading<PciBusId>> = match counts.clone().sum::<usize>() <= MAX_LINKS {
-        true => counts.zip(buses).flat_map(|(count, bus)| repeat_n(*bus, count)).collect(),
-        false => switches(buses).into_iter().map(Ok).cycle().take(most).collect(),
+    let ends: Vec<Reading<PciBusId>> = if counts.clone().sum::<usize>() <= MAX_LINKS {
+        counts.zip(buses).flat_map(|(count, bus)| repeat_n(*bus, count)).collect()
+    } else {
+        switches(buses).into_iter().map(Ok).cycle().take(most).collect()
     };
     let version = version(device);
     let link = |remote| NvLink {
@@ -163,7 +164,7 @@ fn nvlinks(device: &Device, row: &[Link], buses: &[Reading<PciBusId>]) -> Vec<Nv
     ends.into_iter().map(link).collect()
 }
 
-/// Returns generated addresses of switches, where no device is.
+/// Returns synthetic addresses of switches, distinct from those of devices.
 fn switches(devices: &[Reading<PciBusId>]) -> Vec<PciBusId> {
     let buses = (0..=u8::MAX).rev();
     let addresses = buses.map(|bus| PciBusId { domain: 0, bus, device: 0, function: 0 });

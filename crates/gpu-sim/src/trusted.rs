@@ -1,8 +1,9 @@
-//! Directories that only their user and root can change.
+//! Directories that only their owner and root can change.
 //!
-//! The content of a session determines which processes are read and ended. The owner of a directory
-//! on the path to it, or a user who may write to one, can substitute another session; in a
-//! directory with the sticky bit, such as `/tmp`, others may change only their own files.
+//! The content of a session determines which processes are read and signalled. The owner of any
+//! directory on the path to it, or a user with write permission there, can substitute another
+//! session; in a directory with the sticky bit, such as `/tmp`, others can change only their own
+//! files.
 
 use gpu_core::{Bytes, Error, ErrorKind, Result};
 use std::fs::{File, Metadata, OpenOptions};
@@ -10,23 +11,23 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The mode bits by which a group or all others may write.
+/// The mode bits that give write permission to the group or to all others.
 const SHARED: u32 = 0o022;
-/// The bit that keeps others from renaming and removing files that are not theirs.
+/// The bit that prevents others from renaming and removing files that they do not own.
 const STICKY: u32 = 0o1000;
 
-/// Returns the path, without links, of a directory in which the user of this program can create a
-/// private directory: it and each of its parents belong to the user or to root, and others may
-/// write to them only with the sticky bit.
+/// Returns the link-free path of a directory in which the user of this program can create a private
+/// directory. The directory and each of its parents must belong to the user or to root, and others
+/// may have write permission only with the sticky bit.
 ///
 /// # Errors
-/// `Io` when the directory cannot be found; `Invalid`, with the owner, when it does not qualify.
+/// `Io` if the directory cannot be found; `Invalid`, with the owner, if it does not qualify.
 pub fn trusted(dir: &Path) -> Result<PathBuf> {
     trusted_by(me(), dir)
 }
 
-/// Returns the path, without links, of a directory that only the user of this program, or root, can
-/// write to or exchange.
+/// Returns the link-free path of a directory that only root and the user of this program can write
+/// to or replace.
 ///
 /// # Errors
 /// As [`trusted`].
@@ -34,11 +35,10 @@ pub(crate) fn private(dir: &Path) -> Result<PathBuf> {
     private_of(me(), dir)
 }
 
-/// Reads a file that only the user of this program, or root, can write to, of at most this many
-/// bytes.
+/// Reads a file of at most `limit` bytes that only root and the user of this program can write to.
 ///
 /// # Errors
-/// The system's; `InvalidData` when it is a link, is shared, or is larger.
+/// The system's error; `InvalidData` if the file is a link, is shared, or is too large.
 pub(crate) fn read_private(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let invalid = |why: Box<dyn std::error::Error + Send + Sync>| {
         io::Error::new(io::ErrorKind::InvalidData, why)
@@ -55,16 +55,17 @@ pub(crate) fn read_private(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     unshared(me(), path, &opened, 0).map_err(|error| invalid(error.into()))?;
     let mut bytes = Vec::with_capacity(opened.len().min(limit) as usize + 1);
     file.take(limit + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > limit {
-        true => Err(invalid(format!("it is larger than {}", Bytes(limit)).into())),
-        false => Ok(bytes),
+    if bytes.len() as u64 > limit {
+        Err(invalid(format!("it is larger than {}", Bytes(limit)).into()))
+    } else {
+        Ok(bytes)
     }
 }
 
-/// Writes a file for its owner only, under the name `new` until it is complete.
+/// Writes a file that only its owner can access, under the name `new` until it is complete.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 pub(crate) fn write_private(path: &Path, new: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
     file.write_all(content)?;
@@ -75,8 +76,8 @@ fn me() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Returns the UID by which a user namespace shows unmapped users (`overflowuid`, see
-/// user_namespaces(7)): files of the machine's root belong to it there. `None` if all users are
+/// Returns the UID that a user namespace shows for unmapped users (`overflowuid`, see
+/// user_namespaces(7)); files of the machine's root appear with it there. `None` if all users are
 /// mapped.
 fn outsider() -> Option<u32> {
     let read = |path| std::fs::read_to_string(path).ok();
@@ -87,13 +88,13 @@ fn outsider() -> Option<u32> {
 
 fn trusted_by(user: u32, dir: &Path) -> Result<PathBuf> {
     let path = dir.canonicalize().map_err(|error| unread(dir, error))?;
-    for place in path.ancestors() {
-        let metadata = place.symlink_metadata().map_err(|error| unread(place, error))?;
+    for ancestor in path.ancestors() {
+        let metadata = ancestor.symlink_metadata().map_err(|error| unread(ancestor, error))?;
         if !metadata.is_dir() {
-            let error = Error::new(ErrorKind::Invalid, trust(place));
+            let error = Error::new(ErrorKind::Invalid, trust(ancestor));
             return Err(error.with_source("it is not a directory"));
         }
-        unshared(user, place, &metadata, STICKY)?;
+        unshared(user, ancestor, &metadata, STICKY)?;
     }
     Ok(path)
 }
@@ -105,8 +106,8 @@ fn private_of(user: u32, dir: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Verifies that only `user` or root can change it; others may write if one of the bits in `excuse`
-/// is set.
+/// Verifies that only `user` and root can change a file; others may have write permission if one of
+/// the bits in `excuse` is set.
 fn unshared(user: u32, path: &Path, metadata: &Metadata, excuse: u32) -> Result<()> {
     let (owner, mode) = (metadata.uid(), metadata.mode());
     let why = if owner != user && owner != 0 && Some(owner) != outsider() {
@@ -133,14 +134,14 @@ mod tests {
     use std::fs::{Permissions, create_dir, set_permissions};
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    /// A user who is neither root nor the user that runs the tests.
+    /// A user other than root and the user that runs the tests.
     const STRANGER: u32 = 54_321;
 
     fn allow(dir: &Path, mode: u32) {
         set_permissions(dir, Permissions::from_mode(mode)).unwrap();
     }
 
-    /// A private directory in one that all may write to, like `/tmp`, and that one.
+    /// A world-writable directory, such as `/tmp`, and the path of a private directory in it.
     fn nested() -> (tempfile::TempDir, PathBuf) {
         let outer = tempfile::tempdir().unwrap();
         let inner = outer.path().join("inner");
@@ -189,15 +190,14 @@ mod tests {
     #[test]
     fn dir_of_another_user_and_its_contents_are_not_trusted() {
         let (outer, inner) = nested();
-        // Root can change the owner of a directory; any other user compares with another user
-        // instead.
+        // Root can change the owner of a directory; other users check as a different user instead.
         let asks = match me() {
             0 if chown(outer.path(), Some(STRANGER), None).is_ok() => 0,
             _ => STRANGER,
         };
         let owner = outer.path().metadata().unwrap().uid();
         if [0, asks].contains(&owner) {
-            return; // Root that may give nothing away trusts itself.
+            return; // Root without the right to change owners trusts itself.
         }
         for refused in [trusted_by(asks, outer.path()), private_of(asks, &inner)] {
             let why = why(refused);

@@ -1,16 +1,17 @@
-//! The viewer: its own processes, what it can see and what it may do.
+//! The viewer: its own processes, what it can see, and what it may do.
 
 use crate::machine::Process;
 use crate::process_entry::complete;
-use crate::state::{Living, Serial, State};
+use crate::process_table::{Living, Serial};
+use crate::state::State;
 use gpu_core::{
     Absent, Error, Pid, ProcessFault, ProcessInfo, ProcessKey, ProcessState, Result, Timestamp,
 };
 use std::collections::BTreeMap;
 
 impl State {
-    /// Adds what every machine has and none needs to describe: the first process, a shell of the
-    /// viewer, and the viewer's own process.
+    /// Adds processes that every machine has and that need no description: the first process, the
+    /// viewer's shell, and the viewer's own process.
     pub(crate) fn settle_in(&mut self) {
         let (uid, clock) = (self.machine.viewer.uid, self.machine.clock);
         if self.find_on_host(Pid(1)).is_none() {
@@ -39,7 +40,7 @@ impl State {
         self.spawn_process(process);
     }
 
-    /// Returns the first free PID on the host from this one on.
+    /// Returns the first free host PID, starting at `from`.
     pub(crate) fn free_pid(&self, from: Pid) -> Pid {
         let mut pid = from;
         while self.find_on_host(pid).is_some() {
@@ -70,7 +71,7 @@ impl State {
         line
     }
 
-    /// Returns the PID by which the viewer sees a process, if it does.
+    /// Returns the PID of a process in the viewer's namespace; `None` if the viewer cannot see it.
     pub(crate) fn seen_as(&self, process: &Process) -> Option<Pid> {
         if process.hidden == Some(Absent::NotFound) {
             return None;
@@ -82,7 +83,7 @@ impl State {
         }
     }
 
-    /// Returns every process that the viewer sees, by its PID there.
+    /// Returns every process visible to the viewer, by its PID in the viewer's namespace.
     pub(crate) fn seen(&self) -> BTreeMap<Pid, (Serial, &Living)> {
         let living = self.living.iter();
         living
@@ -90,10 +91,10 @@ impl State {
             .collect()
     }
 
-    /// Returns the process that the viewer sees under this PID.
+    /// Returns the process that has this PID in the viewer's namespace.
     ///
     /// # Errors
-    /// `Process(Gone)` when there is none.
+    /// `Process(Gone)` if there is no such process.
     pub(crate) fn seen_by_pid(&self, pid: Pid) -> Result<Serial> {
         let found = match &self.machine.viewer.namespace {
             None => self.find_on_host(pid),
@@ -112,10 +113,10 @@ impl State {
         viewer.privileged || process.info.uid == Ok(viewer.uid)
     }
 
-    /// Returns what the viewer sees of a process now.
+    /// Returns the information that the viewer currently sees of a process.
     ///
     /// # Errors
-    /// `Process(NotPermitted)` when the recording could not read it.
+    /// `Process(NotPermitted)` if the recording could not read it.
     pub(crate) fn info(&self, living: &Living) -> Result<ProcessInfo> {
         let process = &living.process;
         if let Some(absent) = process.hidden {
@@ -153,8 +154,7 @@ impl State {
         ProcessKey { pid, start: process.info.key.start }
     }
 
-    /// Returns the PID by which the viewer sees the process with this PID on the host: 0, as on
-    /// Linux, for one outside the viewer's namespace.
+    /// Converts a host PID to the viewer's namespace: 0, as on Linux, for a process outside it.
     fn pid_seen_as(&self, pid: Pid) -> Pid {
         if self.machine.viewer.namespace.is_none() {
             return pid;

@@ -1,4 +1,4 @@
-//! Invariants of every random machine under every random script.
+//! Invariants of every random machine with every random script.
 
 use gpu_core::{
     ActToken, Bytes, Clock, DeviceId, DeviceProcessKind, ErrorKind, GpuBackend, Pid, ProcessFault,
@@ -31,8 +31,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..20)
 }
 
-/// When a process ends, according to its reactions and the signals sent: an independent model of
-/// the rules.
+/// Returns when a process ends, by its reactions and the signals sent: an independent model of the
+/// rules.
 fn end_of(process: &Process, signals: &[(Duration, Signal)]) -> Option<Duration> {
     let ends = signals.iter().filter_map(|(at, signal)| {
         let reaction = match signal {
@@ -75,7 +75,7 @@ fn expected_used(
 fn conserves_memory(seed: u64, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut machine = random_machine(Seed(seed));
     for process in &mut machine.processes {
-        // The independent model has no respawned processes.
+        // The independent model does not cover respawned processes.
         process.respawns = None;
     }
     machine.viewer.privileged = true;
@@ -107,7 +107,7 @@ fn conserves_memory(seed: u64, steps: Vec<Step>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// If a process ends at once and frees at once, its memory is free at once.
+/// If a process exits and frees its memory immediately, the memory is free immediately.
 #[test]
 fn immediately_returned_memory_is_free() {
     let steps = vec![Step::Sleep(2987), Step::Sleep(2097), Step::Signal(0, Signal::Term)];
@@ -117,15 +117,16 @@ fn immediately_returned_memory_is_free() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Memory is conserved: used memory is the driver's, the leaked, that of live processes, and
-    /// what is not yet freed, at every moment.
+    /// Memory is conserved: at any time, used memory is that of the driver, leaks and live
+    /// processes, plus memory not yet returned.
     #[test]
     fn memory_is_conserved(seed: u64, steps in steps()) {
         conserves_memory(seed, steps)?;
     }
 
-    /// Whatever happens: a handle stays on its process, the clock never goes back, counts are
-    /// right, each signal reaches the opened process, and used memory fits the device.
+    /// Invariants under any script: a handle stays with its process, the clock never goes back,
+    /// counts are correct, each signal reaches the opened process, and used memory fits on the
+    /// device.
     #[test]
     fn scripts_and_faults_keep_invariants(seed: u64, steps in steps(), faults in 0usize..12) {
         let simulation = random(Seed(seed));
@@ -178,7 +179,7 @@ proptest! {
         prop_assert_eq!(simulation.signals().len() as u64 <= simulation.count(Call::Signal), true);
     }
 
-    /// One seed, one machine, one sequence of events.
+    /// The same seed gives the same machine and the same sequence of events.
     #[test]
     fn same_seed_repeats_exactly(seed: u64) {
         let (a, b) = (random(Seed(seed)), random(Seed(seed)));
@@ -192,7 +193,7 @@ proptest! {
         }
     }
 
-    /// No bytes after a header make the reader panic or run without bound.
+    /// No input after a header makes the reader panic or run without bound.
     #[test]
     fn arbitrary_bytes_are_read_or_rejected(bytes: Vec<u8>, json in "[\\[\\]{}\":,0-9a-z_ \n]{0,200}") {
         let header = b"{\"gpuws_recording\":1,\"anonymous\":true}\n";
@@ -227,7 +228,7 @@ fn random_machines_cover_every_kind() {
     assert_eq!(seen, [true; 6]);
 }
 
-fn word_of_event(event: &Event) -> &'static str {
+fn name_of_event(event: &Event) -> &'static str {
     match event {
         Event::Start(_) => "start",
         Event::Exit(_) => "exit",
@@ -243,7 +244,7 @@ fn word_of_event(event: &Event) -> &'static str {
     }
 }
 
-fn word_of_reaction(reaction: Reaction) -> &'static str {
+fn name_of_reaction(reaction: Reaction) -> &'static str {
     match reaction {
         Reaction::Ignores => "ignores",
         Reaction::ExitsAfter(after) if after == Duration::from_secs(30) => "exits late",
@@ -275,7 +276,7 @@ fn random_scripts_and_faults_have_every_kind_in_time() {
                     assert!(after <= Duration::from_millis(500) && is_start);
                 }
             }
-            events.insert(word_of_event(&scheduled.event));
+            events.insert(name_of_event(&scheduled.event));
         }
         assert_eq!(random_faults(Seed(seed), &machine, 0), []);
         let some = random_faults(Seed(seed), &machine, 7);
@@ -324,8 +325,8 @@ fn random_processes_have_every_reaction_and_consistent_roles() {
         let pids: Vec<Pid> = machine.processes.iter().map(Process::pid).collect();
         assert!(pids.is_sorted_by(|a, b| a < b) && pids.iter().all(|pid| pid.0 >= 1000));
         for process in &machine.processes {
-            terms.insert(word_of_reaction(process.on_term));
-            kills.insert(word_of_reaction(process.on_kill));
+            terms.insert(name_of_reaction(process.on_term));
+            kills.insert(name_of_reaction(process.on_kill));
             let name = process.info.name.as_str();
             let kind = match process.holdings.first() {
                 Some(first) => {
@@ -364,7 +365,7 @@ fn random_processes_have_every_reaction_and_consistent_roles() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Each event of a device is reported once, in order of time.
+    /// Each event of a device is reported once, in time order.
     #[test]
     fn every_event_is_delivered_once(seed: u64) {
         let machine = random_machine(Seed(seed));

@@ -82,13 +82,13 @@ fn is_prompt_of(before: &str, sign: char, after: &str) -> bool {
         return drive == Some(":\\");
     }
     // Alone, the other signs start a comment or a heading as often as a command.
-    let is_place = (before.is_empty() && !matches!(sign, '#' | '%'))
+    let is_location = (before.is_empty() && !matches!(sign, '#' | '%'))
         || before.contains(['@', '~'])
         || before.contains(":/")
         || before.starts_with(['(', '[', '/', '\u{2514}', '\u{2570}'])
         || before.starts_with("bash-")
         || before.starts_with("sh-");
-    is_place && (after.is_empty() || after.starts_with(' '))
+    is_location && (after.is_empty() || after.starts_with(' '))
 }
 
 /// Returns whether a word can precede a command without changing its output.
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn prompt_has_place_and_sign() {
+    fn prompt_has_location_and_sign() {
         for (line, is) in [
             ("$", true),
             ("$ ls", true),

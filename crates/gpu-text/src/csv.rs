@@ -1,8 +1,8 @@
 //! `--query-gpu=… --format=csv` and `--query-compute-apps=… --format=csv`.
 //!
 //! The columns come from the header line, `memory.used [MiB]`, or from the caller if the output has
-//! none. nvidia-smi does not quote: a comma in a name produces an extra cell, which belongs to the
-//! one column of free text.
+//! none. nvidia-smi does not quote: a comma in a name produces an extra cell, which is merged into
+//! the free-text column.
 
 use crate::document::{Document, ErrorCode, Gpu, Kind, Process};
 use crate::failure;
@@ -85,7 +85,7 @@ const FIELD_GROUPS: &[&str] = &[
     "vgpu_",
 ];
 
-/// The columns that show the health of a device, with the section and the key of `-q`.
+/// The columns that show the health of a device, with the matching section and key of `-q`.
 const HEALTH: [(&str, &[&str], &str); 23] = [
     ("compute_mode", &[], "compute_mode"),
     ("mig.mode.pending", &["mig_mode"], "pending"),
@@ -132,7 +132,7 @@ const HEALTH: [(&str, &[&str], &str); 23] = [
     ),
 ];
 
-/// Parses the output; `reported` are the fields, for a text without its header.
+/// Parses the output; `reported` has the fields if the text has no header.
 pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Document {
     let mut document = Document::new(kind);
     document.columns = reported
@@ -144,7 +144,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Doc
     if kind == Kind::QueryApps {
         document.processes = Some(Vec::new());
     }
-    let mut places = Places::of(&document.columns);
+    let mut columns_by_name = ColumnIndexes::of(&document.columns);
     let open_line = text.open_line();
     for (number, line) in text.lines() {
         let line = field::without_remark(line).trim();
@@ -152,7 +152,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Doc
             continue;
         }
         if let Some(columns) = header(line) {
-            places = Places::of(&columns);
+            columns_by_name = ColumnIndexes::of(&columns);
             document.columns = columns;
             continue;
         }
@@ -160,7 +160,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Doc
         let mut cells: Vec<&str> = line.split(separator).take(MAX_COLUMNS).collect();
         let is_alone = cells.len() == 1;
         if open_line == Some(number) && (2..document.columns.len()).contains(&cells.len()) {
-            // Cut in the middle of a number, a cell would show another one.
+            // A cell cut in the middle of a number would show a wrong number.
             cells.pop();
         }
         if is_alone && document.columns.len() != 1 {
@@ -174,7 +174,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Doc
             document.note_unread(number, line, "more rows than are kept");
             continue;
         }
-        let Some(row) = Row::new(&places, &cells, separator) else {
+        let Some(row) = Row::new(&columns_by_name, &cells, separator) else {
             if !failure::note(&mut document, line) {
                 document.note_unread(number, line, "more cells than fields");
             }
@@ -184,7 +184,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Doc
             failure::note(&mut document, line);
             continue;
         }
-        // Among rows that disagree the last is the latest.
+        // If rows disagree, the last one is the latest.
         let driver = row.text(&["kmd_version"]).or_else(|| row.text(&["driver_version"]));
         document.driver_version = driver.or(document.driver_version.take());
         match &mut document.processes {
@@ -249,22 +249,20 @@ fn is_field(name: &str) -> bool {
         })
 }
 
-/// The positions of the columns, by their names in lowercase; of two with one name the first
-/// counts.
-struct Places {
+/// Column indexes by lowercase name; if two columns share a name, the first one counts.
+struct ColumnIndexes {
     by_name: BTreeMap<String, usize>,
-    /// The number of columns.
     count: usize,
 }
 
-impl Places {
+impl ColumnIndexes {
     fn of(columns: &[String]) -> Self {
         work_meter::add(columns.len());
         let mut by_name = BTreeMap::new();
         for (at, name) in columns.iter().enumerate() {
             by_name.entry(name.to_ascii_lowercase()).or_insert(at);
         }
-        Places { by_name, count: columns.len() }
+        ColumnIndexes { by_name, count: columns.len() }
     }
 
     fn find(&self, name: &str) -> Option<usize> {
@@ -275,14 +273,14 @@ impl Places {
 
 /// A row: its cells by column name.
 struct Row<'a> {
-    columns: &'a Places,
+    columns: &'a ColumnIndexes,
     cells: Vec<Cow<'a, str>>,
 }
 
 impl<'a> Row<'a> {
-    /// Assigns cells to columns; extra ones are commas of the free text. `None` when there is no
-    /// such column.
-    fn new(columns: &'a Places, cells: &[&'a str], separator: &str) -> Option<Self> {
+    /// Assigns cells to columns; extra cells are commas in the free text. `None` if no column has
+    /// free text.
+    fn new(columns: &'a ColumnIndexes, cells: &[&'a str], separator: &str) -> Option<Self> {
         let surplus = cells.len().saturating_sub(columns.count);
         let free = if surplus == 0 {
             columns.count
@@ -339,7 +337,7 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Returns the values that show the health of a device, as `-q` has them.
+    /// Returns the values that show the health of a device, in the form of `-q`.
     fn health(&self) -> DeviceDetails {
         let mut details = DeviceDetails::default();
         for (name, path, key) in HEALTH {
@@ -353,8 +351,8 @@ impl<'a> Row<'a> {
     }
 
     fn process(&self) -> Process {
-        // A placeholder such as `[Not Found]` is kept as the name: it is more informative than
-        // nothing.
+        // A placeholder such as `[Not Found]` is kept as the name: it says more than a missing
+        // name.
         let name = self.cell(&["process_name", "name"]);
         Process {
             gpu_uuid: self.text(&["gpu_uuid", "uuid"]),
@@ -379,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_health_are_as_in_log() {
+    fn health_columns_match_log() {
         let document = of(
             Kind::QueryGpu,
             "index, remapped_rows.pending, remapped_rows.failure, gpu_recovery_action, \

@@ -1,9 +1,10 @@
 //! Detects the kind of a text.
 //!
-//! Every kind has lines that no other kind has: a header, a row with its own shape. The first such
-//! line decides. CSV without a header has none; only the command line above it or the caller
-//! identifies it. Messages of the kernel log may stand in any other output, so they decide only if
-//! nothing else does. A text of no other kind is a failure text if it complains.
+//! Each kind has lines that are unique to it, such as a header or a row with a distinct shape. The
+//! first such line decides. CSV without a header has none; it is identified by the command line
+//! above it or by the caller. Messages of the kernel log may stand in any other output, so they
+//! decide only if nothing else does. A text of no other kind is a failure text if it reports an
+//! error.
 
 use crate::command::{self, Command};
 use crate::document::Kind;
@@ -16,7 +17,6 @@ use crate::{
 /// The detected kind of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Recognized {
-    /// Its kind.
     pub(crate) kind: Kind,
     /// The fields in the command line above.
     pub(crate) fields: Option<Vec<String>>,
@@ -57,8 +57,7 @@ fn by_command(text: &Text, command: Option<&Command>) -> Option<Recognized> {
         .then(|| Recognized { kind, fields: Some(fields.clone()) })
 }
 
-/// Returns the kind that has lines like this one and no other kind has; `following` are the lines
-/// after it.
+/// Returns the only kind that has lines like this one; `following` has the lines after it.
 pub(crate) fn of_line<'a>(
     line: &str,
     following: impl Iterator<Item = &'a str> + Clone,
@@ -68,7 +67,7 @@ pub(crate) fn of_line<'a>(
         return None;
     }
     if is_short_word(line) && !line.starts_with("GPU") {
-        // No field has a shorter name.
+        // No field has a name shorter than three characters.
         return if line.len() < 3 { None } else { csv::kind_of_header(line) };
     }
     // The rows of fuser and lsof come first: their commands may look like anything else.
@@ -98,8 +97,8 @@ pub(crate) fn of_line<'a>(
     }
 }
 
-/// Returns whether a line is one short word, of letters and digits alone. It is the name of a field
-/// or of a device, or means nothing: it is no command, no prompt and no failure.
+/// Returns whether a line is one short word, of letters and digits alone. Such a line may name a
+/// field or a device; it is never a command, a prompt or a failure.
 pub(crate) fn is_short_word(line: &str) -> bool {
     line.len() < failure::SHORTEST && line.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
@@ -110,7 +109,7 @@ fn is_xml(line: &str) -> bool {
     {
         return true;
     }
-    // In the middle of a truncated one: `<name>value</name>`.
+    // In the middle of a truncated document: `<name>value</name>`.
     let Some((name, rest)) = rest.split_once('>') else { return false };
     rest.strip_suffix('>')
         .and_then(|rest| rest.rsplit_once("</"))
@@ -307,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_without_header_are_of_the_query_above() {
+    fn rows_without_header_belong_to_query_above() {
         let of = |rows: &str| {
             kind(&format!("$ nvidia-smi --query-gpu=index,name --format=csv,noheader\n{rows}"))
         };
@@ -323,7 +322,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn short_word_is_field_or_nothing(word in "[A-Za-z0-9]{1,6}") {
+        fn short_word_is_field_or_unrecognized(word in "[A-Za-z0-9]{1,6}") {
             prop_assert!(is_short_word(&word));
             let is_between = word == "fuser" || word == "lsof";
             prop_assert!(is_between || !command::is_between(&word));

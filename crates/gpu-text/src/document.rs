@@ -68,7 +68,7 @@ impl Kind {
         Kind::Error,
     ];
 
-    /// Returns its name, as it stands in JSON.
+    /// Returns the name used in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Table => "table",
@@ -130,10 +130,10 @@ pub struct Document {
     /// The failures that name a device.
     #[serde(skip)]
     pub device_failures: Vec<DeviceFailure>,
-    /// The text lists all MIG devices of its devices.
+    /// Whether the text lists all MIG devices of its devices.
     #[serde(skip)]
     pub lists_mig: bool,
-    /// The devices whose processes the text lists, by index, if it does not for each.
+    /// The indexes of the devices that have a process list in the text; `None` if all have one.
     #[serde(skip)]
     pub listing: Option<BTreeSet<u32>>,
     /// The latest times of the text.
@@ -142,9 +142,9 @@ pub struct Document {
 }
 
 impl Document {
-    /// How many unread lines are kept.
+    /// The maximum number of unread lines kept.
     pub const MAX_UNREAD: usize = 1000;
-    /// The most devices, processes, rows or holders that are kept of each.
+    /// The maximum number of devices, processes, rows and holders kept, each.
     pub const MAX_ROWS: usize = 100_000;
 
     /// Returns an empty document.
@@ -181,12 +181,12 @@ impl Document {
     }
 }
 
-/// A failure that is about one device.
+/// A failure of one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceFailure {
     /// What failed.
     pub code: ErrorCode,
-    /// The device, by what the text names.
+    /// The device as the text names it.
     pub device: NamedDevice,
     /// Whether MIG will be enabled, if that is pending.
     pub enables_mig: bool,
@@ -550,7 +550,7 @@ pub enum ErrorCode {
     Other,
 }
 
-/// Keeps a row if there is room; returns whether there was.
+/// Keeps a row if there is room; returns whether it was kept.
 pub(crate) fn keep<T>(rows: &mut Vec<T>, row: T) -> bool {
     let room = rows.len() < Document::MAX_ROWS;
     if room {

@@ -1,16 +1,16 @@
-//! Text inside of JSON: the logs of containers and services are strings, with line ends as `\n` and
+//! Text inside JSON: the logs of containers and services are strings, with line ends as `\n` and
 //! colours as `\u001b`.
 //!
-//! A line that is an object with a message becomes that message, with its time before a message of
-//! the driver. Any other quoted line with escaped line ends is unescaped as it stands. The lines
-//! that come out of one share its number, because `\r` ends them.
+//! An object with a message becomes that message; a driver message also gets the time of the
+//! object. Any other quoted line with escaped line ends is unescaped unchanged. All lines from one
+//! original line share its number, because `\r` ends them.
 
 use crate::stamp::{self, Stamp};
 use crate::work_meter;
 use gpu_core::Timestamp;
 use std::borrow::Cow;
 
-/// The keys of messages: of Docker, Kubernetes, journald, and of usual loggers.
+/// The keys of messages in the logs of Docker, Kubernetes, journald and common loggers.
 pub(crate) const MESSAGES: [&str; 14] = [
     "log",
     "message",
@@ -28,10 +28,10 @@ pub(crate) const MESSAGES: [&str; 14] = [
     "event",
 ];
 
-/// The keys of times as RFC 3339.
+/// The keys of RFC 3339 times.
 const TIMES: [&str; 5] = ["time", "timestamp", "ts", "@timestamp", "eventTime"];
 
-/// Returns the text without the escapes of JSON.
+/// Returns the text without JSON escapes.
 pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
     if !text.lines().any(is_escaped) {
         return Cow::Borrowed(text);
@@ -45,7 +45,7 @@ pub(crate) fn unescaped(text: &str) -> Cow<'_, str> {
             if line.len() > bare.len() && !plain.ends_with('\r') {
                 plain.push('\n');
             } else if line.len() > bare.len() {
-                // The message ended its own line.
+                // The message already ends its line.
                 plain.pop();
                 plain.push('\n');
             }
@@ -66,7 +66,7 @@ fn is_escaped(line: &str) -> bool {
         || is_string && line.contains("\\n")
 }
 
-/// Adds the message of a line, else the whole line, without escapes.
+/// Adds the unescaped message of a line, or the whole unescaped line if it has none.
 fn decode(line: &str, plain: &mut String) {
     let Some(message) = MESSAGES.iter().find_map(|key| value_of(line, key)) else {
         unescape(line, plain);
@@ -79,7 +79,7 @@ fn decode(line: &str, plain: &mut String) {
             let time = TIMES.iter().find_map(|key| value_of(line, key))?;
             time.starts_with(|c: char| c.is_ascii_digit()).then(|| time.to_owned())
         });
-        // A message that has a date of its own keeps it.
+        // A message with its own date keeps it.
         let dated = matches!(stamp::of_line(message), Some(Stamp::Zoned(..) | Stamp::Local(_)));
         if let Some(stamp) = stamp.filter(|_| !dated) {
             plain.push_str(&stamp);
@@ -89,7 +89,7 @@ fn decode(line: &str, plain: &mut String) {
     unescape(message, plain);
 }
 
-/// Returns the string that is the value of a key, with its escapes.
+/// Returns the string value of a key, still escaped.
 fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     let quoted = format!("\"{key}\"");
     let (_, rest) = line.split_once(&quoted)?;
@@ -100,7 +100,7 @@ fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
         is_escape = byte == b'\\' && !is_escape;
         ends
     });
-    // A text that is cut in the middle of a string has no end.
+    // A text cut in the middle of a string lacks the closing quote.
     Some(&value[..end.unwrap_or(value.len())])
 }
 

@@ -1,140 +1,27 @@
 //! The failure texts of whole tools.
 //!
 //! nvidia-smi's messages have no numbers, so they are recognised by phrases that are the same in
-//! all its versions. A passage that only sounds like a failure and mentions the subject is
+//! all its versions. A passage that merely sounds like a failure and mentions GPUs or the driver is
 //! [`ErrorCode::Other`].
 
 mod phrases;
+mod vocabulary;
+
+pub(crate) use vocabulary::{SHORTEST, codes};
 
 use crate::command;
 use crate::document::{DeviceFailure, Document, ErrorCode, Gpu, Kind, NamedDevice};
 use crate::kernel_log;
 use crate::text::Text;
-use crate::work_meter;
-use phrases::{COMPLAINTS, GENERAL, NOT_KILLED, PHRASES, SUBJECTS, SURVIVALS};
-use std::collections::BTreeMap;
-use std::sync::LazyLock;
+use vocabulary::MAX_PASSAGE;
 
-/// The most words of a failure text in which the name of its device is searched, and the most of
-/// such texts.
+/// The maximum number of words in which the name of a device is searched, and the maximum number of
+/// such failure texts.
 const MAX_WORDS: usize = 100;
 const MAX_DEVICE_FAILURES: usize = 256;
 
-/// How much of a passage is read, in bytes.
-const MAX_PASSAGE: usize = 4096;
-
-/// Returns the failure of a whole tool in a line or a passage; nothing when it is no failure text.
-pub(crate) fn codes(passage: &str) -> Vec<ErrorCode> {
-    let end = passage.floor_char_boundary(MAX_PASSAGE);
-    if end < SHORTEST {
-        return Vec::new();
-    }
-    let mut passage = passage[..end].to_lowercase().replace('\u{2019}', "'");
-    if passage.contains("oomkilled") {
-        NOT_KILLED.iter().for_each(|words| passage = passage.replace(words, ""));
-    }
-    let said = VOCABULARY.said(passage.as_bytes());
-    let mut codes = Vec::new();
-    if said == Set::default() {
-        return codes;
-    }
-    for (all, code) in &VOCABULARY.phrases {
-        if !codes.contains(code) && said.has_all(all) {
-            codes.push(*code);
-        }
-    }
-    // A phrase that is known says more than one that is not.
-    if codes.iter().any(|code| *code != ErrorCode::Other) {
-        codes.retain(|code| *code != ErrorCode::Other);
-    }
-    for (general, exact) in GENERAL {
-        if codes.iter().any(|code| exact.contains(code)) {
-            codes.retain(|code| code != general);
-        }
-    }
-    let is_vague = said.has_some(&VOCABULARY.complaints) && said.has_some(&VOCABULARY.subjects);
-    if codes.is_empty() && is_vague && !said.has_some(&VOCABULARY.survivals) {
-        codes.push(ErrorCode::Other);
-    }
-    codes
-}
-
-/// No shorter passage has a meaning: a complaint has four letters, a subject three.
-pub(crate) const SHORTEST: usize = 7;
-
-/// A set of search phrases, by their positions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Set([u64; Set::WORDS]);
-
-impl Set {
-    const WORDS: usize = 4;
-
-    fn add(&mut self, place: u32) {
-        self.0[place as usize / 64] |= 1 << (place % 64);
-    }
-
-    fn has(&self, place: u32) -> bool {
-        self.0[place as usize / 64] & 1 << (place % 64) != 0
-    }
-
-    fn has_all(&self, other: &Set) -> bool {
-        self.0.iter().zip(other.0).all(|(own, other)| own & other == other)
-    }
-
-    fn has_some(&self, other: &Set) -> bool {
-        self.0.iter().zip(other.0).any(|(own, other)| own & other != 0)
-    }
-}
-
-/// All search phrases, so that a passage is scanned once.
-struct Vocabulary {
-    /// The phrases with their positions in a set, by first byte.
-    by_first: [Vec<(&'static [u8], u32)>; 128],
-    phrases: Vec<(Set, ErrorCode)>,
-    complaints: Set,
-    subjects: Set,
-    survivals: Set,
-}
-
-static VOCABULARY: LazyLock<Vocabulary> = LazyLock::new(|| {
-    let mut by_first = [const { Vec::new() }; 128];
-    let mut places: BTreeMap<&str, u32> = BTreeMap::new();
-    let mut set = |texts: &[&'static str]| {
-        let mut set = Set::default();
-        for text in texts {
-            let next = places.len() as u32;
-            let place = *places.entry(text).or_insert(next);
-            if place == next {
-                by_first[usize::from(text.as_bytes()[0])].push((text.as_bytes(), place));
-            }
-            set.add(place);
-        }
-        set
-    };
-    let phrases = PHRASES.iter().map(|(texts, code)| (set(texts), *code)).collect();
-    let (complaints, subjects) = (set(COMPLAINTS), set(SUBJECTS));
-    let survivals = set(SURVIVALS);
-    Vocabulary { by_first, phrases, complaints, subjects, survivals }
-});
-
-impl Vocabulary {
-    /// Returns the set of phrases in a lowercase passage.
-    fn said(&self, passage: &[u8]) -> Set {
-        work_meter::add(passage.len());
-        let mut said = Set::default();
-        for (at, byte) in passage.iter().enumerate() {
-            for (text, place) in self.by_first.get(usize::from(*byte)).into_iter().flatten() {
-                if !said.has(*place) && passage[at..].starts_with(text) {
-                    said.add(*place);
-                }
-            }
-        }
-        said
-    }
-}
-
-/// Records in `document` the failure that `line` reports; returns whether it reports one. A message
-/// of the kernel log is none of a tool.
+/// Records in `document` the failure that `line` reports; returns whether it reports one. A kernel
+/// log message is not a failure of a tool.
 pub(crate) fn note(document: &mut Document, line: &str) -> bool {
     if kernel_log::is_row(line, std::iter::empty()) {
         return false;
@@ -147,7 +34,7 @@ pub(crate) fn note(document: &mut Document, line: &str) -> bool {
         }
         let of_device =
             [ErrorCode::DeviceHandle, ErrorCode::MigPending, ErrorCode::NvlinksInactive];
-        // A listing names the device in the row above.
+        // A listing names the device in the previous row.
         let above = document.gpus.last().and_then(|gpu| gpu.index).map(NamedDevice::Index);
         if of_device.contains(&code)
             && document.device_failures.len() < MAX_DEVICE_FAILURES
@@ -160,8 +47,8 @@ pub(crate) fn note(document: &mut Document, line: &str) -> bool {
     found
 }
 
-/// Returns the failures of documents that the snapshot does not show at a device: they name none,
-/// or one with figures of another moment.
+/// Returns the failures that the snapshot attributes to no device: their text names no device, or
+/// one whose figures come from another time.
 pub fn unattributed(documents: &[Document]) -> Vec<ErrorCode> {
     let has_figures = |device: NamedDevice| {
         let is_it = |gpu: &&Gpu| match device {
@@ -205,8 +92,8 @@ fn named_device(text: &str) -> Option<NamedDevice> {
     index
 }
 
-/// Returns whether only programs write such a line. Only a log has it, so it counts in a text of
-/// any length.
+/// Returns whether only programs print such a line. People do not write it in prose, so it counts
+/// in a text of any length.
 fn is_of_log(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -237,8 +124,8 @@ fn is_of_log(code: ErrorCode) -> bool {
     )
 }
 
-/// Returns whether a text is a failure: a log with a line that only programs write, or a short text
-/// that mostly complains.
+/// Returns whether a text is a failure: a log with a line that only programs print, or a short text
+/// that consists mostly of complaints.
 pub(crate) fn is_failure(text: &Text) -> bool {
     const MAX_LINES: usize = 60;
     if text.lines().any(|(_, line)| codes(line).into_iter().any(is_of_log)) {
@@ -256,7 +143,7 @@ pub(crate) fn is_failure(text: &Text) -> bool {
         complaining += if codes.is_empty() { 0 } else { lines };
         known |= codes.iter().any(|code| *code != ErrorCode::Other);
     }
-    // Prose complains too, in fewer of its lines.
+    // Prose contains complaints too, but in fewer of its lines.
     complaining > 0 && complaining * if known { 4 } else { 2 } >= all
 }
 
@@ -273,8 +160,8 @@ pub(crate) fn parse(text: &Text) -> Document {
     document
 }
 
-/// Lines without a blank one between them, and their joint meaning: terminals and mailers wrap
-/// messages in the middle of a phrase.
+/// Consecutive lines without a blank one between them, and the failures they report together:
+/// terminals and mailers wrap messages in the middle of a phrase.
 struct Passage<'a> {
     joined: String,
     lines: Vec<(usize, &'a str)>,
@@ -286,7 +173,7 @@ fn passages(text: &Text) -> impl Iterator<Item = Passage<'_>> {
         let mut passage = Passage { joined: String::new(), lines: Vec::new() };
         let mut rest = lines.by_ref().skip_while(|(_, line)| line.trim().is_empty());
         passage.lines.push(rest.next()?);
-        // A passage that is too long continues as the next one.
+        // The rest of an overlong passage becomes the next passage.
         while passage.joined.len() < MAX_PASSAGE {
             let (_, line) = passage.lines.last()?;
             let words = line.split_whitespace();
@@ -312,18 +199,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn vocabulary_fits_bit_set_and_shortest_passage() {
-        let texts = VOCABULARY.by_first.iter().flatten().count();
-        assert!(texts <= Set::WORDS * 64, "{texts}");
-        let shortest = |texts: &[&str]| texts.iter().map(|text| text.len()).min().unwrap();
-        assert_eq!(shortest(COMPLAINTS) + shortest(SUBJECTS), SHORTEST);
-        for (phrases, _) in PHRASES {
-            assert!(phrases.iter().map(|phrase| phrase.len()).sum::<usize>() >= SHORTEST);
-        }
-    }
-
-    #[test]
-    fn exact_failure_of_a_passage_counts_alone() {
+    fn specific_failure_replaces_general_one() {
         for (passage, want) in [
             (
                 "nvidia-container-cli: detection error: nvml error: driver/library version mismatch",
@@ -344,7 +220,7 @@ mod tests {
                 "NCCL error: unhandled cuda error: an illegal memory access was encountered",
                 &[ErrorCode::MemoryAccess],
             ),
-            // Two failures, and neither explains the other.
+            // Two unrelated failures.
             (
                 "bash: nvidia-smi: command not found RuntimeError: No CUDA GPUs are available",
                 &[ErrorCode::NoCudaDevice, ErrorCode::NoTool],

@@ -1,12 +1,12 @@
-//! A printed cell, as a value or the reason why it has none.
+//! A printed cell, as a value or the reason for its absence.
 //!
-//! One place knows the many ways in which nvidia-smi reports a missing value (`N/A`, `ERR!`, `[Not
-//! Supported]`, the texts of NVML's return codes in brackets) and the units that it appends to
-//! numbers.
+//! This module alone knows the many ways in which nvidia-smi reports a missing value (`N/A`,
+//! `ERR!`, `[Not Supported]`, the texts of NVML's return codes in brackets) and the units that it
+//! appends to numbers.
 
 use gpu_core::{Absent, Reading};
 
-/// The texts of missing values, in lowercase, without brackets.
+/// The lowercase texts of missing values, without brackets.
 ///
 /// The longer texts are those of NVML's return codes, which nvidia-smi prints in a cell whose query
 /// failed.
@@ -56,8 +56,8 @@ const REASONS: [(&str, Absent); 41] = [
 
 /// Returns why a cell has no value; `None` when it has one.
 ///
-/// An unknown text in brackets is an error text too: nvidia-smi uses brackets for nothing else in
-/// place of a value.
+/// An unknown text in brackets is an error text too, because nvidia-smi uses brackets only in place
+/// of a value.
 pub(crate) fn absent(cell: &str) -> Option<Absent> {
     let cell = cell.trim();
     if cell.is_empty() {
@@ -77,18 +77,18 @@ pub(crate) fn text(cell: &str) -> Option<String> {
     absent(cell).is_none().then(|| cell.trim().to_owned())
 }
 
-/// No identifier is longer: NVML's longest buffer for one, `NVML_DEVICE_UUID_V2_BUFFER_SIZE`, has 96
-/// bytes.
+/// The maximum length of an identifier: NVML's longest identifier buffer,
+/// `NVML_DEVICE_UUID_V2_BUFFER_SIZE`, has 96 bytes.
 const MAX_IDENTIFIER: usize = 96;
 
-/// Parses a cell that names a device, as [`text`]; every process that follows gets a copy, so a
-/// text longer than any such name is rejected.
+/// Like [`text`], for a cell that names a device. Each following process gets a copy of the name,
+/// so overlong text is rejected.
 pub(crate) fn identifier(cell: &str) -> Option<String> {
     text(cell).filter(|name| name.len() <= MAX_IDENTIFIER)
 }
 
-/// Returns a line without a remark that somebody added behind it, after blanks: `… 117.40 W    #
-/// busy`, `… ← this one`, `… <-- here`.
+/// Returns a line without a remark added after it and separated by blanks: `… 117.40 W    # busy`,
+/// `… ← this one`, `… <-- here`.
 pub(crate) fn without_remark(line: &str) -> &str {
     let remark = ["  #", "\t#", " \u{2190}", " <-", " <=", "  //"];
     let end = remark.iter().filter_map(|mark| line.find(mark)).min();
@@ -114,7 +114,7 @@ fn quantity(cell: &str) -> Reading<(f64, &str)> {
 }
 
 fn whole(value: f64) -> Reading<u64> {
-    // Above 2^53 a float no longer distinguishes whole numbers.
+    // Above 2^53, a float cannot represent every whole number.
     if (0.0..=9_007_199_254_740_992.0).contains(&value) {
         Ok(value.round() as u64)
     } else {
@@ -122,7 +122,7 @@ fn whole(value: f64) -> Reading<u64> {
     }
 }
 
-/// Parses a number with one of `units` or none, in either case.
+/// Parses a number with one of `units` (in any case) or without a unit.
 fn number_in(cell: &str, units: &[&str]) -> Reading<f64> {
     let (number, unit) = quantity(cell)?;
     if unit.is_empty() || units.iter().any(|known| known.eq_ignore_ascii_case(unit)) {
@@ -132,8 +132,8 @@ fn number_in(cell: &str, units: &[&str]) -> Reading<f64> {
     }
 }
 
-/// Parses memory in MiB, rounded; without a unit it is MiB. `MB` counts as MiB: drivers before 331
-/// mean that by it.
+/// Parses memory in MiB, rounded; a number without a unit is MiB. `MB` counts as MiB, because
+/// drivers before 331 print MiB as `MB`.
 pub(crate) fn mib(cell: &str) -> Reading<u64> {
     let (number, unit) = quantity(cell)?;
     let factor = match unit.to_ascii_lowercase().as_str() {
@@ -147,7 +147,7 @@ pub(crate) fn mib(cell: &str) -> Reading<u64> {
     whole(number * factor)
 }
 
-/// Parses a percentage, as printed: more than 100 is kept.
+/// Parses a percentage as printed; a value above 100 is kept.
 pub(crate) fn percent(cell: &str) -> Reading<u64> {
     whole(number_in(cell, &["%"])?)
 }
@@ -168,7 +168,7 @@ pub(crate) fn watts(cell: &str) -> Reading<f64> {
     }
 }
 
-/// Returns whether a word is a version: numbers with points between.
+/// Returns whether a word is a version: numbers separated by points.
 pub(crate) fn is_version(word: &str) -> bool {
     word.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -1,7 +1,7 @@
 //! psmisc's `fuser`: the table of `-v`, and the plain form `/dev/nvidia0:  123m 456`.
 //!
-//! Nothing depends on the column positions, which pastes shift: in a row of the table the PID is
-//! before five access letters, the user before it, the command after.
+//! Column positions are ignored, because pastes shift them: in a row of the table, the PID is
+//! before five access letters, the user before the PID, and the command last.
 
 use crate::document::{Document, Holder, Kind};
 use crate::failure;
@@ -30,8 +30,8 @@ pub(crate) fn parse(text: &Text) -> Document {
             None if is_new_file => read_plain(rest),
             None => Vec::new(),
         };
-        // A file alone has its rows below; a file followed by text that is no row is something
-        // else.
+        // A file name alone has its rows below; a file name followed by text that is not a row is
+        // something else.
         let read = !holders.is_empty() || (is_new_file && rest.is_empty());
         if document.holders.len() + holders.len() > Document::MAX_ROWS {
             document.note_unread(number, line, "more rows than are kept");
@@ -61,7 +61,7 @@ pub(crate) fn is_row(line: &str) -> bool {
     read_row(rest).is_some() || (name.is_some() && !read_plain(rest).is_empty())
 }
 
-/// Splits `/dev/nvidia0:   rest`; further rows of a file lack the name.
+/// Splits `/dev/nvidia0:   rest`; later rows of the same file omit it.
 fn split_file(line: &str) -> (Option<&str>, &str) {
     let is_name = |name: &str| {
         !name.is_empty()
@@ -91,7 +91,7 @@ fn read_row(row: &str) -> Option<Holder> {
     let (pid, access) = (rest.first()?, rest.get(1)?);
     let user = user.join(" ");
     let command = rest.get(2..).unwrap_or_default().join(" ");
-    // With `-u`, it repeats the user of the row before the command.
+    // With `-u`, the row repeats the user before the command.
     let repeated = command.strip_prefix('(').and_then(|rest| rest.strip_prefix(user.as_str()));
     let bare = repeated.and_then(|rest| rest.strip_prefix(')')).filter(|_| !user.is_empty());
     let command = bare.map(str::to_owned).unwrap_or(command);
@@ -112,8 +112,8 @@ fn is_access(word: &str) -> bool {
     word.len() == 5 && Access::from_letters(word).is_some()
 }
 
-/// Parses the plain form, `123m 456 789ce(user)`: PIDs with the letters that apply, none for an
-/// open file. Returns nothing when a word is anything else.
+/// Parses the plain form, `123m 456 789ce(user)`: PIDs, each with its access letters (none for a
+/// plain open file). Empty if any word has another form.
 fn read_plain(rest: &str) -> Vec<Holder> {
     let read = |word: &str| {
         let (word, user) = match word.strip_suffix(')').and_then(|word| word.split_once('(')) {
@@ -139,7 +139,7 @@ fn unreadable(line: &str) -> Option<u32> {
     rest.contains("Permission denied").then_some(pid)
 }
 
-/// Returns whether a line is a question or an answer of `fuser -k`.
+/// Returns whether a line is a prompt or a result of `fuser -k`.
 fn is_chatter(line: &str) -> bool {
     let is = |start: &str| line.strip_prefix(start).is_some_and(|rest| rest.contains("(y/N)"));
     is("Kill process ")

@@ -1,7 +1,7 @@
 //! The listing of gpustat.
 //!
-//! A row is `[0] NAME | 50°C,  73 % | 12894 / 24564 MB | ann(12874M) bob:python/77(4M)`. Options add
-//! the fan speed before the utilization, the power after it, the command and the PID of each
+//! A row is `[0] NAME | 50°C,  73 % | 12894 / 24564 MB | ann(12874M) bob:python/77(4M)`. Options
+//! add the fan speed before the utilization, the power after it, and the command and PID of each
 //! process; without processes the last column is missing.
 
 use crate::document::{Document, Gpu, Kind, Process, keep};
@@ -76,7 +76,7 @@ fn row(line: &str) -> Option<(Gpu, Option<&str>)> {
         ..Gpu::default()
     };
     for part in state.split(',').map(str::trim) {
-        // A fan comes before the utilization.
+        // The fan speed precedes the utilization.
         if let Some(percent) = part.split('(').next().and_then(|p| p.trim().strip_suffix('%')) {
             gpu.utilization_percent = known(percent, field::percent);
         } else if let Some(watts) = part.strip_suffix('W') {
@@ -88,7 +88,7 @@ fn row(line: &str) -> Option<(Gpu, Option<&str>)> {
             gpu.temperature_c = known(degrees, field::celsius);
         }
     }
-    // `(null)` and `(Not Supported)`: the driver lists none.
+    // `(null)` and `(Not Supported)` mean that the driver lists no processes.
     let processes = cells.next().filter(|cell| !cell.starts_with('('));
     Some((gpu, processes))
 }
@@ -118,7 +118,7 @@ fn user_of(word: &str) -> Option<Process> {
     };
     let (user, command) = match head.split_once(':') {
         Some((user, command)) => (Some(user), Some(command)),
-        // Without the user, the name is the command.
+        // Without a user, the name is the command.
         None if pid.is_some() => (None, Some(head)),
         None => (Some(head), None),
     };
@@ -191,7 +191,8 @@ lab7                Tue Mar  4 09:12:33 2025  550.54.14
         }
     }
 
-    /// Processes without PIDs account for memory, unless holders with PIDs would seem unlisted.
+    /// Processes without PIDs count as memory users, except where they would make holders with PIDs
+    /// look unlisted.
     #[test]
     fn users_without_pids_account_for_memory() {
         let listed = |text: &str| {

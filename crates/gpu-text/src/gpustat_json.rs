@@ -5,7 +5,7 @@ use crate::text::Text;
 use gpu_core::Absent;
 use serde::Deserialize;
 
-/// Within this many lines after the start of the object, its keys show which program wrote it.
+/// The number of lines from the start of the object within which its keys identify the program.
 const HEAD: usize = 6;
 
 /// The keys of the object, as gpustat 0.4 and later print it. Any of them may be missing.
@@ -65,7 +65,7 @@ pub(crate) fn is_start<'a>(line: &str, following: impl Iterator<Item = &'a str>)
     has("\"query_time\":") && has("\"gpus\":")
 }
 
-/// Returns whether a line ends the object that a line started.
+/// Returns whether a line ends the object.
 pub(crate) fn is_end(line: &str) -> bool {
     line.trim_end() == "}"
 }
@@ -112,7 +112,7 @@ pub(crate) fn parse(text: &Text) -> Option<Document> {
 }
 
 fn gpu(device: &Device) -> Gpu {
-    // A device that does not answer has an index and an error as its name.
+    // An unresponsive device has an index, and an error as its name.
     let error = device.name.as_deref().filter(|name| name.starts_with('('));
     let lacks = match error {
         Some(name) if name.contains("lost") => Absent::DeviceLost,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn other_objects_are_none_and_broken_one_is_unread() {
+    fn other_objects_are_rejected_and_broken_one_is_unread() {
         let parsed = |text: &str| crate::parse(text.as_bytes(), &Hint::default());
         assert!(parsed("{\n\"gpus\": []\n}\n").is_err());
         for broken in [&JSON[..JSON.len() / 2], &JSON.replace("9100", "-1")] {

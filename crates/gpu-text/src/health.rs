@@ -1,7 +1,7 @@
-//! The values of `-q` and `-q -x` by which the health of a device is judged.
+//! The values of `-q` and `-q -x` that show the health of a device.
 //!
-//! Names are in the form of XML, as in [`report`](crate::report). XML repeats the name of the
-//! section in that of the value (`clocks_event_reason_hw_slowdown`), so that only its end counts.
+//! Names are in the form of XML, as in [`report`](crate::report). XML repeats the section name in
+//! the name of the value (`clocks_event_reason_hw_slowdown`), so only the end of the name counts.
 
 use crate::field;
 use gpu_core::{
@@ -12,7 +12,7 @@ use gpu_core::{
 /// NVML's number of an unknown error.
 const UNKNOWN_ERROR: u32 = 999;
 
-/// The most characters of what is wrong with a configuration.
+/// The maximum length of a configuration problem, in characters.
 const MAX_WORDS: usize = 100;
 
 /// Reasons for low clocks, with NVML's bits.
@@ -25,7 +25,7 @@ const THROTTLE: [(&str, u64); 6] = [
     ("sw_power_cap", 0x004),
 ];
 
-/// Takes a leaf within the sections `path`, the innermost last.
+/// Reads a leaf within the sections `path`, the innermost last.
 pub(crate) fn leaf(details: &mut DeviceDetails, path: &[String], key: &str, value: &str) {
     let section = path.last().map_or("", String::as_str);
     let inside = |name: &str| path.iter().any(|section| section == name);
@@ -114,7 +114,7 @@ pub(crate) fn leaf(details: &mut DeviceDetails, path: &[String], key: &str, valu
             details.reset_status.get_or_insert_default().drain_recommended = field::switch(value);
         }
         (_, "gpu_recovery_action") => {
-            // "None" is an action here, and elsewhere the marker of a missing value.
+            // `None` is an action here; elsewhere it marks a missing value.
             let known = RecoveryAction::from_name(value);
             let other = field::absent(value).map_or(Ok(RecoveryAction::Other), Err);
             details.reset_status.get_or_insert_default().recovery = known.map_or(other, Ok);
@@ -123,8 +123,8 @@ pub(crate) fn leaf(details: &mut DeviceDetails, path: &[String], key: &str, valu
     }
 }
 
-/// Takes the registration of a device with its fabric, and the health of its routes. CSV of some
-/// drivers has the name of a value before it.
+/// Reads the registration of a device with its fabric, and the health of its routes. In CSV, some
+/// drivers print the name of a value before it.
 fn fabric(fabric: &mut Fabric, key: &str, value: &str) {
     match key {
         "state" => {
@@ -142,7 +142,8 @@ fn fabric(fabric: &mut Fabric, key: &str, value: &str) {
             fabric.status = match field::absent(name) {
                 Some(Absent::NotSupported | Absent::NotRecorded) => Err(Absent::NotSupported),
                 _ if name.eq_ignore_ascii_case("success") => Ok(0),
-                // The text of a return code stands for it; the number of an unknown error for all.
+                // The text of a known return code stands for that code; any other text stands for
+                // an unknown error.
                 _ => Ok(UNKNOWN_ERROR),
             };
         }
@@ -161,14 +162,14 @@ fn fabric(fabric: &mut Fabric, key: &str, value: &str) {
             fabric.access_timeout_recovery = field::switch(value);
         }
         "incorrect_configuration" => {
-            // "None" says that nothing is wrong, and elsewhere that there is no value.
+            // `None` means that nothing is wrong here; elsewhere it marks a missing value.
             fabric.incorrect_configuration = match field::absent(value) {
                 None => Ok(value.chars().take(MAX_WORDS).collect()),
                 Some(_) if value.eq_ignore_ascii_case("none") => Ok(String::new()),
                 Some(absent) => Err(absent),
             };
         }
-        // The summary of driver 590 and later, where the flags are not printed.
+        // The summary that driver 590 and later print in place of the flags.
         "summary" | "health_summary" => {
             let is_bad = match value.to_ascii_lowercase().as_str() {
                 "healthy" => Ok(false),
@@ -185,7 +186,7 @@ fn fabric(fabric: &mut Fabric, key: &str, value: &str) {
     }
 }
 
-/// Takes a count of banks by the spare rows that they have left, such as `3072 bank(s)`.
+/// Reads the number of banks with a given amount of spare rows left, such as `3072 bank(s)`.
 fn banks(health: &mut MemoryHealth, key: &str, value: &str) {
     let count = match key.strip_prefix("row_remapper_histogram_").unwrap_or(key) {
         "max" => &mut health.banks_max,
@@ -364,7 +365,7 @@ GPU 00000000:0A:00.0
     }
 
     #[test]
-    fn health_of_fabric_is_told_from_missing_values() {
+    fn fabric_health_differs_from_missing_values() {
         let of = |key: &str, value: &str| {
             let mut details = DeviceDetails::default();
             leaf(&mut details, &["gpu".to_owned(), "fabric".to_owned()], key, value);
@@ -387,7 +388,7 @@ GPU 00000000:0A:00.0
     }
 
     #[test]
-    fn recovery_actions_are_told_from_missing_values() {
+    fn recovery_action_none_differs_from_missing_value() {
         for (text, action) in [
             ("None", Ok(RecoveryAction::None)),
             ("Reboot", Ok(RecoveryAction::Reboot)),

@@ -1,10 +1,10 @@
-//! Decides whether texts show anything by which to judge a machine.
+//! Decides whether texts have enough data to judge a machine.
 
 use crate::document::{Document, Kind};
 use gpu_core::{DeviceState, Snapshot};
 
-/// Returns whether the texts show the health of a device, by its figures, by messages of the driver,
-/// or by a failure that names it; `snapshot` is that of the texts.
+/// Returns whether the texts show the health of a device: by its figures, by driver messages, or by
+/// a failure that names it. `snapshot` is the snapshot of the texts.
 pub fn shows_health(documents: &[Document], snapshot: &Snapshot) -> bool {
     let is_logged = snapshot.driver_messages.iter().any(|messages| !messages.is_empty());
     let is_named = documents.iter().any(|document| !document.device_failures.is_empty());
@@ -13,7 +13,7 @@ pub fn shows_health(documents: &[Document], snapshot: &Snapshot) -> bool {
 
 fn can_be_judged(device: &DeviceState) -> bool {
     let has_figures = device.sample.as_ref().is_ok_and(|sample| {
-        // An impossible figure is one that the text has.
+        // An implausible figure still shows that the text has one.
         sample.memory.used.is_ok() || sample.memory.used == Err(gpu_core::Absent::Implausible)
     });
     let of_instances = device.mig.iter().flatten().any(|mig| mig.memory.used.is_ok());
@@ -21,17 +21,17 @@ fn can_be_judged(device: &DeviceState) -> bool {
     has_figures || of_instances || has_details
 }
 
-/// Returns what texts without anything to judge lack, as a sentence fragment.
+/// Returns, as a sentence fragment, what is missing from texts that do not show the health of a
+/// device.
 pub fn lacking(documents: &[Document]) -> &'static str {
     if documents.is_empty() {
         return "it contains no output of nvidia-smi, fuser or lsof, and no Xid";
     }
-    match documents.iter().all(|document| document.kind == Kind::Mig) {
-        true => {
-            "it lists profiles or instances of MIG (nvidia-smi mig), which say nothing of memory \
-             in use"
-        }
-        false => "it has no GPU memory figures and no Xid",
+    if documents.iter().all(|document| document.kind == Kind::Mig) {
+        "it lists profiles or instances of MIG (nvidia-smi mig), which say nothing of memory \
+         in use"
+    } else {
+        "it has no GPU memory figures and no Xid"
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn lack_is_named() {
+    fn missing_data_is_named() {
         let of = |text: &str| lacking(&sections(text.as_bytes()));
         assert!(of("words\n").starts_with("it contains no output"));
         assert!(of("| GPU instances:        |\n").contains("profiles or instances of MIG"));

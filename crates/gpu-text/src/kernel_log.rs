@@ -2,10 +2,10 @@
 //! `journalctl -k` and syslog print it.
 //!
 //! [`gpu_core::DriverMessage`] reads a message; this module finds it in a line, reads the time
-//! before it, and joins the lines of a message that has three. All other lines of the kernel are
-//! about something else and are passed over.
+//! before it, and joins messages of three lines. It skips all other lines of the kernel.
 
 use crate::document::{Document, DriverMessage, ErrorCode, Kind, keep};
+use crate::driver_line::{DRIVER, start_in};
 use crate::failure;
 use crate::log_prefix;
 use crate::stamp::{self, Stamp, TextTimes};
@@ -15,11 +15,7 @@ use gpu_core::{DriverMessageKind, Timestamp};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The driver's prefix.
-const DRIVER: &str = "NVRM: ";
-/// The prefix of the driver of NVSwitches.
-const SWITCH: &str = "nvidia-nvswitch";
-/// The first line of a message that has three.
+/// The first line of a message of three lines.
 const FIRST_OF_THREE: &str = "NVRM: The NVIDIA GPU ";
 
 /// Parses the log.
@@ -54,7 +50,7 @@ pub(crate) fn take_unread(text: &Text, document: &mut Document) {
 fn read(text: &Text, document: &mut Document, starts: impl Fn(usize) -> bool) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut lines = text.lines();
-    // The fields of an entry of the journal stand below its time.
+    // The fields of a journal entry follow the line with its time.
     let mut entry = None;
     while let Some((number, line)) = lines.next() {
         entry = stamp::of_entry(line).or(entry);
@@ -66,7 +62,7 @@ fn read(text: &Text, document: &mut Document, starts: impl Fn(usize) -> bool) ->
             continue;
         };
         let is_field = line.trim_start().starts_with("MESSAGE=");
-        let stamp = stamp_before_message(line).or(entry.filter(|_| is_field));
+        let stamp = stamp::before_message(line).or(entry.filter(|_| is_field));
         if keep(&mut document.driver_messages, row(message, stamp)) {
             found.insert(number);
             found.extend(following.take(more).map(|(number, _)| number));
@@ -82,7 +78,7 @@ pub(crate) fn is_row<'a>(line: &str, following: impl Iterator<Item = &'a str>) -
     message(line, following).is_some()
 }
 
-/// Returns the message that starts in a line, and the number of further lines that it has.
+/// Returns the message that starts in a line, and how many more lines it spans.
 fn message<'a>(
     line: &str,
     following: impl Iterator<Item = &'a str>,
@@ -106,17 +102,7 @@ fn message<'a>(
     Some((gpu_core::DriverMessage::parse(&joined, at)?, more))
 }
 
-/// Returns where a message of the driver would start in a line.
-fn start_in(line: &str) -> Option<usize> {
-    line.find(DRIVER).or_else(|| line.find(SWITCH))
-}
-
-/// Returns the time that a line has before a message of the driver.
-pub(crate) fn stamp_before_message(line: &str) -> Option<Stamp> {
-    stamp::of_prefix(&line[..start_in(line)?])
-}
-
-/// Returns whether a line has a prefix of a kernel log.
+/// Returns whether a line has the prefix of a kernel log line.
 fn is_of_kernel(line: &str) -> bool {
     let line = line.trim_start();
     line.starts_with(['[', '<'])
@@ -158,7 +144,7 @@ fn row(message: gpu_core::DriverMessage, stamp: Option<Stamp>) -> DriverMessage 
     }
 }
 
-/// Converts a row back; `times` are those of its text.
+/// Converts a row back to a message; `times` has the times of its text.
 pub(crate) fn of_row(row: &DriverMessage, times: TextTimes) -> Option<gpu_core::DriverMessage> {
     let at = row.stamp.and_then(|stamp| times.resolve(stamp));
     Some(gpu_core::DriverMessage {
@@ -325,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_somebody_chose_is_no_message() {
+    fn user_chosen_text_is_not_a_message() {
         for before in
             ["Name                  : ", "Process name : x ", "7, ", "| x ", "name=x ", "we saw "]
         {
@@ -341,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_of_kernel_are_passed_over() {
+    fn other_kernel_lines_are_skipped() {
         for line in [
             "[    1.5] usb 1-1: new device",
             "<6>[    1.5] usb 1-1: new device",
@@ -396,7 +382,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_line_is_parsed_or_passed_over(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..100)) {
+        fn every_line_is_parsed_or_skipped(pieces in prop::collection::vec(prop::sample::select(PIECES), 0..100)) {
             let text = pieces.concat();
             let document = of(&text);
             let filled = text.lines().filter(|line| !line.trim().is_empty()).count();

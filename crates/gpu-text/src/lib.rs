@@ -1,10 +1,9 @@
 //! Parses the output of other tools into plain data.
 //!
-//! The main decision is that every parser is total: it never fails and never panics, whatever the
-//! bytes. It lists what it cannot parse in [`Document::unread`] and continues with the rest,
-//! because pasted text is truncated, wrapped, coloured and garbled, and the rest still answers the
-//! question. Units stay those printed; [`snapshot()`] turns documents into the typed
-//! [`gpu_core::Snapshot`].
+//! The main decision is that every parser is total: it never fails and never panics on any input.
+//! Pasted text is truncated, wrapped, coloured and garbled, but the intact part still answers the
+//! question, so a parser lists what it cannot read in [`Document::unread`] and continues. Values
+//! keep their printed units; [`snapshot()`] turns documents into the typed [`gpu_core::Snapshot`].
 //!
 //! ```
 //! use gpu_core::{Absent, Bytes, Timestamp};
@@ -30,6 +29,7 @@ mod command;
 mod csv;
 mod detect;
 mod document;
+mod driver_line;
 mod escaped;
 mod failure;
 mod field;
@@ -46,6 +46,7 @@ mod mig_list;
 mod monitor;
 pub mod oom;
 mod parse;
+mod paste;
 mod q;
 mod report;
 mod sections;

@@ -52,8 +52,8 @@ pub(crate) fn parse(text: &Text) -> Document {
     document
 }
 
-/// Takes a line of `nvidia-smi nvlink -s`, below that of its device: `Link 0: 25 GB/s` or `Link 0:
-/// <inactive>`.
+/// Reads a line of `nvidia-smi nvlink -s` below the line of its device: `Link 0: 25 GB/s` or `Link
+/// 0: <inactive>`.
 fn nvlink(document: &mut Document, line: &str) -> bool {
     const MAX_LINKS: usize = 64;
     let link = line.trim().strip_prefix("Link ").and_then(|rest| rest.split_once(": "));
@@ -82,7 +82,7 @@ fn read(line: &str) -> Option<Line<'_>> {
     let line = line.trim();
     let (head, id) = line.rsplit_once('(')?;
     let (key, id) = id.split_once(':')?;
-    // A truncated line keeps the rest of the identifier, which names nothing.
+    // A truncated line ends with a partial identifier, which is useless.
     let id = id.split_once(')').map(|(id, _)| id.trim());
     let uuid = match key.trim() {
         "UUID" => id.and_then(|id| field::absent(id).is_none().then_some(id)),
@@ -106,7 +106,7 @@ fn read(line: &str) -> Option<Line<'_>> {
     }
 }
 
-/// Returns the GPU and compute instance that drivers before 470 put into the identifier,
+/// Returns the GPU and compute instance that drivers before 470 include in the identifier,
 /// `MIG-GPU-…/3/0`.
 fn instances(uuid: &str) -> (Option<u32>, Option<u32>) {
     let mut parts = uuid.rsplit('/');

@@ -1,19 +1,17 @@
-//! What stands before a message of the driver in a line: nothing, or what a log, an exporter or a
-//! listing of events adds. Prose is no such prefix, and no name that a user chose.
+//! Text before a driver message in a line: nothing, or what a log, an exporter or an event listing
+//! adds. Prose and user-chosen names are not such a prefix.
 
+use crate::driver_line::MAX_PREFIX;
 use crate::escaped::MESSAGES;
 use crate::stamp::{self, Stamp};
 
-/// The longest prefix, in bytes; an object of JSON may have long fields before its message.
-pub(crate) const MAX_PREFIX: usize = 4096;
-
-/// Keys at the start of a line that have values from users.
+/// Keys at the start of a line with user-chosen values.
 const NAMES: [&str; 2] = ["Name", "Process name"];
 
 const QUOTES: [char; 3] = ['"', '\'', '`'];
 
-/// Returns the message after this prefix, without what the prefix closes behind it, such as a
-/// quotation mark; `None` if no log has such a prefix.
+/// Returns the message after this prefix, without closing characters that belong to the prefix,
+/// such as a quotation mark; `None` if no log has such a prefix.
 pub(crate) fn after<'a>(before: &str, message: &'a str) -> Option<&'a str> {
     let bare = before.trim();
     if bare.len() > MAX_PREFIX || NAMES.iter().any(|name| bare.starts_with(name)) {
@@ -25,19 +23,19 @@ pub(crate) fn after<'a>(before: &str, message: &'a str) -> Option<&'a str> {
         ']' | ':' | '>' | 'Z' | '}' | '0'..='9' => Some(message),
         '=' => is_message_key(outer).then_some(message),
         _ if QUOTES.contains(&last) => is_quoted(outer).then(|| up_to_quote(message, last, outer)),
-        // nvidia-smi has other cells between its bars and a name.
+        // nvidia-smi prints other cells between its bars and a name.
         '|' | '\u{2502}' => {
             let end = message.find(&format!(" {last}")).unwrap_or(message.len());
             Some(message[..end].trim_end())
         }
-        // The tools of NVIDIA write a blank after each comma.
+        // NVIDIA's tools print a blank after each comma.
         ',' => (before.ends_with(',') && is_dated(bare)).then_some(message),
         _ => is_columns(before).then_some(message),
     }
 }
 
-/// Returns whether a quoted text after this is a message: the value of such a key, an item of a
-/// list, or a text after another prefix.
+/// Returns whether quoted text after `before` is a message: the value of a message key, an item of
+/// a list, or text after another prefix.
 fn is_quoted(before: &str) -> bool {
     let before = before.trim_end_matches('\\').trim_end();
     match before.strip_suffix(['=', ':']) {
@@ -57,7 +55,7 @@ fn is_message_key(text: &str) -> bool {
 
 fn up_to_quote<'a>(message: &'a str, quote: char, before: &str) -> &'a str {
     if quote == '\'' {
-        // The driver's own text has these too.
+        // The driver's own text can end with these too.
         let bare = message.trim_end_matches([',', '}', ']', ')', ' ']);
         return bare.strip_suffix(quote).unwrap_or(message);
     }
@@ -67,8 +65,8 @@ fn up_to_quote<'a>(message: &'a str, quote: char, before: &str) -> &'a str {
     end.next().map_or(message, |at| message[..at].trim_end_matches('\\'))
 }
 
-/// Returns whether the last words before a message are those of columns or of a log, not of prose:
-/// a wide gap, a word that no sentence has, or few words after a date.
+/// Returns whether the last words before a message are columns or log fields rather than prose: a
+/// wide gap, a word that never occurs in a sentence, or few words after a date.
 fn is_columns(before: &str) -> bool {
     let bare = before.trim();
     if bare.starts_with(['|', '\u{2502}']) || bare.ends_with(['.', ',', ';', '!', '?', '(']) {
@@ -124,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_prefix_opens_is_closed() {
+    fn closing_characters_of_prefix_are_removed() {
         for (before, opened, closed) in [
             ("time=2026-02-03T04:05:06Z level=err msg=\"", "NVRM: x \\\"y\\\" z", "\" host=box7"),
             ("{\"a\":1,\"Message\": \"", "NVRM: x", "\",\"b\":2}"),
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_and_names_are_no_prefix() {
+    fn prose_and_names_are_not_prefixes() {
         for before in [
             "we saw ",
             "Last week box7 died with ",

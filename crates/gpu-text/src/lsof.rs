@@ -1,7 +1,7 @@
-//! `lsof` of device files, or of whole processes, of which only the GPU device files are kept.
+//! `lsof` of device files, or of whole processes; from the latter, only GPU device files are kept.
 //!
-//! Rows are recognised by their adjacent FD and TYPE words, which have a small vocabulary, so
-//! optional columns (TID, TASKCMD, PPID, PGID) and a missing header do no harm.
+//! Rows are identified by their adjacent FD and TYPE words, which have a small vocabulary, so
+//! optional columns (TID, TASKCMD, PPID, PGID) and a missing header do not matter.
 
 use crate::document::{Document, Holder, Kind};
 use crate::text::Text;
@@ -10,8 +10,8 @@ use gpu_nvidia_driver::device_file;
 
 /// Parses the output.
 ///
-/// A row of a file that is no GPU device is unread, unless the whole text has no other rows: then
-/// the query was about other files, and all are kept.
+/// A row of a file other than a GPU device is unread. If the text has only such rows, the query was
+/// about other files, and all rows are kept.
 pub(crate) fn parse(text: &Text) -> Document {
     let narrow = text.lines().filter_map(|(_, line)| read(line)).any(|holder| is_gpu(&holder));
     let mut document = Document::new(Kind::Lsof);
@@ -127,10 +127,10 @@ fn is_denied(holder: &Holder) -> bool {
 
 /// Returns whether a row is about a GPU's device file.
 fn is_gpu(holder: &Holder) -> bool {
-    // A name may have a remark of lsof, such as `(deleted)`.
+    // lsof may add a remark to a name, such as `(deleted)`.
     let name = holder.name.as_deref().unwrap_or_default();
     let path = name.split(' ').next().unwrap_or_default();
-    // A containerised driver has its nodes in a separate directory.
+    // A containerised driver keeps its device nodes in a separate directory.
     path.starts_with('/')
         && path.contains("/dev/")
         && device_file(path, Err(Absent::NotRecorded)).role != FileRole::Other

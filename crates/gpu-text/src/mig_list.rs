@@ -1,8 +1,8 @@
 //! The lists of `nvidia-smi mig`: profiles and instances, of GPU instances (`-lgip`, `-lgi`) and of
 //! compute instances (`-lcip`, `-lci`).
 //!
-//! They say what can be made and what exists, and not how much memory is in use. The title of a list
-//! gives its columns; a row has the numbers of the GPU and of the GPU instance, the name, and the
+//! They show which instances can be created and which exist, but not how much memory is in use. The
+//! title of a list determines its columns; a row has the GPU, the GPU instance, the name, and the
 //! columns.
 
 use crate::document::{Document, Kind, Value, keep};

@@ -8,20 +8,21 @@ use crate::failure;
 use crate::field;
 use crate::text::Text;
 
-/// The most columns, and the maximum length of their names; the widest known output has 60 columns.
+/// The maximum number of columns, and the maximum length of their names; the widest known output
+/// has 60 columns.
 const MAX_COLUMNS: usize = 128;
 const MAX_NAME: usize = 64;
 
-/// Columns, at least one of which every output has.
+/// Known columns; every output has at least one of them.
 const COLUMNS: [&str; 19] = [
     "pid", "type", "sm", "mem", "enc", "dec", "fb", "bar1", "ccpm", "pwr", "temp", "gtemp",
     "mtemp", "mclk", "pclk", "pviol", "sbecc", "rxpci", "command",
 ];
 
-/// The most cells that are kept.
+/// The maximum number of cells kept.
 const MAX_CELLS: usize = 1_000_000;
 
-/// Parses the output; `reported` are the column names, for a text without its header.
+/// Parses the output; `reported` has the column names if the text has no header.
 pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Document {
     let mut document = Document::new(kind);
     let mut columns: Vec<String> = reported.unwrap_or_default().to_vec();
@@ -47,7 +48,7 @@ pub(crate) fn parse(text: &Text, kind: Kind, reported: Option<&[String]>) -> Doc
         }
         let mut row = line;
         if open_line == Some(number) && line.split_whitespace().count() < columns.len() {
-            // Cut in the middle of a number, a cell would show another one.
+            // A cell cut in the middle of a number would show a wrong number.
             row = line.rsplit_once(char::is_whitespace).map_or(line, |(whole, _)| whole.trim_end());
         }
         let row = read(row, &columns);
@@ -77,7 +78,7 @@ fn header(line: &str) -> Option<Vec<String>> {
         name.len() <= MAX_NAME
             && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-/".contains(c))
     };
-    // A heading of prose can start like one: another column must be known.
+    // A heading in prose can start in the same way, so a second known column is required.
     let known = names.get(gpu + 1..)?.iter().any(|name| COLUMNS.contains(name));
     (known && names.iter().all(is_name)).then(|| names.into_iter().map(str::to_owned).collect())
 }
@@ -87,7 +88,7 @@ fn is_units(line: &str) -> bool {
     line.starts_with('#') && line.split_whitespace().take(4).any(|word| word == "Idx")
 }
 
-/// Parses a row; missing cells of a truncated row are `Null`. Empty when the line is no row of
+/// Parses a row; missing cells of a truncated row are `Null`. Empty if the line is not a row of
 /// `columns`.
 fn read(line: &str, columns: &[String]) -> Vec<(String, Value)> {
     let mut row = Vec::new();
@@ -105,7 +106,7 @@ fn read(line: &str, columns: &[String]) -> Vec<(String, Value)> {
         row.push((column.clone(), value));
         rest = after;
     }
-    // Extra cells are no name: such a row belongs to other columns.
+    // Extra cells are allowed only in a name; otherwise the row belongs to other columns.
     let surplus = columns.last().is_some_and(|last| !is_name(last))
         && line.split_whitespace().nth(columns.len()).is_some();
     if surplus { Vec::new() } else { row }

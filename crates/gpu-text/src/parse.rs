@@ -3,7 +3,8 @@
 use crate::command;
 use crate::detect::{self, Recognized};
 use crate::document::{Document, Kind};
-use crate::text::{self, Text};
+use crate::paste;
+use crate::text::Text;
 use crate::{
     csv, failure, fuser, gpustat, gpustat_json, kernel_log, list, lsof, mig_list, monitor, q,
     table, tensorflow, topology, xml,
@@ -14,7 +15,7 @@ use crate::{
 pub struct Hint {
     /// Its kind; without it, the kind is detected.
     pub kind: Option<Kind>,
-    /// The fields of CSV without a header line, as passed to `--query-gpu`.
+    /// The fields of CSV output without a header line, as passed to `--query-gpu`.
     pub fields: Option<Vec<String>>,
 }
 
@@ -41,11 +42,11 @@ pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
     if hint.kind.is_none() && is_binary(bytes) {
         return Err(Unrecognized { what: "a binary file" });
     }
-    let text = text::clean_paste(bytes);
+    let text = paste::clean(bytes);
     if let Some(kind) = hint.kind {
         return Ok(of_kind(&text, kind, hint.fields.as_deref()));
     }
-    // Rows of CSV can look like a failure: a caller that passes the fields says that they are rows.
+    // Rows of CSV can look like a failure: if the caller passes fields, they are rows.
     let recognized = detect::recognize(&text)
         .filter(|recognized| hint.fields.is_none() || recognized.kind != Kind::Error);
     match (recognized, &hint.fields) {
@@ -57,9 +58,9 @@ pub fn parse(bytes: &[u8], hint: &Hint) -> Result<Document, Unrecognized> {
     }
 }
 
-/// Returns whether a file is a binary, such as a program or an archive, in which a known text is
-/// just one string among others: more than a twentieth of its start is zero. A crash leaves runs of
-/// zeros in a log too, but the log is longer than they are.
+/// Returns whether a file is binary, such as a program or an archive: more than a twentieth of its
+/// start is zero bytes. A recognisable text in such a file is just one string among others. A crash
+/// leaves runs of zeros in a log too, but those are short compared to the log.
 fn is_binary(bytes: &[u8]) -> bool {
     let beginning = &bytes[..bytes.len().min(64 << 10)];
     let is_utf16 = beginning.starts_with(&[0xff, 0xfe]) || beginning.starts_with(&[0xfe, 0xff]);
@@ -67,7 +68,7 @@ fn is_binary(bytes: &[u8]) -> bool {
     !is_utf16 && zeros > beginning.len() / 20
 }
 
-/// Describes an unknown text in a word.
+/// Describes an unrecognised text in one word or phrase.
 fn describe(bytes: &[u8], text: &Text) -> &'static str {
     if text.lines().all(|(_, line)| line.trim().is_empty()) {
         "an empty text"
@@ -78,7 +79,7 @@ fn describe(bytes: &[u8], text: &Text) -> &'static str {
     }
 }
 
-/// Parses a text of a known kind; `fields` are the columns if it has no header.
+/// Parses a text of a known kind; `fields` has the columns if it has no header.
 pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Document {
     let mut document = match kind {
         Kind::Table => table::parse(text),
@@ -108,7 +109,7 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
         let last = text.lines().map(|(number, _)| number).last().unwrap_or(0);
         document.note_unread(last, "", "the text exceeds the size limit");
     }
-    if says_nothing(&document) {
+    if is_silent(&document) {
         for (number, line) in text.lines().filter(|(_, line)| !line.trim().is_empty()) {
             document.note_unread(number, line, "nothing of this kind");
         }
@@ -116,8 +117,8 @@ pub(crate) fn of_kind(text: &Text, kind: Kind, fields: Option<&[String]>) -> Doc
     document
 }
 
-/// Returns whether a parser found nothing of its kind, and no statement that there is none.
-fn says_nothing(document: &Document) -> bool {
+/// Returns whether a parser found no data of its kind and no statement that there is none.
+fn is_silent(document: &Document) -> bool {
     let Document { gpus, processes, mig_devices, columns, rows, topology, holders, .. } = document;
     let found = gpus.is_empty() && processes.is_none() && mig_devices.is_empty();
     found
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_other_kind_is_unread_as_a_whole() {
+    fn text_of_other_kind_is_entirely_unread() {
         let unread = |kind, text: &str| {
             let document =
                 parse(text.as_bytes(), &Hint { kind: Some(kind), fields: None }).unwrap();
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_file_is_mostly_no_text() {
+    fn binary_file_is_not_text() {
         let with_zeros = |zeros: usize, rest: usize| {
             let bytes = ["\0".repeat(zeros), "No devices were found\n".repeat(rest)].concat();
             parse(bytes.as_bytes(), &Hint::default()).is_ok()

@@ -6,7 +6,7 @@ use crate::report::Report;
 use crate::text::Text;
 use gpu_core::PciBusId;
 
-/// Parses the log, complete or in parts as `-d` selects them.
+/// Parses the log, whole or limited to the parts selected with `-d`.
 pub(crate) fn parse(text: &Text) -> Document {
     let mut reader = Reader {
         report: Report::new(Kind::Q),
@@ -25,7 +25,8 @@ pub(crate) fn parse(text: &Text) -> Document {
     reader.report.finish()
 }
 
-/// Returns the length of the prefix of each line: that of another log, or a comment mark.
+/// Returns the length of the prefix that all lines share: the prefix of another log, or a comment
+/// mark.
 fn margin(text: &Text) -> usize {
     const TOP: [&str; 4] =
         ["======NVSMI LOG", "Timestamp  ", "Driver Version  ", "Attached GPUs  "];
@@ -46,11 +47,11 @@ struct Reader {
     indents: Vec<usize>,
     /// The names of the open sections.
     path: Vec<String>,
-    /// The indentation of the device.
+    /// The indentation of the line that starts the device.
     device: usize,
     /// The indentation of the previous line, if it started a section.
     above: Option<usize>,
-    /// The text lost its indentation: a line below a section name is not indented further.
+    /// Whether the text lost its indentation: a line below a section name is not indented further.
     flat: bool,
 }
 
@@ -80,7 +81,7 @@ impl Reader {
             Some((_, value)) if last && !is_whole(value) => {
                 self.report.unread(number, text, "the text ends within this value");
             }
-            // An empty value is none: `Processes :` is not `Processes : None`.
+            // An empty value is not a value: `Processes :` differs from `Processes : None`.
             Some((_, "")) => {}
             Some((key, value)) => {
                 // Without indentation, leaves belong to the last named section.
@@ -119,7 +120,7 @@ fn device(text: &str) -> Option<&str> {
 }
 
 /// Splits `Key : Value` at the first colon with blanks around it; a line without one names a
-/// section. A colon without a blank before it counts if the gap was removed.
+/// section. A colon without a blank before it counts too, because pastes may lose the gap.
 fn leaf(text: &str) -> Option<(&str, &str)> {
     let blank = |c: Option<char>| c.is_none_or(char::is_whitespace);
     let colon = text
@@ -136,8 +137,8 @@ fn name(key: &str) -> String {
     key.chars().take(100).map(letter).collect()
 }
 
-/// Returns whether a value is complete although the text ends right after it: a number is complete
-/// only with its unit, and a name may continue.
+/// Returns whether a value at the very end of a text is complete: a number is complete only with
+/// its unit, and a name may continue.
 fn is_whole(value: &str) -> bool {
     let unit = [" MiB", " MB", " W", " %", " C"].iter().any(|unit| {
         let number = value.strip_suffix(unit);
@@ -491,7 +492,7 @@ GPU 00000000:0B:00.0
     }
 
     #[test]
-    fn instance_ids_belong_to_next_process_alone() {
+    fn instance_ids_belong_only_to_next_process() {
         let ids = |gi: &str, ci: &str| {
             format!("        GPU instance ID : {gi}\n        Compute instance ID : {ci}\n")
         };

@@ -1,8 +1,8 @@
 //! The content of `-q` and `-q -x`, in either form.
 //!
-//! Both print one tree: `-q` as indented keys, `-q -x` as elements. Their front ends pass leaves
-//! with the names of the enclosing sections, in the form of XML (`fb_memory_usage` for `FB Memory
-//! Usage`), and all knowledge of names is here.
+//! Both print the same tree: `-q` as indented keys, `-q -x` as elements. Their front ends pass
+//! leaves with the names of the enclosing sections in XML form (`fb_memory_usage` for `FB Memory
+//! Usage`); only this module knows the names.
 
 use crate::document::{Document, Gpu, Kind, MigDevice, Process, keep};
 use crate::field;
@@ -13,9 +13,9 @@ use gpu_core::{Absent, Reading};
 /// A document that is being filled from leaves.
 pub(crate) struct Report {
     document: Document,
-    /// MIG instances of the next process: they are above its PID.
+    /// MIG instances of the next process; they precede its PID.
     instances: [Option<u32>; 2],
-    /// The last process or MIG device was beyond the limit, and so are its leaves.
+    /// Whether the last process or MIG device exceeded the limit; its leaves are then dropped.
     full: bool,
 }
 
@@ -44,13 +44,13 @@ impl Report {
         }
     }
 
-    /// Takes a leaf within the sections `path`, the innermost last.
+    /// Reads a leaf within the sections `path`, the innermost last.
     pub(crate) fn leaf(&mut self, path: &[String], key: &str, value: &str) {
         let inside = |name: &str| path.iter().any(|section| section == name);
         let section = path.last().map_or("", String::as_str);
         if self.full {
         } else if matches!(key, "processes" | "compute_processes") {
-            // Rows, if any, are separate leaves; anything else except a reason is the prefix of
+            // Rows, if any, are separate leaves; any other value, except a reason, is the prefix of
             // another log.
             if value.eq_ignore_ascii_case("none") || !refuses(value) {
                 self.document.processes.get_or_insert_default();
@@ -70,7 +70,7 @@ impl Report {
         }
     }
 
-    /// Records what could not be read.
+    /// Records a line that could not be read.
     pub(crate) fn unread(&mut self, line: usize, text: &str, why: &'static str) {
         self.document.note_unread(line, text, why);
     }
@@ -94,7 +94,7 @@ impl Report {
             _ => {}
         }
         if self.document.gpus.is_empty() && matches!(key, "product_name" | "uuid" | "gpu_uuid") {
-            // The start of the text is cut off.
+            // The text lost its start.
             self.device("");
         }
         let Some(gpu) = self.document.gpus.last_mut() else { return };
@@ -228,8 +228,8 @@ fn set_version(slot: &mut Option<String>, value: &str) {
     *slot = slot.take().or(version.map(str::to_owned));
 }
 
-/// Keeps the first value: of several power readings the average comes before the instantaneous one,
-/// and the requested limit before the enforced one.
+/// Keeps the first value: the average power precedes the instantaneous power, and the requested
+/// limit precedes the enforced one.
 fn prefer_first(slot: &mut Reading<f64>, value: Reading<f64>) {
     if matches!(slot, Err(Absent::NotRecorded | Absent::NotSupported))
         || (slot.is_err() && value.is_ok())
@@ -242,7 +242,7 @@ fn mib(value: &str) -> Reading<u64> {
     unit(value, field::mib)
 }
 
-/// Parses a quantity; a bare number lost its unit in a cut and may have lost digits too.
+/// Parses a quantity; a number without its unit was cut and may have lost digits too.
 fn unit<T>(value: &str, read: fn(&str) -> Reading<T>) -> Reading<T> {
     if value.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
         return Err(Absent::NotRecorded);

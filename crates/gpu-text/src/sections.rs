@@ -4,15 +4,15 @@ use crate::detect::{self, Recognized};
 use crate::document::{Document, ErrorCode, Kind};
 use crate::parse::of_kind;
 use crate::text::{self, Text};
-use crate::{command, failure, gpustat_json};
+use crate::{command, failure, gpustat_json, paste};
 
-/// The most parts of a paste; the last one keeps the rest.
+/// The maximum number of parts of a paste; the last part keeps the rest.
 const MAX_SECTIONS: usize = 1000;
 
-/// Parses a paste of several consecutive outputs, possibly with shell prompts between, into a
-/// document each, in order. Text of no known kind is left out.
+/// Parses a paste of several consecutive outputs, possibly with shell prompts between them, into
+/// one document each, in order. Skips text of no known kind.
 pub fn sections(bytes: &[u8]) -> Vec<Document> {
-    let text = text::clean_paste(bytes);
+    let text = paste::clean(bytes);
     let parts = text::split(&text, &starts(&text));
     parts.iter().filter_map(read).collect()
 }
@@ -25,15 +25,15 @@ fn read(part: &Text) -> Option<Document> {
 /// The part that is being parsed.
 #[derive(Default)]
 struct Part {
-    /// Its kind, once a line identifies it, and the position of that line.
+    /// Its kind, once a line identifies it, and the index of that line.
     kind: Option<(Kind, usize)>,
-    /// It is an object of JSON.
+    /// Whether it is a JSON object.
     is_json: bool,
-    /// Its end was seen: the next line belongs to another part.
+    /// Whether it has ended: the next line belongs to another part.
     ended: bool,
 }
 
-/// Returns the positions of the lines that start a part: a shell prompt, a line of another kind,
+/// Returns the indexes of the lines that start a part: a shell prompt, a line of another kind,
 /// another output of the same kind.
 fn starts(text: &Text) -> Vec<usize> {
     let mut starts = Vec::new();
@@ -46,22 +46,22 @@ fn starts(text: &Text) -> Vec<usize> {
         }
         let (line, whole) = (line.trim(), line);
         if line.is_empty() {
-            // It starts nothing, and changes only what comes before the next line.
+            // This line starts no part; it only becomes the previous line of the next one.
             before = line;
             continue;
         }
         let kind = detect::of_line(line, lines.clone().map(|(_, (_, line))| line)).or_else(|| {
-            // A complaint after a row belongs to the same tool, and after a blank line to another.
+            // A complaint after a row belongs to the same tool; after a blank line, to another.
             let complains = part.kind.is_none() || before.is_empty() || is_border(before);
             let may = complains && !detect::is_short_word(line);
             (may && is_failure(line)).then_some(Kind::Error)
         });
         let start = match (part.kind, kind) {
             _ if part.ended => Some(at),
-            // Everything until its end is XML, or JSON.
+            // Everything up to its end is XML or JSON.
             (Some((Kind::Xml, _)), _) => None,
             _ if part.is_json => None,
-            // The borders and rows of a list of MIG are those of a table.
+            // MIG lists have the same borders and rows as tables.
             (Some((Kind::Mig, _)), Some(Kind::Table)) if !line.contains("NVIDIA-SMI ") => None,
             (_, None) if detect::is_short_word(line) => None,
             (_, None) => command::is_between(line).then_some(at),
@@ -85,7 +85,7 @@ fn starts(text: &Text) -> Vec<usize> {
     starts
 }
 
-/// Returns the start of the output with the title `line` at position `at`; `None` when it is no
+/// Returns the first line of the output whose title `line` is at index `at`; `None` if it is not a
 /// title.
 fn title(line: &str, before: &str, kind: Kind, at: usize) -> Option<usize> {
     match kind {

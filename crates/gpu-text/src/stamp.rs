@@ -1,30 +1,30 @@
-//! The times in a text: those of log messages, and the time at which a tool printed.
+//! The times in a text: the times of log messages, and the time of a tool's output.
 //!
-//! A pasted text is judged by its own times, so every form counts, even an incomplete one: a date
-//! may lack the time zone, and a date of syslog lacks the year.
+//! A pasted text is judged at its own time, so every form counts, even an incomplete one: a date
+//! may lack the time zone, and a syslog date lacks the year.
 
-use crate::kernel_log;
-use crate::log_prefix;
+use crate::driver_line::{MAX_PREFIX, start_in};
 use crate::work_meter;
 use gpu_core::Timestamp;
 
-/// Milliseconds of a day.
+/// Milliseconds per day.
 const DAY: i64 = 86_400_000;
 
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 const WEEKDAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
-/// A time, as precise as its text.
+/// A time with the precision of its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stamp {
-    /// In milliseconds since 1970, and the minutes by which the local time is ahead of UTC.
+    /// Milliseconds since 1970 (UTC), and the offset of the local time from UTC in minutes,
+    /// positive to the east.
     Zoned(i64, i64),
-    /// In milliseconds since 1970 if the local time were UTC.
+    /// Milliseconds since 1970, read as if the local time were UTC.
     Local(i64),
-    /// In milliseconds since the start of the year if the year has 366 days.
+    /// Milliseconds since the start of the year, counted in a leap year.
     Yearless(i64),
-    /// In milliseconds since boot.
+    /// Milliseconds since boot.
     Boot(i64),
 }
 
@@ -33,17 +33,17 @@ pub(crate) enum Stamp {
 pub struct TextTimes {
     zoned: Option<(i64, i64)>,
     local: Option<i64>,
-    /// The last date without a year.
+    /// The last date that lacks a year.
     yearless: Option<i64>,
 }
 
 impl TextTimes {
-    /// Records the time of a line: before a message, or in a tool's heading.
+    /// Records the time in a line: before a message, or in a tool's heading.
     pub(crate) fn take_line(&mut self, line: &str) {
         let found = of_line(line)
             .or_else(|| of_heading(line))
             .or_else(|| of_entry(line))
-            .or_else(|| kernel_log::stamp_before_message(line));
+            .or_else(|| before_message(line));
         match found {
             Some(Stamp::Zoned(at, offset)) => self.zoned = self.zoned.max(Some((at, offset))),
             Some(Stamp::Local(at)) => self.local = self.local.max(Some(at)),
@@ -52,7 +52,7 @@ impl TextTimes {
         }
     }
 
-    /// Returns the latest of both; the other text follows this one.
+    /// Returns the latest of both; `other` comes from the following text.
     pub(crate) fn and(self, other: TextTimes) -> TextTimes {
         TextTimes {
             zoned: self.zoned.max(other.zoned),
@@ -61,8 +61,8 @@ impl TextTimes {
         }
     }
 
-    /// Returns the times with the year of a clock, if no date in the text has a year. A date in the
-    /// future then belongs to the year before.
+    /// Takes the year from the clock if no date in the text has a year. A date that would then be
+    /// in the future belongs to the previous year.
     pub(crate) fn with_year_of(self, clock: Timestamp) -> TextTimes {
         let known = TextTimes { local: i64::try_from(clock.0).ok(), ..TextTimes::default() };
         let last = self.yearless.filter(|_| self.latest().is_none());
@@ -72,14 +72,14 @@ impl TextTimes {
     }
 
     /// Returns the latest time. A time without a zone is in the zone of the latest time that has
-    /// one, or else in UTC; `None` if no line has a date with its year.
+    /// one, or in UTC. `None` if no line has a date with a year.
     pub(crate) fn latest(self) -> Option<Timestamp> {
         let zoned = self.zoned.map(|(at, _)| at);
         let local = self.local.map(|at| at - self.offset());
         zoned.max(local).and_then(|at| u64::try_from(at).ok()).map(Timestamp)
     }
 
-    /// Returns whether some time has a zone, which then counts for all.
+    /// Returns whether any time has a zone, which then applies to all.
     pub(crate) fn has_zone(self) -> bool {
         self.zoned.is_some()
     }
@@ -95,7 +95,7 @@ impl TextTimes {
             Stamp::Local(at) => at - self.offset(),
             Stamp::Boot(_) => return None,
             Stamp::Yearless(since) => {
-                // The last time that the calendar had this day; a clock may be a day ahead.
+                // The last occurrence of this day in the calendar; a clock may be a day ahead.
                 let latest = i64::try_from(self.latest()?.0).ok()? + self.offset() + DAY;
                 let (month, day, rest) = month_and_day(since);
                 let year = year_of(latest);
@@ -123,16 +123,16 @@ pub(crate) fn of_line(line: &str) -> Option<Stamp> {
     })
 }
 
-/// No time of day is longer, with nanoseconds and a zone, in bytes.
+/// The maximum length of a time of day, with nanoseconds and a zone, in bytes.
 const MAX_CLOCK: usize = 48;
 
-/// The most words of a prefix in which a time is searched.
+/// The maximum number of words of a prefix that are searched for a time.
 const MAX_PREFIX_WORDS: usize = 24;
 
-/// Returns the time in the prefix of a message: at its start, or else the first date anywhere, as in
-/// `time=2025-03-03T10:00:00Z level=err msg=`, or else the seconds since boot.
+/// Returns the time in the prefix of a message: at its start, otherwise the first date anywhere
+/// (`time=2025-03-03T10:00:00Z level=err msg=`), otherwise the seconds since boot.
 pub(crate) fn of_prefix(before: &str) -> Option<Stamp> {
-    let before = before.get(..before.len().min(log_prefix::MAX_PREFIX)).unwrap_or_default();
+    let before = before.get(..before.len().min(MAX_PREFIX)).unwrap_or_default();
     of_line(before).or_else(|| {
         let ends =
             |c: char| matches!(c, ' ' | '\t' | '|' | '=' | '"' | '\'' | ',' | '>' | '\u{2502}');
@@ -145,8 +145,13 @@ pub(crate) fn of_prefix(before: &str) -> Option<Stamp> {
     })
 }
 
-/// Returns the time of an entry of the journal: the line above its fields in `journalctl -o verbose`,
-/// and a field of `-o export`.
+/// Returns the time before a driver message in a line.
+pub(crate) fn before_message(line: &str) -> Option<Stamp> {
+    of_prefix(&line[..start_in(line)?])
+}
+
+/// Returns the time of a journal entry: the line above its fields in `journalctl -o verbose`, or a
+/// field in `-o export`.
 pub(crate) fn of_entry(line: &str) -> Option<Stamp> {
     if let Some(micros) = line.strip_prefix("__REALTIME_TIMESTAMP=") {
         return epoch(micros);
@@ -154,7 +159,7 @@ pub(crate) fn of_entry(line: &str) -> Option<Stamp> {
     line.split_once(" [s=").and_then(|(before, _)| of_prefix(before))
 }
 
-/// Parses milliseconds, microseconds or nanoseconds since 1970, of this century.
+/// Parses milliseconds, microseconds or nanoseconds since 1970, in this century.
 fn epoch(text: &str) -> Option<Stamp> {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let unit = match end {
@@ -167,7 +172,7 @@ fn epoch(text: &str) -> Option<Stamp> {
     Some(Stamp::Zoned(number / unit, 0))
 }
 
-/// Parses `[12345.678901]`, the seconds since boot, also after a level (`<3>`).
+/// Parses `[12345.678901]`, the seconds since boot, optionally after a level (`<3>`).
 fn boot(line: &str) -> Option<Stamp> {
     let line = match line.strip_prefix('<') {
         Some(rest) => rest.split_once('>').filter(|(level, _)| level.len() <= 3)?.1,
@@ -180,7 +185,7 @@ fn boot(line: &str) -> Option<Stamp> {
     is_number(fraction).then(|| Stamp::Boot(whole * 1000 + millis(fraction)))
 }
 
-/// Returns the time at which a tool printed, from a line of its heading.
+/// Returns the time of a tool's output, from a line of its heading.
 fn of_heading(line: &str) -> Option<Stamp> {
     let line = line.trim();
     let value = line.strip_prefix("<timestamp>").or_else(|| {
@@ -250,7 +255,7 @@ fn written(text: &str) -> Option<Stamp> {
             let at = days(year, month, day) * DAY + of_day;
             Some(if is_utc { Stamp::Zoned(at, 0) } else { Stamp::Local(at) })
         }
-        // A line of syslog has no day of the week.
+        // A syslog line has no day of the week.
         None if !has_weekday => {
             Some(Stamp::Yearless((days(2000, month, day) - days(2000, 1, 1)) * DAY + of_day))
         }
@@ -258,7 +263,7 @@ fn written(text: &str) -> Option<Stamp> {
     }
 }
 
-/// Parses a number of digits alone within these bounds.
+/// Parses a number that consists only of digits, within these bounds.
 fn number(digits: &str, least: i64, most: i64) -> Option<i64> {
     let is_short = !digits.is_empty() && digits.len() <= 4;
     let number: i64 = digits.parse().ok().filter(|_| is_short)?;
@@ -266,11 +271,11 @@ fn number(digits: &str, least: i64, most: i64) -> Option<i64> {
         .then_some(number)
 }
 
-/// Returns the first three digits of a fraction of a second.
+/// Returns a fraction of a second in milliseconds, from its first three digits.
 fn millis(fraction: &str) -> i64 {
     let end = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
-    let digit = |place| fraction.as_bytes()[..end].get(place).map_or(0, |digit| digit - b'0');
-    (0..3).fold(0, |millis, place| millis * 10 + i64::from(digit(place)))
+    let digit = |index| fraction.as_bytes()[..end].get(index).map_or(0, |digit| digit - b'0');
+    (0..3).fold(0, |millis, index| millis * 10 + i64::from(digit(index)))
 }
 
 /// Parses `2025-03-03T10:00:00.123+01:00`, also with a blank or a slash in the date.
@@ -285,7 +290,7 @@ fn iso(line: &str) -> Option<Stamp> {
     let mut words = rest[1..].split(ends);
     let clock = words.next()?;
     let clock = &clock[..clock.floor_char_boundary(MAX_CLOCK)];
-    // A comma is a decimal point, or ends a cell.
+    // A comma is a decimal point or ends a cell.
     let ends_cell = |(at, _): &(usize, &str)| {
         clock[..*at].contains(['.', 'Z', '+'])
             || !clock[at + 1..].starts_with(|c: char| c.is_ascii_digit())
@@ -300,8 +305,10 @@ fn iso(line: &str) -> Option<Stamp> {
     let part = |text: &str, from: usize, length: usize, most: i64| {
         number(text.get(from..from + length)?, 0, most)
     };
-    let is_separated = |text: &str, places: &[(usize, &[u8])]| {
-        places.iter().all(|(at, signs)| text.as_bytes().get(*at).is_some_and(|b| signs.contains(b)))
+    let is_separated = |text: &str, separators: &[(usize, &[u8])]| {
+        separators
+            .iter()
+            .all(|(at, signs)| text.as_bytes().get(*at).is_some_and(|b| signs.contains(b)))
     };
     if !is_separated(date, &[(4, b"-/"), (7, b"-/")])
         || !is_separated(clock, &[(2, b":"), (5, b":")])
@@ -348,8 +355,8 @@ fn iso(line: &str) -> Option<Stamp> {
     }
 }
 
-/// Returns the days from 1970-01-01 to a date, after Howard Hinnant's `days_from_civil`
-/// (chrono-compatible low-level date algorithms).
+/// Returns the days from 1970-01-01 to a date. Source: `days_from_civil` in Howard Hinnant's
+/// "chrono-Compatible Low-Level Date Algorithms".
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
@@ -360,13 +367,13 @@ fn days(year: i64, month: i64, day: i64) -> i64 {
 /// Returns the year of a time in milliseconds since 1970.
 fn year_of(at: i64) -> i64 {
     let day = at.div_euclid(DAY);
-    // At most one too late, as a year has no more than 366 days.
+    // At most one too late, because a year has at most 366 days.
     let guess = 1970 + day.div_euclid(365);
     (0..).map(|back| guess - back).find(|year| days(*year, 1, 1) <= day).unwrap_or(guess)
 }
 
-/// Returns the month, the day of the month and the rest in milliseconds of a time since the start
-/// of a leap year.
+/// Converts milliseconds since the start of a leap year into month, day of the month and remaining
+/// milliseconds.
 fn month_and_day(since: i64) -> (i64, i64, i64) {
     let day = since.div_euclid(DAY) + days(2000, 1, 1);
     let month = (1..=12).rev().find(|month| days(2000, *month, 1) <= day).unwrap_or(1);
@@ -382,7 +389,7 @@ mod tests {
     const AT: i64 = 1_740_996_000_000;
 
     #[test]
-    fn times_have_as_much_as_their_text_says() {
+    fn times_are_as_precise_as_their_text() {
         let zoned = |at, minutes| Some(Stamp::Zoned(at, minutes));
         let local = Some(Stamp::Local(AT));
         let march = Some(Stamp::Yearless((days(2000, 3, 3) - days(2000, 1, 1)) * DAY + 36_000_000));
@@ -466,14 +473,14 @@ mod tests {
     }
 
     #[test]
-    fn latest_time_is_that_of_text() {
+    fn latest_time_comes_from_text() {
         let at = |text: &str| times(text).latest().map(|at| at.0 as i64 - AT);
         for (text, want) in [
             ("Timestamp                : Mon Mar  3 10:00:00 2025\n", Some(0)),
             ("\t<timestamp>Mon Mar  3 10:00:01 2025</timestamp>\n", Some(1000)),
             ("box7     Mon Mar  3 10:00:02 2025  550.1\n", Some(2000)),
             ("2025-03-03T10:00:03+00:00 x\n2025-03-03T10:00:01+00:00 y\n", Some(3000)),
-            // A heading is in the zone of the log beside it.
+            // A heading takes the zone of the log in the same text.
             ("2025-03-03T10:59:00+0100 x\nMon Mar  3 11:00:04 2025\n", Some(4000)),
             ("Release Build  (builder)  Mon Jun  2 13:13:04 UTC 2025\n", None),
             ("Mar  3 10:00:00 node7 kernel: x\n", None),
@@ -484,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn year_is_that_of_other_times() {
+    fn missing_year_comes_from_other_times() {
         let resolve = |heading: &str, line: &str| {
             let at = times(heading).resolve(of_line(line).unwrap());
             at.map(|at| at.to_string()[..10].to_owned())

@@ -9,7 +9,7 @@ use crate::field;
 use crate::text::Text;
 use std::collections::BTreeMap;
 
-/// The most devices.
+/// The maximum number of devices.
 const MAX_DEVICES: usize = 256;
 
 /// Returns whether a line belongs to such a log.
@@ -41,7 +41,7 @@ pub(crate) fn parse(text: &Text) -> Document {
             (current, in_matrix) = (None, false);
         } else if is_matrix(line) {
             (current, in_matrix) = (None, true);
-            // A repetition has the same content.
+            // A repeated matrix has the same content.
             let matrix = topology.get_or_insert_default();
             matrix.columns.clear();
             if line.starts_with("DMA:") {
@@ -104,7 +104,7 @@ fn device_name(index: u32) -> String {
     format!("GPU{index}")
 }
 
-/// Parses a row `0:   Y Y N N`, or the line of column numbers; returns whether it was one.
+/// Parses a row `0:   Y Y N N`, or the line of column numbers; returns whether the line was either.
 fn read_matrix(line: &str, topology: &mut Topology) -> bool {
     let Some((row, cells)) = line.split_once(':') else {
         let numbers: Option<Vec<u32>> = line.split_whitespace().map(|n| n.parse().ok()).collect();
@@ -144,7 +144,7 @@ const KEYS: &[&str] = &[
     "deviceMemoryBandwidth:",
 ];
 
-/// Parses `key: value key: value`; returns whether there was one.
+/// Parses `key: value key: value`; returns whether the line has such a pair.
 fn read_properties(line: &str, gpu: &mut Gpu) -> bool {
     let mut starts: Vec<(usize, &str)> =
         KEYS.iter().filter_map(|key| Some((line.find(key)?, *key))).collect();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_no_device_are_unread() {
+    fn lines_without_device_are_unread() {
         let document = of("name: stray\nDevice peer to peer matrix\n\
             Found device 0 with properties:\nnonsense\nname: K80\ndeviceMemorySize: 2.00GiB\n\
             DMA: 0 1\n0: Y N\n1: Y N Y\n\

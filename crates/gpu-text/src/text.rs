@@ -1,20 +1,20 @@
 //! Turns pasted or redirected bytes into lines that a parser can rely on.
 //!
-//! Everything that a terminal, a mailer, a web page or Windows adds is removed here, once, so that
-//! no parser handles it: byte order marks and UTF-16, escape sequences (the cursor movements that
-//! `watch` uses instead of blanks are executed), carriage returns, `<br>` and `<p>`, quote marks,
-//! control characters. XML stays XML: no other tag and no entity except `&nbsp;` is changed.
+//! Everything that a terminal, a mailer, a web page or Windows adds is removed here, so that
+//! parsers need not handle it: byte order marks and UTF-16, escape sequences (the cursor movements
+//! that `watch` prints in place of blanks are executed), carriage returns, `<br>` and `<p>`, quote
+//! marks, control characters. XML is preserved: no other tag changes, and no entity except
+//! `&nbsp;`.
 
 use crate::work_meter;
-use crate::{escaped, gpustat_json};
 use std::borrow::Cow;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// The most bytes of a text that are read, and the maximum length of the cleaned text.
+/// The maximum number of bytes of a text that are read, and the maximum length of the cleaned text.
 pub(crate) const MAX_BYTES: usize = 64 << 20;
 
-/// The most cells of one escape sequence.
+/// The maximum number of cells that one escape sequence may move or fill.
 const MAX_MOVE: usize = 500;
 
 /// A cleaned text: lines end with `\n` where the original's did, and with `\r` where a carriage
@@ -26,30 +26,21 @@ pub(crate) struct Text {
     first_line: usize,
 }
 
-/// Cleans `bytes`; the rest after [`MAX_BYTES`] is dropped and [`Text::is_cut`] reports it.
+/// Cleans `bytes`. Drops the part after [`MAX_BYTES`], and [`Text::is_cut`] then returns true.
 pub(crate) fn clean(bytes: &[u8]) -> Text {
     clean_within(bytes, MAX_BYTES)
-}
-
-/// Cleans `bytes` that may be a log in which each text is a string of JSON.
-pub(crate) fn clean_paste(bytes: &[u8]) -> Text {
-    cleaned(bytes, MAX_BYTES, |text| {
-        // This is JSON itself, not text inside of it.
-        if gpustat_json::is_within(&text) {
-            return text;
-        }
-        match escaped::unescaped(&text) {
-            Cow::Owned(plain) => Cow::Owned(plain),
-            Cow::Borrowed(_) => text,
-        }
-    })
 }
 
 fn clean_within(bytes: &[u8], bound: usize) -> Text {
     cleaned(bytes, bound, |text| text)
 }
 
-fn cleaned(bytes: &[u8], bound: usize, plain: impl FnOnce(Cow<'_, str>) -> Cow<'_, str>) -> Text {
+/// Cleans `bytes`, decoded and passed through `plain`.
+pub(crate) fn cleaned(
+    bytes: &[u8],
+    bound: usize,
+    plain: impl FnOnce(Cow<'_, str>) -> Cow<'_, str>,
+) -> Text {
     let head = bytes.get(..bound).unwrap_or(bytes);
     let decoded = plain(decode(head));
     let mut cleaner = Cleaner {
@@ -64,12 +55,12 @@ fn cleaned(bytes: &[u8], bound: usize, plain: impl FnOnce(Cow<'_, str>) -> Cow<'
 }
 
 impl Text {
-    /// Returns the text as part of a longer one: its first line has this number.
+    /// Returns the text as a part of a longer one, numbered from this line.
     pub(crate) fn numbered_from(self, first_line: usize) -> Self {
         Text { first_line, ..self }
     }
 
-    /// Returns the whole text; its lines end with `\n` or `\r`.
+    /// Returns the whole text, with `\n` or `\r` at the end of each line.
     pub(crate) fn as_str(&self) -> &str {
         &self.clean
     }
@@ -79,7 +70,7 @@ impl Text {
         self.cut
     }
 
-    /// Returns the number of the last line when nothing ends it: the text may be cut in the middle
+    /// Returns the number of the last line if it has no line end: the text may be cut in the middle
     /// of a word.
     pub(crate) fn open_line(&self) -> Option<usize> {
         if self.clean.ends_with(['\n', '\r']) {
@@ -101,8 +92,8 @@ impl Text {
     }
 }
 
-/// Splits a text before the lines at `starts`, positions in [`Text::lines`] from 0, ascending. The
-/// lines of the parts keep their numbers.
+/// Splits a text before the lines at `starts`: ascending indexes into [`Text::lines`]. The lines of
+/// the parts keep their numbers.
 pub(crate) fn split(text: &Text, starts: &[usize]) -> Vec<Text> {
     let mut starts = starts.iter().copied().filter(|start| *start > 0).peekable();
     let part = |first_line| Text { clean: String::new(), cut: false, first_line };
@@ -122,7 +113,7 @@ pub(crate) fn split(text: &Text, starts: &[usize]) -> Vec<Text> {
     parts
 }
 
-/// Decodes UTF-8, or UTF-16 with a byte order mark, as Windows PowerShell redirects it.
+/// Decodes UTF-8, or UTF-16 with a byte order mark, as redirected by Windows PowerShell.
 fn decode(bytes: &[u8]) -> Cow<'_, str> {
     let utf16 = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
         let units = rest.chunks_exact(2).map(|pair| unit([pair[0], pair[1]]));
@@ -135,7 +126,7 @@ fn decode(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Drops the last character if the text ends within it.
+/// Drops the last character if the text ends in the middle of it.
 fn without_cut_character(bytes: &[u8]) -> &[u8] {
     (1..=3)
         .filter_map(|length| bytes.split_at_checked(bytes.len().checked_sub(length)?))
@@ -143,10 +134,10 @@ fn without_cut_character(bytes: &[u8]) -> &[u8] {
         .map_or(bytes, |(whole, _)| whole)
 }
 
-/// Removes the sign that makes every line a comment, as in notes and scripts.
+/// Removes the mark that makes every line a comment, as in notes and scripts.
 ///
-/// The monitors of nvidia-smi start their headings with the same sign; a text of only such headings
-/// keeps it.
+/// The headings of `nvidia-smi dmon` and `pmon` start with the same mark; a text that has only such
+/// headings keeps it.
 fn without_comment_sign(text: &str) -> Cow<'_, str> {
     const HEADINGS: [&str; 6] = ["gpu", "Idx", "Date", "Time", "YYYYMMDD", "HH:MM:SS"];
     let lines = || text.lines().filter(|line| !line.trim().is_empty());
@@ -166,9 +157,9 @@ fn without_comment_sign(text: &str) -> Cow<'_, str> {
 
 struct Cleaner {
     out: String,
-    /// The start of the last line.
+    /// The byte offset of the last line.
     line: usize,
-    /// Up to where the characters of a line were counted, and their number.
+    /// The byte offset up to which the characters of the line were counted, and their number.
     counted: (usize, usize),
     bound: usize,
     cut: bool,
@@ -238,8 +229,8 @@ impl Cleaner {
         }
     }
 
-    /// Handles a control sequence after its introducer; executes movements to the right,
-    /// repetitions, and movements to another line as a line break.
+    /// Handles a control sequence after its introducer; executes movements to the right and
+    /// repetitions; a movement to another line becomes a line break.
     fn control_sequence(&mut self, chars: &mut Peekable<Chars<'_>>) {
         let mut parameters = [None::<usize>; 2];
         let mut at = 0;

@@ -1,8 +1,7 @@
 //! `nvidia-smi topo -m` and `topo -p2p`: a matrix of device names, then affinity columns.
 //!
-//! Tabs get lost in pastes, so nothing here depends on them: the header gives the number of cells
-//! in a row, a cell is one of few words, joined words (`SYSSYS`) are split, and affinity follows
-//! the cells.
+//! Pastes lose tabs, so the parser ignores them: the header gives the number of cells in a row, a
+//! cell is one of a few words, joined words (`SYSSYS`) are split, and affinity follows the cells.
 
 use crate::document::{Document, Kind, Topology};
 use crate::failure;
@@ -11,11 +10,11 @@ use crate::text::Text;
 use gpu_core::Link;
 use std::collections::BTreeMap;
 
-/// The most devices of a matrix, and the maximum length of their names.
+/// The maximum number of devices of a matrix, and the maximum length of their names.
 const MAX_DEVICES: usize = 256;
 const MAX_NAME: usize = 64;
 
-/// The most columns after the matrix: each row gets a value of each.
+/// The maximum number of columns after the matrix; each row gets a value per column.
 const MAX_AFFINITIES: usize = 4;
 
 /// The columns after the matrix, as named in the header.
@@ -23,7 +22,7 @@ const CPU_AFFINITY: &str = "CPU Affinity";
 const NUMA_AFFINITY: &str = "NUMA Affinity";
 const GPU_NUMA_ID: &str = "GPU NUMA ID";
 
-/// Cells of `topo -m` besides `NV<n>`.
+/// Cells of `topo -m` other than `NV<n>`.
 const PATHS: &[&str] = &["NODE", "SYS", "PHB", "PXB", "PIX", "SOC", "PSB", "C2C", "X"];
 
 /// Cells of `topo -p2p`.
@@ -59,7 +58,7 @@ pub(crate) fn parse(text: &Text, kind: Kind) -> Document {
         let row = row.map(|mut row| {
             let devices = topology.columns.len();
             if open_line == Some(number) && row.cells.len() < devices {
-                // Cut in the middle of a cell, `NV18` would be `NV1`.
+                // Cut in the middle of a cell, `NV18` would read as `NV1`.
                 row.cells.pop();
             }
             row
@@ -77,8 +76,8 @@ pub(crate) fn parse(text: &Text, kind: Kind) -> Document {
     document
 }
 
-/// Returns the kind of matrix with the header `line`; `following` shows the cells if the header
-/// does not decide.
+/// Returns the kind of matrix with the header `line`; the cells in `following` decide if the header
+/// does not.
 pub(crate) fn kind_of_header<'a>(
     line: &str,
     following: impl Iterator<Item = &'a str>,
@@ -95,7 +94,7 @@ pub(crate) fn kind_of_header<'a>(
         }
         let cells = |words| Row::read(line, &header, words).filter(|row| !row.cells.is_empty());
         match (cells(PATHS), cells(STATES)) {
-            // A lone `X` is a cell of both.
+            // A lone `X` is a cell of both kinds.
             (Some(_), Some(_)) => rows += 1,
             (Some(_), None) => return Some(Kind::Topo),
             (None, Some(_)) => return Some(Kind::P2p),
@@ -105,7 +104,7 @@ pub(crate) fn kind_of_header<'a>(
     (rows > 0).then_some(Kind::P2p)
 }
 
-/// Parses the header: names of devices, the first of them a GPU, and of affinities.
+/// Parses the header: device names, of which the first is a GPU, then affinity columns.
 fn read_header(line: &str) -> Option<Header> {
     let mut words = line.split_whitespace().take(2 * MAX_DEVICES).peekable();
     let mut header = Header { devices: Vec::new(), affinities: Vec::new() };
@@ -149,8 +148,8 @@ fn gpu_number(name: &str) -> Option<u32> {
     digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// Returns whether a word can name a device: letters, then a number somewhere, such as `GPU0`,
-/// `NIC12`, `mlx5_bond_0`, `hfi1_0`.
+/// Returns whether a word can name a device: letters followed by a number, such as `GPU0`, `NIC12`,
+/// `mlx5_bond_0`, `hfi1_0`.
 fn is_device(word: &str) -> bool {
     word.len() <= MAX_NAME
         && word.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -181,7 +180,7 @@ impl Row {
         if cells.is_empty() || (cells.len() < header.devices.len() && parts.peek().is_some()) {
             return None;
         }
-        // A network card has no affinity; a GPU without printed affinity has an absent one.
+        // A network card has no affinity; for a GPU without printed affinity, the value is absent.
         let is_gpu = is_gpu(&name);
         let affinities = header
             .affinities
@@ -208,7 +207,7 @@ impl Row {
     }
 }
 
-/// Splits joined cells; `None` when something in `part` is no cell.
+/// Splits joined cells; `None` if any part of `part` is not a cell.
 fn split(part: &str, words: &[&'static str]) -> Option<Vec<String>> {
     if field::absent(part).is_some() {
         return Some(vec![part.to_owned()]);
@@ -245,17 +244,18 @@ fn is_legend(line: &str) -> bool {
     }
 }
 
-/// Returns the links between the devices of a `topo` document, by index; `None` if it has no matrix,
-/// or only that of peer access, which does not show the path.
+/// Returns the links between the devices of a `topo` document, by index; `None` without a matrix,
+/// or with only the peer access matrix, which does not show paths.
 ///
-/// TensorFlow's matrix shows only whether two devices have peer access, which over PCIe they have below
-/// one host bridge and not across sockets: `Y` becomes [`Link::Phb`], `N` becomes [`Link::Sys`].
+/// TensorFlow's matrix only shows whether two devices have peer access. Over PCIe, they have it
+/// below one host bridge and not across sockets: `Y` becomes [`Link::Phb`], `N` becomes
+/// [`Link::Sys`].
 pub fn topology(document: &Document) -> Option<gpu_core::Topology> {
     let topology = document.topology.as_ref().filter(|_| document.kind == Kind::Topo)?;
     let numbered = |name: &String| gpu_number(name).map(|number| (number, name.clone()));
     let mut gpus: BTreeMap<u32, String> = topology.columns.iter().filter_map(numbered).collect();
     gpus.extend(topology.matrix.keys().filter_map(numbered));
-    // Links are found by index, so a matrix that leaves one out is ignored.
+    // Links are found by index, so a matrix with a gap is ignored.
     if gpus.is_empty() || !gpus.keys().copied().eq(0..gpus.len() as u32) {
         return None;
     }
@@ -264,7 +264,7 @@ pub fn topology(document: &Document) -> Option<gpu_core::Topology> {
         if row == column {
             return Link::Itself;
         }
-        // A matrix is symmetric: missing cells of a truncated row are in the other one.
+        // The matrix is symmetric: the opposite cell replaces one missing from a truncated row.
         cell(row, column).or_else(|| cell(column, row)).map_or(Link::Unknown, link_of)
     };
     let links =

@@ -1,8 +1,8 @@
-//! Counts the work of the parsers in tests.
+//! Counts the work of the parsers, in tests only.
 //!
 //! Pasted text is hostile: each parser must read no more than a fixed multiple of its length. Time
 //! is a poor measure of that, so every loop over text or earlier results reports how many bytes or
-//! items it read, and the tests below bound the sum. Outside of tests nothing is counted.
+//! items it read, and the tests below bound the sum. Outside tests, this does nothing.
 
 #[cfg(test)]
 thread_local! {

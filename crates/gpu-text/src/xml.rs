@@ -1,8 +1,7 @@
 //! `nvidia-smi -q -x`.
 //!
-//! Events are read one by one, so that everything before a cut or an error still counts; a leaf
-//! counts once its end is there. The document type is ignored and only the predefined entities are
-//! expanded.
+//! Events are read one by one, so that everything before a cut or an error counts; a leaf counts
+//! once it is closed. The document type is ignored, and only the predefined entities are expanded.
 
 use crate::document::{Document, Kind};
 use crate::report::Report;
@@ -10,10 +9,10 @@ use crate::text::Text;
 use quick_xml::Reader;
 use quick_xml::events::{BytesRef, BytesStart, Event};
 
-/// How many nested sections are distinguished; NVIDIA's documents have eight.
+/// The maximum depth at which sections are distinguished; NVIDIA's documents have eight levels.
 const MAX_DEPTH: usize = 64;
 
-/// How many errors are skipped before the rest is left unread.
+/// The maximum number of errors to skip before leaving the rest unread.
 const MAX_MISTAKES: usize = 20;
 
 /// Parses the document, or the rest of it.
@@ -45,14 +44,14 @@ struct Tree {
     report: Report,
     /// The open elements.
     path: Vec<String>,
-    /// Open elements beyond [`MAX_DEPTH`].
+    /// The number of open elements beyond [`MAX_DEPTH`].
     deeper: usize,
-    /// The text of the innermost element while it has no child.
+    /// The text of the innermost element as long as it has no child.
     value: Option<String>,
 }
 
 impl Tree {
-    /// Parses to the end; `Some` with the position and the reason of an error before it.
+    /// Parses to the end, or up to an error; returns the position and reason of the error.
     fn read(&mut self, source: &str) -> Option<(usize, &'static str)> {
         let mut reader = Reader::from_str(source);
         let config = reader.config_mut();
@@ -97,7 +96,7 @@ impl Tree {
         self.value = Some(String::new());
     }
 
-    /// Closes the element of that name, and those within it that lack their ends.
+    /// Closes the element of that name, and any unclosed elements inside it.
     fn close(&mut self, name: &str) {
         if self.deeper > 0 {
             self.deeper -= 1;
@@ -107,7 +106,7 @@ impl Tree {
         let value = self.value.take().filter(|_| depth + 1 == self.path.len());
         self.path.truncate(depth);
         if let Some(value) = value {
-            // No value has a line break; a terminal wrapped it.
+            // No value contains a line break; a terminal inserted this one.
             self.report.leaf(&self.path, name, &value.trim().replace(['\n', '\r'], ""));
         }
     }
@@ -265,7 +264,7 @@ mod tests {
         let unclosed = XML.replace("</product_name>", "");
         assert_eq!(read(&unclosed).gpus[0].memory_used_mib, Ok(2000));
         let deep = "<a>".repeat(200) + "</a>" + XML;
-        assert_eq!(read(&deep).gpus.len(), 0, "too deep to be told apart");
+        assert_eq!(read(&deep).gpus.len(), 0, "too deep to be distinguished");
         assert!(read(&"<\"".repeat(5000)).unread.len() <= MAX_MISTAKES + 1);
     }
 

@@ -1,5 +1,4 @@
-//! The output of nvidia-smi for a machine is parsed back: complete, truncated, decorated or
-//! damaged.
+//! Parses nvidia-smi output of a machine back: complete, truncated, decorated or damaged.
 
 mod machine;
 
@@ -14,10 +13,10 @@ const KINDS: [Kind; 3] = [Kind::Table, Kind::Q, Kind::Xml];
 
 fn read(text: impl AsRef<[u8]>, kind: Kind) -> Document {
     let hint = Hint { kind: Some(kind), ..Hint::default() };
-    parse(text.as_ref(), &hint).expect("a told kind is never unknown")
+    parse(text.as_ref(), &hint).expect("a text of a given kind is always parsed")
 }
 
-/// All forms of one machine's output.
+/// The output for one machine in all formats.
 fn texts(machine: &Machine) -> Vec<(Kind, String)> {
     let mut texts: Vec<_> =
         FORMS.into_iter().map(|form| (Kind::Table, table(machine, form))).collect();
@@ -25,7 +24,7 @@ fn texts(machine: &Machine) -> Vec<(Kind, String)> {
     texts
 }
 
-/// Compares the results of all forms.
+/// Asserts that a document describes the machine.
 fn assert_is(document: &Document, machine: &Machine, form: Option<Form>, what: &str) {
     let old = form == Some(Form::Old);
     assert_eq!(document.gpus.len(), machine.cards.len(), "{what}");
@@ -70,7 +69,7 @@ fn assert_is(document: &Document, machine: &Machine, form: Option<Form>, what: &
     }
 }
 
-/// Returns where a part of a text yields something that the whole does not.
+/// Returns where the document of a partial text disagrees with that of the whole text.
 fn disagreement(part: &Value, whole: &Value, at: &str) -> Option<String> {
     match (part, whole) {
         (Value::Null, _) => None,
@@ -83,7 +82,7 @@ fn disagreement(part: &Value, whole: &Value, at: &str) -> Option<String> {
             .iter()
             .filter(|(key, _)| *key != "unread")
             .find_map(|(key, part)| disagreement(part, &whole[key], &format!("{at}.{key}"))),
-        // The name of a process may be truncated: it identifies nothing.
+        // A process name may be truncated, because nothing is identified by it.
         (Value::String(part), Value::String(whole)) if at.starts_with(".processes") => {
             (!(whole.starts_with(part) && at.ends_with(".name")) && part != whole)
                 .then(|| format!("{at}: {part} instead of {whole}"))

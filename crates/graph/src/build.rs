@@ -4,10 +4,11 @@ pub(crate) mod budget;
 pub(crate) mod cycle;
 pub(crate) mod signature;
 
-use crate::def::{Attr, FunctionDef, GraphDef, NodeDef};
+use crate::def::{Attr, FunctionDef, GraphDef, NodeDef, OpDef};
 use crate::dtype::ValueType;
-use crate::graph::{Graph, Node, NodeId, Source};
-use crate::registry::{OpDef, Registry};
+use crate::graph::Graph;
+use crate::node::{Node, NodeId, Source};
+use crate::registry::Registry;
 use budget::Budget;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

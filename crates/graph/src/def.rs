@@ -1,9 +1,8 @@
-//! Graphs as files describe them: nodes that name their inputs, and functions.
+//! Graphs as files describe them: nodes that name their inputs, functions, and operations.
 //!
 //! All readers produce a [`GraphDef`]; [`Graph::build`](crate::Graph::build) resolves the names.
 
 use crate::dtype::{Dtype, ValueType};
-use crate::registry::OpDef;
 use std::collections::BTreeMap;
 
 /// A graph before its names are resolved.
@@ -41,6 +40,45 @@ pub struct FunctionDef {
     pub nodes: Vec<NodeDef>,
     /// For each result of the signature by name, the input form of the value: `node:output:0`.
     pub returns: BTreeMap<String, String>,
+}
+
+/// The definition of an operation.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OpDef {
+    /// Its name, such as `MatMul`.
+    pub name: String,
+    /// The arguments.
+    pub inputs: Vec<ArgDef>,
+    /// The results.
+    pub outputs: Vec<ArgDef>,
+    /// The attributes and their default values.
+    pub attrs: BTreeMap<String, Option<Attr>>,
+    /// Whether it has state or side effects.
+    pub stateful: bool,
+}
+
+/// An argument or a result of an operation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ArgDef {
+    /// Its name.
+    pub name: String,
+    /// Its type or types.
+    pub kind: ArgKind,
+    /// Whether it is a reference to a value.
+    pub reference: bool,
+}
+
+/// The type of an argument, or the attribute that has it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ArgKind {
+    /// Always this type.
+    Type(Dtype),
+    /// The type in this attribute (`type_attr`).
+    TypeAttr(String),
+    /// One value for each type in this attribute (`type_list_attr`).
+    TypeListAttr(String),
+    /// As many values as the first attribute says (`number_attr`), all of the type of the other.
+    Repeated(String, Box<ArgKind>),
 }
 
 /// The value of an attribute.

@@ -1,63 +1,10 @@
 //! A graph with its names resolved.
 
-use crate::build;
-use crate::def::{Attr, FunctionDef};
-use crate::dtype::ValueType;
+use crate::def::FunctionDef;
+use crate::node::{Node, NodeId};
+use crate::order::order;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-
-/// The position of a node in its graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeId(pub u32);
-
-impl NodeId {
-    /// Returns the position as an index.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// Where an input comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Source {
-    /// The node.
-    pub node: NodeId,
-    /// Which of its outputs.
-    pub output: u32,
-}
-
-/// An operation in a graph.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Node {
-    /// Its name, unique in the graph.
-    pub name: Arc<str>,
-    /// The operation, such as `MatMul`.
-    pub op: Arc<str>,
-    /// Its inputs, in the order of the operation's arguments.
-    pub inputs: Vec<Source>,
-    /// The nodes that must have run before, without a value from them.
-    pub controls: Vec<NodeId>,
-    /// The types of its outputs.
-    pub outputs: Vec<ValueType>,
-    /// The device that the user requests, as written; empty for none.
-    pub requested: String,
-    /// The device that it was placed on before, as written.
-    pub assigned: Option<String>,
-    /// The attributes, with the defaults of the operation.
-    pub attrs: BTreeMap<String, Attr>,
-}
-
-impl Node {
-    /// Returns the groups of the attribute `_class`: the names in `loc:@name`.
-    pub fn colocation(&self) -> impl Iterator<Item = &str> {
-        let classes = match self.attrs.get("_class") {
-            Some(Attr::List(classes)) => classes.as_slice(),
-            // TensorFlow ignores a single text.
-            _ => &[],
-        };
-        classes.iter().filter_map(|class| class.as_text()?.strip_prefix("loc:@"))
-    }
-}
 
 /// A graph of operations: inputs exist, names are unique, and only loops that `NextIteration`
 /// closes are cycles.
@@ -102,7 +49,7 @@ impl Graph {
     ///
     /// TensorFlow numbers and places nodes in this order.
     pub fn order(&self) -> Vec<NodeId> {
-        build::cycle::order(&self.nodes).into_iter().map(NodeId).collect()
+        order(&self.nodes).into_iter().map(NodeId).collect()
     }
 
     /// Returns a function.

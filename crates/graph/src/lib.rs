@@ -11,17 +11,20 @@ mod def;
 mod device;
 mod dtype;
 mod graph;
+mod node;
+mod order;
 pub mod placer;
 pub mod read;
 mod registry;
 pub mod replicate;
 
 pub use build::BuildError;
-pub use def::{Attr, FunctionDef, GraphDef, NodeDef};
+pub use def::{ArgDef, ArgKind, Attr, FunctionDef, GraphDef, NodeDef, OpDef};
 pub use device::{Device, DeviceSet, DeviceSpec};
 pub use dtype::{Dtype, ValueType};
-pub use graph::{Graph, Node, NodeId, Source};
-pub use registry::{ArgDef, ArgKind, Kernel, OpDef, Registry};
+pub use graph::Graph;
+pub use node::{Node, NodeId, Source};
+pub use registry::{Kernel, Registry};
 
 /// The example of the README.
 #[cfg(doctest)]

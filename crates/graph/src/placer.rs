@@ -13,6 +13,7 @@ mod error;
 mod function;
 mod inspect;
 mod kinds;
+mod limits;
 mod lists;
 mod member;
 mod message;

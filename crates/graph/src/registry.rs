@@ -2,49 +2,10 @@
 
 mod table;
 
-use crate::def::{Attr, GraphDef};
+use crate::def::{Attr, GraphDef, OpDef};
 use crate::dtype::{Dtype, ValueType};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use table::Table;
-
-/// The definition of an operation.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct OpDef {
-    /// Its name, such as `MatMul`.
-    pub name: String,
-    /// The arguments.
-    pub inputs: Vec<ArgDef>,
-    /// The results.
-    pub outputs: Vec<ArgDef>,
-    /// The attributes and their default values.
-    pub attrs: BTreeMap<String, Option<Attr>>,
-    /// Whether it has state or side effects.
-    pub stateful: bool,
-}
-
-/// An argument or a result of an operation.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ArgDef {
-    /// Its name.
-    pub name: String,
-    /// Its type or types.
-    pub kind: ArgKind,
-    /// Whether it is a reference to a value.
-    pub reference: bool,
-}
-
-/// The type of an argument, or the attribute that has it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ArgKind {
-    /// Always this type.
-    Type(Dtype),
-    /// The type in this attribute (`type_attr`).
-    TypeAttr(String),
-    /// One value for each type in this attribute (`type_list_attr`).
-    TypeListAttr(String),
-    /// As many values as the first attribute says (`number_attr`), all of the type of the other.
-    Repeated(String, Box<ArgKind>),
-}
 
 /// A kernel: the implementation of an operation on a type of device.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -25,6 +25,19 @@ impl ser::Error for Unsupported {
     }
 }
 
+/// Returns a value as shape and numbers.
+///
+/// # Errors
+/// If it contains something that the form does not have: bytes, or integers of 128 bits.
+pub(crate) fn flatten(value: &impl Serialize, texts: &mut Texts) -> Result<Flat, Unsupported> {
+    let mut flat = Flat::default();
+    value.serialize(&mut Flattener::new(&mut flat, texts))?;
+    flat.end_row();
+    // The shape was just made.
+    flat.find_columns(texts.len()).ok_or(Unsupported)?;
+    Ok(flat)
+}
+
 /// Appends a value to a [`Flat`].
 pub(crate) struct Flattener<'a> {
     flat: &'a mut Flat,

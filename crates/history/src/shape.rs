@@ -9,7 +9,6 @@
 //! that looks with different processes still have most rows in common. What identifies a row (a
 //! PID, a start time, the key of a map) is part of its shape.
 
-use crate::texts::Texts;
 use crate::varint;
 
 /// The fields whose numbers identify a row: they belong to its shape.
@@ -238,20 +237,4 @@ fn columns_of(mut shape: &[u8], texts: usize, columns: &mut Vec<u32>) -> Option<
         }
     }
     Some(())
-}
-
-/// Returns a value as shape and numbers.
-///
-/// # Errors
-/// If it contains something that the form does not have: bytes, or integers of 128 bits.
-pub(crate) fn flatten(
-    value: &impl serde::Serialize,
-    texts: &mut Texts,
-) -> Result<Flat, crate::flatten::Unsupported> {
-    let mut flat = Flat::default();
-    value.serialize(&mut crate::flatten::Flattener::new(&mut flat, texts))?;
-    flat.end_row();
-    // The shape was just made.
-    flat.find_columns(texts.len()).ok_or(crate::flatten::Unsupported)?;
-    Ok(flat)
 }

@@ -4,9 +4,9 @@ use crate::chunk;
 use crate::day::{Day, FileKind};
 use crate::dir::HistoryDir;
 use crate::entry::{self, Entry, Header, SIZE};
+use crate::flatten::flatten;
 use crate::frame::Frame;
 use crate::image::{self, Image};
-use crate::shape;
 use crate::texts::Texts;
 use gpu_core::{Error, ErrorKind, Result, Timestamp};
 use std::fs::File;
@@ -266,7 +266,7 @@ impl Chunk {
         let failed = |error: io::Error| {
             Error::new(ErrorKind::Invalid, "encode a frame of the history").with_source(error)
         };
-        let flat = shape::flatten(frame, &mut self.texts);
+        let flat = flatten(frame, &mut self.texts);
         let flat = flat.map_err(|error| failed(io::Error::other(error)))?;
         let steps = u32::from(place - base_place.unwrap_or(place));
         let (bytes, image) = image::encode(flat, &self.texts, image, steps).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! One call of gRPC over a unix socket: a request without fields, and one message as the answer.
+//! One gRPC call over a Unix socket: a request without fields, answered by one message.
 
 use bytes::Bytes;
 use gpu_core::{Error, ErrorKind, ProcessFault, clean};
@@ -9,25 +9,26 @@ use std::path::Path;
 use std::time::Duration;
 use tokio::net::UnixStream;
 
-/// The most bytes of an answer, which is also what the kubelet sends at most.
+/// The maximum size of an answer in bytes, which is also the kubelet's limit.
 pub(crate) const MOST: usize = 16 << 20;
 
-/// The most characters of a message of the server that are repeated.
+/// The maximum length in characters of a server message that is quoted.
 const LONGEST: usize = 200;
 
-/// A compressed flag and the length of the message, here none.
+/// The compression flag and the length of an empty message.
 const EMPTY: &[u8] = &[0; 5];
 
-/// The status of gRPC for a method that the server does not have.
+/// The gRPC status for a method that the server lacks.
 const UNIMPLEMENTED: &str = "12";
 
 /// Calls `method` and returns the message. The process that serves the socket must belong to one of
-/// the users in `trusted`: the kernel names the user who listens, whoever made the file.
+/// the users in `trusted`. The kernel reports the user of the listening process, regardless of the
+/// file's owner.
 ///
 /// # Errors
-/// `Field(NotFound)` when there is no socket or nobody listens, `Process(NotPermitted)` when the
-/// caller may not connect, `Unsupported` when the server lacks the method, `TimedOut`, and
-/// `Invalid` when another user serves the socket or the answer is not one message of gRPC.
+/// `Field(NotFound)` when there is no socket or no process listens on it, `Process(NotPermitted)`
+/// when the caller may not connect, `Unsupported` when the server lacks the method, `TimedOut`, and
+/// `Invalid` when another user serves the socket or the answer is not exactly one gRPC message.
 pub(crate) fn call(
     socket: &Path,
     method: &'static str,
@@ -51,7 +52,7 @@ pub(crate) fn call(
     }
 }
 
-/// Why a call failed, in words without an object.
+/// The error kind and a description without the object.
 type Why = (ErrorKind, String);
 
 fn invalid(why: impl ToString) -> Why {
@@ -77,7 +78,7 @@ async fn exchange(socket: &Path, method: &str, trusted: &[u32]) -> Result<Vec<u8
     let mut builder = client::Builder::new();
     builder.enable_push(false).max_header_list_size(16 << 10).initial_window_size(1 << 20);
     let (sender, connection) = builder.handshake::<_, Bytes>(stream).await.map_err(broken)?;
-    // It ends with the runtime, after this call.
+    // The task ends with the runtime, after this call.
     tokio::spawn(connection);
     let mut sender = sender.ready().await.map_err(broken)?;
     let request = Request::post(format!("http://localhost{method}"))
@@ -91,7 +92,7 @@ async fn exchange(socket: &Path, method: &str, trusted: &[u32]) -> Result<Vec<u8
     if answer.status() != StatusCode::OK {
         return Err(invalid(format_args!("it answered with HTTP status {}", answer.status())));
     }
-    // An error without a message is in the headers.
+    // gRPC sends an error without a message in the headers.
     if answer.headers().contains_key("grpc-status") {
         check(answer.headers())?;
     }
@@ -117,7 +118,7 @@ async fn exchange(socket: &Path, method: &str, trusted: &[u32]) -> Result<Vec<u8
     Ok(message)
 }
 
-/// Returns the error of a call that the server reports.
+/// Returns the error that the server reports, if any.
 fn check(trailers: &HeaderMap) -> Result<(), Why> {
     let text = |name: &str| trailers.get(name).and_then(|value| value.to_str().ok());
     match text("grpc-status") {

@@ -8,22 +8,22 @@ use prost::Message;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The time for an answer of each socket. A kubelet answers from memory, in milliseconds.
+/// The time limit for each socket. A kubelet answers from memory, in milliseconds.
 const DEADLINE: Duration = Duration::from_secs(1);
 
 const RESOURCES: &str = "pod-resources/kubelet.sock";
 const LIST_RESOURCES: &str = "/v1.PodResourcesLister/List";
 
 const PODS: &str = "pods-api/pods-api.sock";
-/// The method in each version of the interface, the newest first.
+/// The method in each version of the API, newest first.
 const LIST_PODS: [&str; 2] = ["/v1beta1.Pods/ListPods", "/v1alpha1.Pods/ListPods"];
 
-/// The vendor of the resources that NVIDIA's plugin offers: `nvidia.com/gpu`, `nvidia.com/mig-1g.5gb`.
+/// The resource prefix of NVIDIA's device plugin: `nvidia.com/gpu`, `nvidia.com/mig-1g.5gb`.
 const VENDOR: &str = "nvidia.com/";
 /// NVIDIA's driver for dynamic resource allocation.
 const DRIVER: &str = "gpu.nvidia.com";
 
-/// The kubelet of this node, by its sockets.
+/// The kubelet of this node, reached over its sockets.
 #[derive(Clone, Debug)]
 pub struct Kubelet {
     dir: PathBuf,
@@ -32,28 +32,29 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Returns the kubelet with this directory, usually `/var/lib/kubelet`. Only a kubelet that runs
-    /// as one of the users in `trusted` is believed.
+    /// Returns the kubelet with this directory, usually `/var/lib/kubelet`. Answers are accepted
+    /// only from a kubelet that runs as one of the users in `trusted`.
     pub fn at(dir: impl Into<PathBuf>, trusted: &[u32]) -> Self {
         Kubelet { dir: dir.into(), trusted: trusted.to_owned(), deadline: DEADLINE }
     }
 
-    /// Returns it with another deadline for each socket.
+    /// Sets the time limit for each socket.
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Kubelet { deadline, ..self }
     }
 
-    /// Returns whether this machine has its sockets: whether it is a node of Kubernetes.
+    /// Returns whether the kubelet's sockets exist, which makes this machine a Kubernetes node.
     pub fn is_there(&self) -> bool {
         [RESOURCES, PODS].iter().any(|socket| self.dir.join(socket).exists())
     }
 
-    /// Returns its pods, and why some of them are missing. A socket that does not exist is no error.
+    /// Returns the pods, and an error for each socket whose pods are missing. A socket that does
+    /// not exist is not an error.
     ///
     /// # Errors
     /// Each is about one socket: `TimedOut`, `Process(NotPermitted)` when the caller may not
-    /// connect, and `Invalid` when another user serves it or the answer is not what a kubelet sends.
-    /// Nothing of such an answer is used.
+    /// connect, and `Invalid` when another user serves it or the answer is not what a kubelet
+    /// sends. Such an answer is discarded entirely.
     pub fn pods(&self) -> (Pods, Vec<Error>) {
         let mut errors = Vec::new();
         let assigned = self.ask(RESOURCES, &[LIST_RESOURCES], assignments);
@@ -65,7 +66,7 @@ impl Kubelet {
         (pods, errors)
     }
 
-    /// Calls the first of these methods that the server has; nothing if there is no server.
+    /// Calls the first of these methods that the server has; returns `None` if there is no server.
     fn ask<T>(
         &self,
         socket: &str,
@@ -91,11 +92,12 @@ impl Kubelet {
     }
 }
 
-/// Rejects names that Kubernetes does not permit; they are not repeated.
+/// Rejects names that Kubernetes does not permit. The error does not repeat them.
 fn named(names: &[&str]) -> Result<(), String> {
-    match names.iter().all(|name| is_name(name)) {
-        true => Ok(()),
-        false => Err("it names a pod as Kubernetes does not".to_owned()),
+    if names.iter().all(|name| is_name(name)) {
+        Ok(())
+    } else {
+        Err("it names a pod as Kubernetes does not".to_owned())
     }
 }
 

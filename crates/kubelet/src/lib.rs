@@ -1,14 +1,14 @@
 //! The pods of a Kubernetes node, from the kubelet, and their names for the processes of a snapshot.
 //!
-//! The main decision is to ask only the kubelet of this node, over its sockets: that needs no
-//! credentials, no network and no server for the API, and answers in milliseconds. It knows less.
-//! The list of resources has which container a device is assigned to, but neither UIDs nor PIDs, and
-//! a cgroup path has only UIDs. A process is therefore named by its UID where the kubelet serves its
-//! pods, and otherwise by its devices, where only one pod can be meant. How a name is known is kept
-//! with it ([`PodEvidence`](gpu_core::PodEvidence)): what deletes pods needs the UID.
+//! The main decision is to query only the kubelet of this node, over its sockets. This needs no
+//! credentials, network or API server, and takes milliseconds, but the kubelet knows less. Its list
+//! of resources assigns devices to containers, but has neither UIDs nor PIDs, and a cgroup path has
+//! only UIDs. The pod of a process is therefore found by UID if the kubelet serves its pods, and
+//! otherwise by its devices if these identify a single pod. Each name keeps its evidence
+//! ([`PodEvidence`](gpu_core::PodEvidence)), because a program that deletes pods needs the UID.
 //!
-//! Two messages of gRPC do not need a framework: HTTP/2 and protobuf are libraries, and the rest is
-//! a prefix of five bytes and a status. See `PROTOCOL-HTTP2.md` of gRPC, and `podresources/v1` and
+//! Two gRPC messages need no framework: libraries provide HTTP/2 and protobuf, and the rest is a
+//! five-byte prefix and a status. See `PROTOCOL-HTTP2.md` of gRPC, and `podresources/v1` and
 //! `pods/v1alpha1` of the kubelet's interfaces.
 //!
 //! ```no_run

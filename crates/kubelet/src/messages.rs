@@ -1,4 +1,4 @@
-//! The messages of the kubelet, with the fields that are read.
+//! The kubelet's messages, reduced to the fields that are read.
 
 use prost::Message;
 

@@ -1,17 +1,17 @@
-//! The names of the pods of processes.
+//! Finds the pod names of processes.
 
 use crate::pods::{Assignment, DeviceName, Pods};
 use gpu_core::{DeviceState, Pid, PodEvidence, PodName, ProcessInfo, Snapshot, WorkloadKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Names the pods of the processes of a snapshot that are in one.
+/// Names the pods of the processes in a snapshot.
 ///
-/// A pod is named by its UID, which the path of the cgroup has. Without that, it is named by its
-/// devices if each device that any of its processes holds or uses is assigned to one and the same
-/// pod, and no process of another pod is on any of them. So neither replicas of a shared device nor
-/// a monitor that holds the devices of several pods gets the name of a pod. A process that has no
-/// device is not named by one.
+/// The name is found by the UID in the cgroup path. If that fails, it is found by devices, provided
+/// that every device that a process of the pod holds or uses is assigned to the same pod, and that
+/// no process of another pod uses any of them. So neither replicas of a shared device nor a monitor
+/// that holds the devices of several pods gets a pod's name. A pod
+/// whose processes use no device gets no name from devices.
 pub fn name_pods(snapshot: &mut Snapshot, pods: &Pods) {
     let uids = uids(snapshot);
     let by_devices = by_devices(snapshot, pods, &uids);
@@ -34,7 +34,7 @@ pub fn name_pods(snapshot: &mut Snapshot, pods: &Pods) {
     }
 }
 
-/// Returns the processes that are in a pod, with its UID.
+/// Returns the pod UID of each process that is in a pod.
 fn uids(snapshot: &Snapshot) -> BTreeMap<Pid, String> {
     let infos = snapshot.processes.iter().filter_map(|(pid, process)| {
         let workload = process.0.as_ref().ok()?.workload.as_deref()?;
@@ -44,7 +44,7 @@ fn uids(snapshot: &Snapshot) -> BTreeMap<Pid, String> {
     infos.collect()
 }
 
-/// Returns the ID of the container of a process: the last part of its cgroup that is one.
+/// Returns the container ID of a process: the last part of its cgroup path that is one.
 fn container_id(info: &ProcessInfo) -> Option<&str> {
     let id = |part: &'_ str| -> bool {
         part.len() == 64 && part.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -55,14 +55,14 @@ fn container_id(info: &ProcessInfo) -> Option<&str> {
         .find(|part| id(part))
 }
 
-/// Returns the pods, by UID, that their devices name.
+/// Finds pod names by devices, and returns them by UID.
 fn by_devices(
     snapshot: &Snapshot,
     pods: &Pods,
     uids: &BTreeMap<Pid, String>,
 ) -> BTreeMap<String, PodName> {
     let places = places(snapshot);
-    // The pods that are on each device, and the devices that each pod is on.
+    // The pods on each device, and the devices of each pod.
     let mut on: BTreeMap<usize, BTreeSet<&str>> = BTreeMap::new();
     let mut its: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     for (pid, uid) in uids {
@@ -104,7 +104,7 @@ fn by_devices(
     named.collect()
 }
 
-/// A device that can be assigned, and the processes that are on it.
+/// A device that can be assigned, and the processes on it.
 struct Place {
     names: [Option<DeviceName>; 3],
     pids: BTreeSet<Pid>,
@@ -116,7 +116,7 @@ impl Place {
     }
 }
 
-/// Returns the devices of a snapshot: of a device in MIG mode, its MIG devices.
+/// Returns the assignable devices of a snapshot; for a device in MIG mode, its MIG devices.
 fn places(snapshot: &Snapshot) -> Vec<Place> {
     let mut places = Vec::new();
     for device in &snapshot.devices {

@@ -1,9 +1,9 @@
-//! What a kubelet says, as plain data.
+//! A kubelet's answers as plain data.
 
 /// The pods of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pods {
-    /// The pods with their UIDs; empty if the kubelet does not serve them.
+    /// Pods with their UIDs; empty if the kubelet does not serve them.
     pub known: Vec<KnownPod>,
     /// The containers that have devices.
     pub assigned: Vec<Assignment>,
@@ -18,11 +18,11 @@ pub struct KnownPod {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Its containers: the ID that the runtime gave, and the name.
+    /// Its containers: the ID from the runtime, and the name.
     pub containers: Vec<(String, String)>,
 }
 
-/// The devices that are assigned to a container.
+/// The devices assigned to a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assignment {
     /// The namespace of its pod.
@@ -31,27 +31,28 @@ pub struct Assignment {
     pub pod: String,
     /// The name of the container.
     pub container: String,
-    /// The devices as NVIDIA's plugin or driver names them: a UUID, the UUID of a MIG device, an
+    /// The devices as NVIDIA's plugin or driver names them: the UUID of a GPU or MIG device, an
     /// index, or `gpu-MINOR`.
     pub devices: Vec<DeviceName>,
 }
 
-/// How a device is named by the one who assigned it.
+/// A device, in the form used by the plugin or driver that assigned it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeviceName {
     /// UUID of a GPU or of a MIG device.
     Uuid(String),
-    /// Index in NVML's order: the plugin with `DEVICE_ID_STRATEGY=index`.
+    /// Index in NVML's order, used by the plugin with `DEVICE_ID_STRATEGY=index`.
     Index(u32),
-    /// Number of the device file: the driver for dynamic resource allocation.
+    /// Minor number of the device file, used by the driver for dynamic resource allocation.
     Minor(u32),
 }
 
-/// The most characters of a DNS name (RFC 1123), as Kubernetes requires of the names of pods.
+/// The maximum length in characters of a DNS name (RFC 1123), which Kubernetes requires for pod
+/// names.
 const LONGEST_NAME: usize = 253;
 
-/// Returns whether this can be the name of a pod, a namespace or a container: Kubernetes permits
-/// lower-case letters, digits, `-` and `.`, the first a letter or digit.
+/// Returns whether the text is a valid name of a pod, namespace or container: lower-case letters,
+/// digits, `-` and `.`, starting with a letter or digit.
 pub(crate) fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.len() <= LONGEST_NAME
@@ -59,14 +60,14 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| plain(byte) || matches!(byte, b'-' | b'.'))
 }
 
-/// Returns whether this can be the UID of a pod in the form of [`gpu_core::Workload::id`].
+/// Returns whether the text is a pod UID in the form of [`gpu_core::Workload::id`].
 pub(crate) fn is_uid(text: &str) -> bool {
     (32..=36).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
 impl DeviceName {
-    /// Parses the ID of a device of NVIDIA's plugin. A replica of a shared device is that device.
+    /// Parses a device ID of NVIDIA's plugin. A replica of a shared device maps to that device.
     pub(crate) fn of_plugin(id: &str) -> Self {
         let id = id.split_once("::").map_or(id, |(device, _)| device);
         match id.parse() {
@@ -75,7 +76,7 @@ impl DeviceName {
         }
     }
 
-    /// Parses the name of a whole device of NVIDIA's driver for dynamic resource allocation.
+    /// Parses the name that NVIDIA's driver for dynamic resource allocation gives a whole device.
     pub(crate) fn of_driver(name: &str) -> Option<Self> {
         name.strip_prefix("gpu-")?.parse().ok().map(DeviceName::Minor)
     }
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_that_kubernetes_permits() {
+    fn accepts_only_names_valid_in_kubernetes() {
         for name in ["a", "train-0", "kube-system", "a.b-c9"] {
             assert!(is_name(name), "{name}");
         }

@@ -1,18 +1,17 @@
 //! Advice on GPU memory: why a request failed, and how to keep a program within a limit.
 //!
-//! Advice is a function of plain figures. The caller takes them from a message, from a snapshot of
-//! a machine or from a user; nothing here reads a log, queries a device or reads the environment.
-//! The same rules therefore serve a command, a supervisor that starts a job and a service that
-//! collects failures, and each rule is tested on figures alone. [`explain`] finds the cause of an
-//! out-of-memory error and computes the remedies; [`environment`] contains the settings that each
-//! framework honours.
+//! Advice is a function of plain figures. The caller takes them from a message, a snapshot or a
+//! user; this crate reads no log, device or environment. The same rules therefore serve a command,
+//! a supervisor that starts a job and a service that collects failures, and tests need only
+//! figures. [`explain`] finds the cause of an out-of-memory error and computes the remedies;
+//! [`environment`] contains the settings that each framework honours.
 //!
 //! ```
 //! use gpu_core::Bytes;
 //! use gpu_memory_advice::environment::{Bound, Framework, Used, Version};
 //! use gpu_memory_advice::explain::{Cause, MessageSource, OomFigures, explain};
 //!
-//! // What PyTorch printed: 2 GiB asked for; of 24 GiB, 1.5 GiB free; 20 GiB in use, 1.5 GiB cached.
+//! // What PyTorch printed: 2 GiB requested; of 24 GiB, 1.5 GiB free; 20 GiB in use, 1.5 GiB cached.
 //! let (gib, mib) = (|count: u64| Bytes(count << 30), Bytes::from_mib);
 //! let figures = OomFigures {
 //!     asked: Some(gib(2)),
@@ -28,7 +27,7 @@
 //! let setting = diagnosis.remedies.iter().find_map(|remedy| remedy.set.as_deref());
 //! assert_eq!(setting, Some("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"));
 //!
-//! // What keeps PyTorch 2.10 within 6 GiB of such a device.
+//! // The setting that limits PyTorch 2.10 to 6 GiB of such a device.
 //! let bound = Bound {
 //!     limit: gib(6),
 //!     context: mib(512),
@@ -44,10 +43,11 @@
 //!
 //! `docs/memory.md` lists the causes, and the settings for each framework.
 
-/// What to leave of a limit for the CUDA context and the kernels and workspaces of libraries, which
-/// no framework counts. Measured on an H200 (driver 580): 518 MiB for a context, about 620 MiB for
-/// PyTorch after a product of matrices. A context grows with the multiprocessors: 107 MiB on an RTX
-/// 4060 Ti, 256 on an RTX 3090, 555 on an RTX PRO 6000 (llama.cpp#23604, InvokeAI#9413).
+/// How much of a limit to reserve for the CUDA context and for the kernels and workspaces of
+/// libraries, which no framework counts. Measured on an H200 (driver 580): 518 MiB for a context,
+/// about 620 MiB for PyTorch after a matrix multiplication. A context grows with the number of
+/// multiprocessors: 107 MiB on an RTX 4060 Ti, 256 on an RTX 3090, 555 on an RTX PRO 6000
+/// (llama.cpp#23604, InvokeAI#9413).
 pub const CONTEXT: gpu_core::Bytes = gpu_core::Bytes::from_mib(640);
 
 pub mod environment;

@@ -1,6 +1,6 @@
 //! A program that allocates device memory through PyTorch's allocator, records it, and then
 //! computes how much device memory it would have needed under each allocator. With a file name as
-//! argument, it keeps the recording there, for `gpuws mem replay` and `gpuws mem fit`.
+//! argument, it saves the recording there, for `gpuws mem replay` and `gpuws mem fit`.
 
 use gpu_allocator_policy::{
     Buffer, Caching, Failure, ModelMemory, Policy, PolicyConfig, Shared, Stream,
@@ -41,7 +41,7 @@ impl<P: Policy> Recorder<P> {
     }
 }
 
-/// A short training: weights that stay, and activations that each step allocates and frees.
+/// A short training run: weights stay allocated, and each step allocates and frees activations.
 fn job<P: Policy>(memory: &mut Recorder<P>) -> Result<(), Box<dyn Error>> {
     let weights = memory.allocate(Bytes::from_mib(96))?;
     for step in 1..=4 {

@@ -26,11 +26,11 @@ pub struct Agreement {
     pub segments_freed: Tally,
     /// Regions and pages that the policy took or freed without a recorded event.
     pub unrecorded: usize,
-    /// The first divergence; later ones may follow from it.
+    /// The first difference; later ones may follow from it.
     pub first: Option<Divergence>,
     /// The result of the replay.
     pub outcome: Outcome,
-    /// How often the device refused and the cache was emptied.
+    /// How many times the device refused and the cache was emptied.
     pub retries: u64,
 }
 
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn recording_without_what_decides_is_not_compared() {
+    fn rejects_comparison_of_incomplete_recording() {
         let known = DeviceTrace { segments: Some(vec![]), ..DeviceTrace::default() };
         let compared = |trace: &DeviceTrace, settings: &str| {
             let settings: Settings = settings.parse().expect("PyTorch takes it");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_extend_to_the_next_one_above() {
+    fn ranges_extend_to_next_range_above() {
         let page = 2u64 << 20;
         let part = |at: u64, size: u64, stream| Segment {
             address: at * page,

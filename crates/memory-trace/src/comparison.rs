@@ -15,7 +15,7 @@ pub struct Trial {
     pub end: Usage,
 }
 
-/// Runs a job under a policy on a modelled device with this much memory; `None` is a device that
+/// Runs a job under a policy on a modelled device with this much memory; `None` means a device that
 /// never refuses.
 ///
 /// # Errors
@@ -55,7 +55,7 @@ pub fn helpful_settings(
     Ok(helpful_settings)
 }
 
-/// Returns the usual changes of settings against fragmentation.
+/// Returns common changes of settings against fragmentation.
 fn changes(choice: &PolicyConfig) -> &'static [(&'static str, &'static str)] {
     match choice {
         PolicyConfig::Caching(_) => &[
@@ -104,9 +104,9 @@ mod tests {
     }
 
     #[test]
-    fn only_settings_with_which_the_job_completes_are_helpful() {
+    fn suggests_only_settings_with_which_job_completes() {
         use StepKind::{Allocate, Free};
-        // 21 MiB keep a region of 60 MiB, of which the last request can use nothing.
+        // 21 MiB keep a region of 60 MiB alive, and the last request fits in none of its remainder.
         let fragmented = job(&[
             (60, 0, Allocate),
             (0, 0, Free),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_work_still_uses_is_not_requested_memory() {
+    fn retired_memory_does_not_count_as_requested() {
         use StepKind::{Allocate, Complete, Fail, Free, Retire};
         for (steps, mib) in [
             (&[(30, 0, Allocate), (0, 0, Retire), (20, 1, Allocate), (0, 0, Complete)][..], 30),

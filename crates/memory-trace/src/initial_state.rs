@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 /// The size of a PyTorch segment of the small pool.
 const SMALL_SEGMENT: u64 = 2 << 20;
 
-/// A contradiction within a recording.
+/// A contradiction in a recording.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("reconstruct the initial state: event {event}: {what} at {address:#x}")]
 pub struct Contradiction {
@@ -61,8 +61,8 @@ pub fn start(trace: &DeviceTrace) -> Result<Start, Contradiction> {
 /// request and were freed before the end.
 ///
 /// The large pool does not split off a small remainder. So if an allocation starts where the block
-/// of a request may end, by the rules of the allocator, then it ends there: `is_block_size` tells
-/// whether a block of a segment for a request can have a size.
+/// of a request may end, by the rules of the allocator, then it ends there. `is_block_size`
+/// returns whether the block of a segment for a request can have a size.
 pub(crate) fn with_lengths(
     start: &Start,
     trace: &DeviceTrace,
@@ -74,12 +74,12 @@ pub(crate) fn with_lengths(
             && !segment.expandable
             && block.requested == Some(block.size)
     };
-    // Live memory, and the index of its block if its size is to be found.
+    // Live memory, and the index of its block if the size is not yet known.
     let mut live: BTreeMap<u64, Option<(usize, usize)>> = BTreeMap::new();
-    for (place, segment) in segments.iter().enumerate() {
+    for (index, segment) in segments.iter().enumerate() {
         let blocks = segment.blocks.iter().enumerate();
         live.extend(blocks.map(|(number, block)| {
-            (block.address, unknown(segment, block).then_some((place, number)))
+            (block.address, unknown(segment, block).then_some((index, number)))
         }));
     }
     let mut left = live.values().flatten().count();
@@ -90,14 +90,14 @@ pub(crate) fn with_lengths(
         match event.action {
             Action::Alloc => {
                 if let Some((_, below)) = live.range_mut(..event.address).next_back()
-                    && let Some((place, number)) = *below
+                    && let Some((index, number)) = *below
                 {
-                    let segment = &segments[place];
+                    let segment = &segments[index];
                     let block = segment.blocks[number];
                     let length = event.address - block.address;
                     let inside = event.address - segment.address < segment.size;
                     if inside && is_block_size(segment, block.size, length) {
-                        segments[place].blocks[number].size = length;
+                        segments[index].blocks[number].size = length;
                         *below = None;
                         left -= 1;
                     }
@@ -115,7 +115,7 @@ pub(crate) fn with_lengths(
 
 /// The state of an allocator during the backward walk.
 struct Backward {
-    /// Whether the file contains any regions.
+    /// Whether the file contains regions.
     knows_segments: bool,
     segments: BTreeMap<u64, Segment>,
     live: HashMap<u64, RecordedBlock>,
@@ -139,7 +139,7 @@ impl Backward {
     fn vanish(&mut self, address: u64) -> Result<(), &'static str> {
         match self.live.remove(&address) {
             Some(_) => Ok(()),
-            // Without the regions at the end, it is unknown which ones outlived the recording.
+            // Without the final regions, it is unknown which ones outlived the recording.
             None if !self.knows_segments => Ok(()),
             None => Err("allocated memory was neither freed nor live at the end"),
         }
@@ -157,7 +157,7 @@ impl Backward {
     fn activate(&mut self, address: u64, size: u64) -> Result<(), &'static str> {
         let active =
             RecordedBlock { address, size, requested: Some(size), state: BlockState::Active };
-        // In formats without a second event, a free is complete at once.
+        // Formats without a second event complete a free at once.
         self.live.entry(address).or_insert(active).state = BlockState::Active;
         Ok(())
     }

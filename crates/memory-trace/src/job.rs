@@ -1,4 +1,4 @@
-//! Recorded jobs, ready to be replayed.
+//! Recorded jobs, ready for replay.
 
 use crate::trace::{Action, DeviceTrace, Event, Format, Recording};
 use crate::workload::{Workload, WorkloadError};
@@ -6,7 +6,7 @@ use gpu_allocator_policy::PolicyConfig;
 use gpu_allocator_policy::caching::{SettingError, Settings};
 use gpu_core::Bytes;
 
-/// Why there is nothing to replay.
+/// Why there is no job to replay.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
     /// The recording contains the final state of a job, but no events.
@@ -30,7 +30,7 @@ pub enum JobError {
 pub struct Job {
     /// The recording.
     pub recording: Recording,
-    /// The settings of PyTorch's allocator; `None` if another allocator recorded.
+    /// The settings of PyTorch's allocator; `None` if the recording is of another allocator.
     pub settings: Option<Settings>,
 }
 
@@ -39,7 +39,7 @@ pub struct Job {
 pub struct OnDevice<'a> {
     /// Its recording.
     pub trace: &'a DeviceTrace,
-    /// The job as it was recorded.
+    /// The job as recorded.
     pub workload: Workload,
     /// The job with sufficient memory.
     pub granted: Workload,
@@ -54,9 +54,10 @@ impl Job {
     /// If the settings of the allocator are not valid for PyTorch.
     pub fn of(recording: Recording) -> Result<Self, SettingError> {
         let is_torch = recording.format == Format::TorchSnapshot || !recording.settings.is_empty();
-        let settings = match is_torch && recording.format != Format::BfcDump {
-            true => Some(Settings::from_recording(&recording.settings)?),
-            false => None,
+        let settings = if is_torch && recording.format != Format::BfcDump {
+            Some(Settings::from_recording(&recording.settings)?)
+        } else {
+            None
         };
         Ok(Job { recording, settings })
     }
@@ -92,7 +93,7 @@ impl Job {
     }
 }
 
-/// Returns whether an event is an action of the job, not of its allocator.
+/// Returns whether the job caused an event, rather than its allocator.
 fn is_of_job(event: &Event) -> bool {
     matches!(event.action, Action::Alloc | Action::FreeRequested | Action::FreeCompleted)
 }
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_those_of_pytorch() {
+    fn reads_pytorch_settings() {
         let of = |format, settings: &[(&str, &str)]| Job::of(recording(format, settings)).unwrap();
         assert!(of(Format::TorchSnapshot, &[]).settings.is_some());
         assert!(of(Format::Own, &[]).settings.is_none());

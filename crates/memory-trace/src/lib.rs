@@ -1,14 +1,14 @@
 //! Recordings of jobs' GPU memory, replayed under any allocator.
 //!
-//! A recording is replayed, not summed up. The sums of a job's requests do not show how it would
-//! run under another allocator, setting or limit: a single different split moves all later blocks.
-//! A [`Recording`](trace::Recording) of any format is therefore converted to a [`Workload`], the
-//! requests of the job without the decisions of its allocator. A [`Replay`] passes them to a
-//! [`Policy`](gpu_allocator_policy::Policy) one by one. This computes, rather than estimates, the
-//! peak of a job ([`trial`]), the least memory that it needs ([`need`]) and the settings that would
-//! have prevented its failure ([`helpful_settings`]). Under the policy that recorded it, every
-//! block must get its recorded address ([`compare`]), which verifies the rules themselves.
-//! [`Timeline`] draws a replay.
+//! Recordings are replayed instead of added up. Sums of a job's requests do not show how it would
+//! run under another allocator, setting or limit, because a single different split moves all later
+//! blocks. A [`Recording`](trace::Recording) of any format is therefore converted to a
+//! [`Workload`], which has the requests of the job without the decisions of its allocator. A
+//! [`Replay`] passes them to a [`Policy`](gpu_allocator_policy::Policy) one by one. This computes,
+//! rather than estimates, the peak of a job ([`trial`]), the minimum memory that it needs
+//! ([`need`]) and the settings that would have prevented its failure ([`helpful_settings`]). Under
+//! the policy that recorded it, every block must get its recorded address ([`compare`]), which
+//! verifies the rules themselves. [`Timeline`] draws a replay.
 //!
 //! ```
 //! use gpu_allocator_policy::PolicyConfig;
@@ -26,7 +26,7 @@
 //! )?;
 //! let workload = Workload::of(&recording.devices[0], &recording.stacks)?;
 //!
-//! // With memory to spare, PyTorch's allocator keeps the first block beside the second.
+//! // With enough memory, PyTorch's allocator keeps the first block in addition to the second.
 //! let caching = PolicyConfig::named("caching")?;
 //! let roomy = trial(&workload, &caching, None, &mut ())?;
 //! assert_eq!(roomy.outcome.peak.reserved.mib(), 26);

@@ -1,17 +1,18 @@
-//! The least device memory that a job needs.
+//! The minimum device memory that a job needs.
 //!
-//! More memory can make a job fail: an allocator that had to empty its cache may have less
-//! fragmentation afterwards than one that did not. The minimum is therefore not bisected if it can
-//! be searched from below. An allocator that observes only grants and refusals behaves the same on
-//! all devices between two sizes, and each replay finds both: its peak, and the least total with
-//! which it would have got more. The search starts at the peak of the live memory. Each failed
-//! replay yields the next size that could suffice, and the first that does not fail is the minimum.
+//! More memory can make a job fail: an allocator that had to empty its cache may be less fragmented
+//! afterwards than one that did not. The minimum is therefore searched from below where possible,
+//! instead of by bisection. An allocator that observes only grants and refusals behaves the same on
+//! all devices between two sizes, and each replay finds both: its peak, and the smallest total with
+//! which it would have been granted more. The search starts at the peak of the live memory. Each
+//! failed replay yields the next size that could suffice, and the first that does not fail is the
+//! minimum.
 //!
 //! Most failed replays need not be repeated from the start. If the request that failed is also the
-//! first that the next size would grant, the job runs on that size as it did so far, so the device
-//! grows and the replay goes on. The next replay starts again only if an earlier request would be
-//! granted, or if the policy may have waited for work. A job that runs for long with a full device
-//! has many such sizes; after [`MAX_STEPS`] steps, the rest is bisected.
+//! first that the next size would grant, the job runs the same way on that size up to this point,
+//! so the device grows and the replay continues. A replay starts over only if an earlier request
+//! would be granted, or if the policy may have waited for work. A job that runs with a full device
+//! for a long time has many such sizes; after [`MAX_STEPS`] steps, the rest is bisected.
 
 use crate::replay::{Outcome, Replay, Witness};
 use crate::workload::{InitialAllocation, Step, StepKind, Workload};
@@ -20,28 +21,29 @@ use gpu_core::Bytes;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// The step between the tried sizes, for an allocator that reads the size of its device.
+/// The step between sizes, for an allocator that reads the size of its device.
 const STEP: u64 = 2 << 20;
-/// How many sizes below the result of the bisection are tried, ...
+/// How many sizes below the result of the bisection are tried.
 const BELOW: u64 = 16;
-/// ... and how many after [`MAX_STEPS`] steps.
+/// How many sizes are tried after [`MAX_STEPS`] steps.
 const BELOW_LATE: u64 = 4;
-/// How many steps are replayed, a twentieth of a second of work, before the search falls back to a bisection.
+/// How many steps are replayed before the search falls back to bisection, about a twentieth of a
+/// second of work.
 const MAX_STEPS: u64 = 250_000;
 
 /// The device memory that a job needs under a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Need {
-    /// The least memory with which the job completes, without a CUDA context.
+    /// The minimum memory with which the job completes, without a CUDA context.
     #[serde(rename = "least_bytes")]
     pub least: Bytes,
-    /// Whether no smaller device suffices; otherwise only some smaller sizes were tried.
+    /// Whether no smaller device suffices. Otherwise, only some smaller sizes were tried.
     pub exact: bool,
     /// The number of replays.
     pub replays: usize,
     /// The replay with unlimited memory.
     pub unlimited: Outcome,
-    /// The replay with the least memory.
+    /// The replay with the minimum memory.
     pub tight: Outcome,
 }
 
@@ -58,12 +60,11 @@ pub fn need(workload: &Workload, choice: &PolicyConfig) -> Result<Need, Failure>
     let unlimited = endless.outcome.clone();
     let most = endless.peak;
     let live = Bytes(workload.peak_requested());
-    let (least, tight, exact) = match choice.sees_only_grants() {
-        true => search.upward(live, endless)?,
-        false => {
-            let (least, tight) = search.bisect(live, most, None)?;
-            (least, tight, false)
-        }
+    let (least, tight, exact) = if choice.sees_only_grants() {
+        search.upward(live, endless)?
+    } else {
+        let (least, tight) = search.bisect(live, most, None)?;
+        (least, tight, false)
     };
     Ok(Need { least, exact, replays: search.replays, unlimited, tight })
 }
@@ -76,12 +77,12 @@ struct Attempt {
     least_refused: Option<Bytes>,
 }
 
-/// Lets a device grow to the next size that could suffice, instead of ending the replay, if the rest
-/// of the job then runs as on a device that had this size from the start.
+/// Grows the device to the next size that could suffice instead of ending the replay, provided that
+/// the job then runs as on a device that had this size from the start.
 struct Growing {
     memory: Arc<ModelMemory>,
     may_grow: bool,
-    /// How often it grew.
+    /// How many times the device grew.
     grown: u64,
 }
 
@@ -99,7 +100,7 @@ impl Witness for Growing {
     }
 
     fn refused(&mut self, _number: Option<usize>, has_retired: bool) -> bool {
-        // A policy that waits for work gets back retired memory, even if the request then fails.
+        // Even if the request then fails, a policy that waits for work gets retired memory back.
         let grows = self.may_grow && !has_retired && self.memory.raise();
         self.grown += u64::from(grows);
         grows
@@ -118,7 +119,7 @@ impl Search<'_> {
         self.run(total, false)
     }
 
-    /// Replays on a device that grows where it can.
+    /// Replays on a device that grows where possible.
     fn grow(&mut self, total: Bytes) -> Result<Attempt, Failure> {
         self.run(total, true)
     }
@@ -139,7 +140,7 @@ impl Search<'_> {
         loop {
             let mut attempt = self.grow(total)?;
             if attempt.outcome.survived() {
-                // On a device that had this size from the start, the job runs in the same way.
+                // The job runs the same way on a device that had this size from the start.
                 attempt = self.attempt(attempt.total)?;
             }
             if attempt.outcome.survived() {
@@ -157,7 +158,7 @@ impl Search<'_> {
         }
     }
 
-    /// Bisects between a size that is too small or just enough and one that suffices.
+    /// Bisects between a size that is too small or barely sufficient and one that suffices.
     fn bisect(
         &mut self,
         low: Bytes,
@@ -179,7 +180,7 @@ impl Search<'_> {
                 low = middle + 1;
             }
         }
-        // More memory can make a job fail, so some smaller sizes may suffice too.
+        // More memory can make a job fail, so some smaller sizes may also suffice.
         let tried = if self.steps > MAX_STEPS { BELOW_LATE } else { BELOW };
         for below in (high.saturating_sub(tried)..high).filter(|below| *below > 0) {
             let attempt = self.attempt(Bytes(below * STEP))?;
@@ -212,7 +213,7 @@ impl Search<'_> {
 ///
 /// Assumes that all peaks coincide.
 pub fn together(needs: &[Bytes], total: Bytes) -> Vec<Vec<usize>> {
-    let mut sets = Sets { needs, set: Vec::new(), found: Vec::new(), looks: 0 };
+    let mut sets = Sets { needs, set: Vec::new(), found: Vec::new(), examined: 0 };
     sets.extend(total.0, 0, u64::MAX);
     sets.found
 }
@@ -221,23 +222,23 @@ struct Sets<'a> {
     needs: &'a [Bytes],
     set: Vec<usize>,
     found: Vec<Vec<usize>>,
-    looks: usize,
+    examined: usize,
 }
 
 impl Sets<'_> {
     /// The maximum numbers of returned and of examined sets.
     const MAX: usize = 64;
-    const LOOKS: usize = 1_000_000;
+    const MAX_EXAMINED: usize = 1_000_000;
 
-    /// Adds jobs from this index on; `skipped` is the least need of the jobs skipped so far.
+    /// Adds jobs starting at this index; `skipped` is the smallest need of the jobs skipped so far.
     fn extend(&mut self, left: u64, from: usize, mut skipped: u64) {
-        self.looks += 1;
+        self.examined += 1;
         let mut rest = self.needs[from..].iter().map(|need| need.0).fold(0, u64::saturating_add);
         for job in from..self.needs.len() {
-            // Even with all the others, a skipped job would fit.
+            // A skipped job would fit even with all remaining ones.
             if skipped <= left.saturating_sub(rest)
                 || self.found.len() >= Self::MAX
-                || self.looks > Self::LOOKS
+                || self.examined > Self::MAX_EXAMINED
             {
                 return;
             }
@@ -306,7 +307,7 @@ mod tests {
         }
     }
 
-    /// Returns the need and the replays of a search that starts again for each size.
+    /// Returns the need and the replays of a search that starts over for each size.
     fn restarted(workload: &Workload, choice: &PolicyConfig) -> (Bytes, Outcome, bool) {
         let mut search = Search { workload, choice, replays: 0, steps: 0 };
         let mut total = Bytes(workload.peak_requested());
@@ -341,7 +342,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(48))]
 
         #[test]
-        fn growing_device_finds_what_restarts_find(
+        fn growing_device_finds_same_need_as_restarts(
             steps in proptest::collection::vec(
                 (0u8..12, 1u64..40 << 20, 0u16..4, 0u32..24, any::<usize>()), 1..120,
             ),
@@ -362,8 +363,8 @@ mod tests {
                     }),
                 }
             }
-            let held = held.into_iter().enumerate().map(|(place, (size, retired))| {
-                InitialAllocation { slot: place as u32, size, address: 0, stream: 0, retired }
+            let held = held.into_iter().enumerate().map(|(index, (size, retired))| {
+                InitialAllocation { slot: index as u32, size, address: 0, stream: 0, retired }
             });
             let workload = Workload { held: held.collect(), ..builder.job() };
             for choice in policies() {
@@ -375,15 +376,15 @@ mod tests {
         }
     }
 
-    /// Fragmented jobs of about `count` allocations; each is the worst of its kind for a search
-    /// that starts again for each size.
+    /// Fragmented jobs of about `count` allocations. Each is the worst of its kind for a search
+    /// that starts over for each size.
     fn fragmented(count: u64) -> [Workload; 4] {
         // Every second block is freed, and larger ones follow.
         let mut comb = Builder::default();
         (0..count / 2).for_each(|_| comb.allocate(900_000, 0));
         (0..count / 4).for_each(|index| comb.end(index as usize, StepKind::Free));
         (0..count / 4).for_each(|_| comb.allocate(1_100_000, 0));
-        // Each request is a little larger than what was freed.
+        // Each request is slightly larger than the memory freed before it.
         let mut growing = Builder::default();
         for index in 0..count {
             growing.allocate(100_000 + index * 512, 0);
@@ -399,7 +400,7 @@ mod tests {
                 streams.end((index * 7919) as usize, StepKind::Free);
             }
         }
-        // Nothing is free for long, so the device is full all the time.
+        // Memory is never free for long, so the device is always full.
         let mut full = Builder::default();
         for index in 0..count {
             full.allocate((1 + index * 7919 % 61) << 20, 0);
@@ -419,12 +420,14 @@ mod tests {
                 let live = Bytes(workload.peak_requested());
                 let endless = search.attempt(PolicyConfig::ENDLESS).expect("no faults");
                 search.upward(live, endless).expect("memory is endless");
-                // Endless, at most 64 of the sizes that could suffice, a bisection, and 4 below.
+                // One replay with unlimited memory, at most 64 of the sizes that could suffice, a
+                // bisection, and 4 smaller sizes.
                 let most = MAX_STEPS + 64 * workload.steps.len() as u64;
                 assert!(search.steps < most, "{choice:?}: {} steps", search.steps);
             }
         }
-        // Without a cache, no replay starts again: one has endless memory, one grows, one confirms.
+        // Without a cache, no replay starts over: one has unlimited memory, one grows, and one
+        // confirms.
         for workload in fragmented(3000) {
             let found = need(&workload, &PolicyConfig::Direct).expect("memory is endless");
             assert_eq!((found.replays, found.exact), (3, true));

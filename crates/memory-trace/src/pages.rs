@@ -37,7 +37,7 @@ impl MappedPages {
         MappedPages { all, next_other, by_owner }
     }
 
-    /// Returns the lowest address from this one on that is mapped for another owner.
+    /// Returns the lowest address at or above this one that is mapped for another owner.
     pub(crate) fn other_from(&self, from: u64, owner: Owner) -> Option<u64> {
         let index = self.all.partition_point(|(address, _)| *address < from);
         let (_, its) = self.all.get(index)?;
@@ -45,8 +45,8 @@ impl MappedPages {
         self.all.get(index).map(|(address, _)| *address)
     }
 
-    /// Returns the lowest address in a range that is mapped for this owner, a whole number of pages
-    /// below the end of the range.
+    /// Returns the lowest address in a range that is mapped for this owner, at a distance of whole
+    /// pages from the end of the range.
     pub(crate) fn first_below(&self, range: std::ops::Range<u64>, owner: Owner) -> Option<u64> {
         if range.is_empty() {
             return None;
@@ -62,9 +62,10 @@ fn key((stream, kind): Owner, aligned_as: u64, address: u64) -> (u64, bool, u64,
 
 /// Returns the kind of pages of this size; a recording contains no kind for pages.
 pub(crate) fn kind_of_pages(size: u64) -> SegmentKind {
-    match size.is_multiple_of(page_of(SegmentKind::Large)) {
-        true => SegmentKind::Large,
-        false => SegmentKind::Small,
+    if size.is_multiple_of(page_of(SegmentKind::Large)) {
+        SegmentKind::Large
+    } else {
+        SegmentKind::Small
     }
 }
 
@@ -83,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pages_are_found_as_by_a_search_through_all(
+        fn page_lookup_matches_linear_search(
             maps in proptest::collection::vec((0u64..40, 0u64..3, any::<bool>()), 0..30),
             from in 0u64..40,
             stream in 0u64..3,

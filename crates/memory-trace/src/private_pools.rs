@@ -1,10 +1,10 @@
-//! The private pools, such as those of CUDA graphs, of recorded memory.
+//! The private pools of recorded memory, for example those of CUDA graphs.
 
 use crate::trace::{Action, DeviceTrace};
 use std::collections::BTreeMap;
 
 /// The regions of private pools that were held when a recording ended. A recording does not show
-/// whether a region freed before was private, so it counts as common.
+/// whether a region freed earlier was private, so it counts as common.
 #[derive(Debug, Default)]
 pub(crate) struct Private {
     regions: BTreeMap<u64, Region>,
@@ -14,7 +14,7 @@ pub(crate) struct Private {
 struct Region {
     end: u64,
     pool: (u64, u64),
-    /// The event that took it; before, another region may have used its addresses.
+    /// The event that took the region. Before it, another region may have used its addresses.
     since: usize,
 }
 
@@ -37,7 +37,7 @@ impl Private {
         Private { regions }
     }
 
-    /// Returns the pool of memory at an address at an event.
+    /// Returns the pool of the memory at an address, as of an event.
     pub(crate) fn pool(&self, address: u64, event: usize) -> (u64, u64) {
         match self.regions.range(..=address).next_back() {
             Some((_, region)) if address < region.end && event >= region.since => region.pool,

@@ -17,9 +17,9 @@ const ELSEWHERE: u64 = 1 << 60;
 /// How many recorded decisions of one kind were predicted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
-    /// The predicted ones.
+    /// The number of predicted decisions.
     pub predicted: usize,
-    /// All of them.
+    /// The number of all decisions.
     pub of: usize,
 }
 
@@ -40,11 +40,11 @@ impl Tally {
 pub struct Divergence {
     /// The event of the recording, counted from 0.
     pub event: usize,
-    /// The decision, and the recorded one.
+    /// Describes the decision and the recorded one.
     pub what: String,
 }
 
-/// The memory of a recorded device; a clone is the same device.
+/// The memory of a recorded device. Clones share one device.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedMemory {
     total: Bytes,
@@ -137,7 +137,7 @@ impl RecordedMemory {
         self.lock().ranges.push(range);
     }
 
-    /// Moves on to the recorded events of a step.
+    /// Advances to the recorded events of a step.
     pub(crate) fn turn_to(&self, workload: &Workload, number: usize) {
         let mut tape = self.lock();
         tape.step = workload.events[number] as usize;
@@ -162,9 +162,10 @@ impl RecordedMemory {
                     event.size, event.address
                 )
             });
-            let tally = match event.action.takes() {
-                true => &mut tape.found.taken,
-                false => &mut tape.found.given_back,
+            let tally = if event.action.takes() {
+                &mut tape.found.taken
+            } else {
+                &mut tape.found.given_back
             };
             tally.count(false);
         }
@@ -209,7 +210,7 @@ impl Tape {
         self.found.first.get_or_insert_with(|| Divergence { event, what: what() });
     }
 
-    fn place_elsewhere(&mut self, size: u64) -> Result<Region> {
+    fn reserve_elsewhere(&mut self, size: u64) -> Result<Region> {
         let address = self.elsewhere;
         let end = size.checked_next_multiple_of(2 << 20).and_then(|size| address.checked_add(size));
         self.elsewhere = end.ok_or_else(|| refused(size))?;
@@ -229,7 +230,7 @@ impl Tape {
             event.action == action && event.size == size && at.is_none_or(|at| event.address == at)
         };
         match self.left.first() {
-            // The device refuses if the recording continues with freed regions.
+            // If the recording continues by freeing regions, the device refuses.
             Some((_, event)) if event.action.gives_back() => Err(refused(size)),
             None if self.fails => Err(refused(size)),
             Some((_, event)) if same(&event) => {
@@ -247,7 +248,7 @@ impl Tape {
         }
     }
 
-    /// Removes a part from the beginning of a recorded event of several pages.
+    /// Removes the start of a recorded event that covers several pages.
     fn take_off(&mut self, action: Action, part: Region) -> bool {
         let is_longer = |event: &Event| event.size > part.size.0;
         let Some(index) = self.left.find(action, part.address, is_longer) else { return false };
@@ -283,7 +284,7 @@ impl DeviceMemory for RecordedMemory {
         let mut tape = self.lock();
         match tape.take(Action::SegmentAlloc, size.0, None)? {
             Some(address) => Ok(Region { address, size }),
-            None => tape.place_elsewhere(size.0),
+            None => tape.reserve_elsewhere(size.0),
         }
     }
 
@@ -296,7 +297,7 @@ impl DeviceMemory for RecordedMemory {
         let mut tape = self.lock();
         let range = match tape.next_range() {
             Some(range) => range,
-            None => tape.place_elsewhere(size.0)?,
+            None => tape.reserve_elsewhere(size.0)?,
         };
         tape.ranges.push(range);
         Ok(Region { address: range.address, size })
@@ -329,7 +330,7 @@ impl DeviceMemory for RecordedMemory {
     }
 }
 
-/// Returns the error that a recording cannot be compared at all.
+/// Returns an error for a recording that cannot be compared at all.
 pub(crate) fn incomparable(what: &str) -> Error {
     Error::new(ErrorKind::Invalid, format!("compare the replay with the recording: {what}"))
 }

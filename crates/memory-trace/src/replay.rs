@@ -7,36 +7,36 @@ use serde::Serialize;
 
 /// Observes a replay.
 pub trait Witness {
-    /// Called before each allocation of memory that the job has at its start.
+    /// Called before each initial allocation of the job.
     fn before_held(&mut self, _held: InitialAllocation) {}
 
-    /// Called for each allocation that the job has at its start, before the first step.
-    fn begun(&mut self, _place: usize, _held: InitialAllocation, _given: &Allocation) {}
+    /// Called after each initial allocation of the job, before the first step.
+    fn begun(&mut self, _index: usize, _held: InitialAllocation, _given: &Allocation) {}
 
     /// Called before a step.
     fn before(&mut self, _number: usize, _step: Step) {}
 
-    /// Called when the device refuses a request, with the number of its step (`None` before the
-    /// first) and whether work still uses memory that the job has freed. Returns whether to repeat
-    /// the request; by default, the replay ends.
+    /// Called when the device refuses a request. The arguments are the number of its step (`None`
+    /// before the first) and whether work still uses memory that the job has freed. Returns whether
+    /// to repeat the request; by default, the replay ends.
     fn refused(&mut self, _number: Option<usize>, _has_retired: bool) -> bool {
         false
     }
 
-    /// Called after a step, with its allocation and the policy's memory in use and held.
+    /// Called after a step, with its allocation, and the memory in use and held by the policy.
     fn after(&mut self, _number: usize, _step: Step, _given: Option<&Allocation>, _now: Level) {}
 }
 
-/// Observes nothing.
+/// Ignores all events.
 impl Witness for () {}
 
 /// A policy's memory in use and held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Level {
-    /// Memory in use, rounded as the policy does.
+    /// Memory in use, rounded as the policy rounds it.
     #[serde(rename = "in_use_bytes")]
     pub in_use: Bytes,
-    /// Memory held of the device.
+    /// Device memory held.
     #[serde(rename = "reserved_bytes")]
     pub reserved: Bytes,
 }
@@ -84,7 +84,7 @@ impl Outcome {
 /// Where a job ran out of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Stop {
-    /// The step, counted from 0; `None` if not even the initial memory fitted.
+    /// The step, counted from 0; `None` if even the initial memory did not fit.
     pub step: Option<usize>,
     /// The state at that point.
     pub shortage: Shortage,
@@ -120,17 +120,17 @@ impl<'a> Replay<'a> {
         Replay { workload, slots, pool: (0, 0), retired: 0, until: workload.steps.len() }
     }
 
-    /// Creates a replay that ends after so many steps.
+    /// Creates a replay that ends after this many steps.
     pub(crate) fn until(workload: &'a Workload, until: usize) -> Self {
         Replay { until, ..Replay::new(workload) }
     }
 
-    /// Provides memory that the job had at its start.
+    /// Provides memory that the job has at its start.
     pub fn hold(&mut self, slot: u32, allocation: Allocation) {
         self.slots[slot as usize] = Slot::Live(allocation);
     }
 
-    /// Provides memory that the job had freed before its start and that work still uses.
+    /// Provides memory that the job had freed before its start but that work still uses.
     pub fn hold_retired(&mut self, slot: u32, retired: Retired) {
         self.retired += 1;
         self.slots[slot as usize] = Slot::Retired(retired);
@@ -158,10 +158,10 @@ impl<'a> Replay<'a> {
             outcome.stop = Some(Stop { step: None, shortage: shortage(failure)? });
             return Ok(outcome);
         }
-        for (place, &held) in self.workload.held.iter().enumerate() {
+        for (index, &held) in self.workload.held.iter().enumerate() {
             match &self.slots[held.slot as usize] {
-                Slot::Live(given) => witness.begun(place, held, given),
-                Slot::Retired(retired) => witness.begun(place, held, retired.allocation()),
+                Slot::Live(given) => witness.begun(index, held, given),
+                Slot::Retired(retired) => witness.begun(index, held, retired.allocation()),
                 Slot::Vacant => {}
             }
         }
@@ -208,12 +208,11 @@ impl<'a> Replay<'a> {
             {
                 allocation = self.allocate(policy, held.stream, held.size);
             }
-            self.slots[held.slot as usize] = match held.retired {
-                true => {
-                    self.retired += 1;
-                    Slot::Retired(policy.retire(allocation?)?)
-                }
-                false => Slot::Live(allocation?),
+            self.slots[held.slot as usize] = if held.retired {
+                self.retired += 1;
+                Slot::Retired(policy.retire(allocation?)?)
+            } else {
+                Slot::Live(allocation?)
             };
         }
         Ok(())
@@ -244,13 +243,14 @@ impl<'a> Replay<'a> {
                 }
             }
             StepKind::EmptyCache => {
-                // No capture was in progress, or the cache would not have been emptied.
+                // No capture was in progress, since otherwise the cache would not have been
+                // emptied.
                 self.draw_from(policy, (0, 0));
                 policy.empty_cache()?;
             }
             StepKind::Fail => {
                 match self.allocate(policy, step.stream, step.size) {
-                    // The program did not get this memory, so it did not use it.
+                    // The program did not get this memory in the recording, so it does not use it.
                     Ok(allocation) => {
                         policy.free(allocation)?;
                         return Ok(true);

@@ -44,15 +44,15 @@ pub struct Needs {
     pub live: Bytes,
     /// The need under each allocator, by its title.
     pub by_policy: Vec<(String, Need, Sparkline)>,
-    /// The size of the failed request with which the recording ended; it is included.
+    /// The size of the failed request at the end of the recording, which is included.
     pub refused: Option<Bytes>,
 }
 
 /// The maximum rounding error of a fraction of a device of unknown size: 1/10,000 of the largest
-/// plausible one.
+/// plausible size.
 const ROUNDED: Bytes = Bytes(32 << 20);
 
-/// The setting of PyTorch under which a job needs what its title [`EXPANDABLE`] shows.
+/// The PyTorch setting under which a job needs the amount that the title [`EXPANDABLE`] shows.
 const EXPANDABLE_SEGMENTS: &str = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True";
 
 /// The title of PyTorch's allocator with expandable segments.
@@ -61,16 +61,16 @@ const EXPANDABLE: &str = "caching, expandable";
 /// Whether a job fits on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fitting {
-    /// It fits, if need be with the setting.
+    /// Whether it fits, if necessary with the setting.
     pub fits: bool,
-    /// The setting without which it does not fit.
+    /// The setting that it requires to fit.
     pub setting: Option<&'static str>,
-    /// The memory that it needs, with the CUDA context, in whole MiB.
+    /// The memory that it needs including the CUDA context, in whole MiB.
     pub mem: Bytes,
 }
 
 impl Needs {
-    /// Decides whether the job fits: under the first allocator, or else with expandable segments.
+    /// Decides whether the job fits under the first allocator, or else with expandable segments.
     /// Without a device, it fits.
     pub fn fitting(&self, context: Bytes, device_memory: Option<Bytes>) -> Fitting {
         let mem = self.with_context(context, device_memory);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn job_that_needs_expandable_segments_fits_with_the_setting() {
+    fn job_fits_with_expandable_segments_setting() {
         let choice = PolicyConfig::named("direct").expect("there is one");
         let found = need(&Workload::default(), &choice).expect("nothing is needed");
         let of = |(title, mib): (&str, u64)| {

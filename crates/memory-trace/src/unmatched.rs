@@ -3,12 +3,12 @@
 use crate::trace::{Action, Event};
 use std::collections::BTreeSet;
 
-/// Events with their numbers in the recording, in order. A step may free thousands of regions in an
-/// order that differs from the replay's, so the events are found by their addresses.
+/// Events with their numbers in the recording, in order. A step may free thousands of regions in a
+/// different order than the replay, so events are found by address.
 #[derive(Debug, Default)]
 pub(crate) struct Unmatched {
     events: Vec<Option<(usize, Event)>>,
-    /// The position of the first unmatched event.
+    /// The index of the first unmatched event.
     start: usize,
     /// The events that were not matched: action, address and index.
     by_address: BTreeSet<(u8, u64, usize)>,
@@ -19,7 +19,7 @@ fn key(event: &Event, index: usize) -> (u8, u64, usize) {
 }
 
 impl Unmatched {
-    /// Adds the events of a step; those of the step before must have been removed.
+    /// Adds the events of a step, after those of the previous step have been removed.
     pub(crate) fn add(&mut self, events: &[(usize, Event)]) {
         (self.start, self.by_address) = (0, BTreeSet::new());
         self.events.clear();
@@ -68,7 +68,7 @@ impl Unmatched {
         }
     }
 
-    /// Removes bytes from the beginning of an event.
+    /// Removes bytes from the start of an event.
     pub(crate) fn shorten(&mut self, index: usize, bytes: u64) {
         if let Some((_, event)) = &mut self.events[index] {
             self.by_address.remove(&key(event, index));

@@ -7,11 +7,11 @@ use gpu_allocator_policy::{BlockState, Stream};
 use gpu_core::Bytes;
 use std::collections::HashMap;
 
-/// The maximum number of streams of a job, counted for each pool: an allocator keeps free blocks
-/// for each, and PyTorch's own pools of streams have 96.
+/// The maximum number of streams of a job, counted per pool. Allocators keep free blocks for each
+/// stream; PyTorch's own stream pools have 96.
 const MAX_STREAMS: usize = 1 << 10;
 
-/// An action of a job, or one that its recording shows of its allocator.
+/// An action of a job, or an action of its allocator that the recording shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The size; for an allocation, the requested size.
@@ -29,7 +29,7 @@ pub struct Step {
 pub enum StepKind {
     /// Allocates memory.
     Allocate,
-    /// Frees memory that no work uses any more.
+    /// Frees memory that work no longer uses.
     Free,
     /// Frees memory that work on the device still uses.
     Retire,
@@ -37,7 +37,7 @@ pub enum StepKind {
     Complete,
     /// Empties the allocator's cache.
     EmptyCache,
-    /// Requests memory that it did not get when it was recorded.
+    /// Requests memory that the job did not get when it was recorded.
     Fail,
 }
 
@@ -59,13 +59,13 @@ pub struct InitialAllocation {
 /// A job as a sequence of requests to an allocator.
 ///
 /// Every allocation has an index, its slot, so that a replay needs no lookups. A slot is reused
-/// after its memory was freed, so there are as many slots as allocations are live at once.
+/// after its memory is freed, so the number of slots is the maximum number of live allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
     /// The streams of the requests, by index.
     pub streams: Vec<Stream>,
-    /// The private pool of each of them, as of a CUDA graph; (0, 0) is the common pool. A stream
-    /// that uses several pools has an entry for each.
+    /// The private pool of each stream, such as that of a CUDA graph; (0, 0) is the common pool. A
+    /// stream that uses several pools has an entry for each.
     pub pools: Vec<(u64, u64)>,
     /// The allocations that the job had when the recording began, by address.
     pub held: Vec<InitialAllocation>,
@@ -104,7 +104,7 @@ pub enum WorkloadError {
 }
 
 impl Workload {
-    /// Converts a trace to the requests of its job; the stacks are those of its recording.
+    /// Converts a trace to the requests of its job; `stacks` are those of its recording.
     ///
     /// # Errors
     /// A [`WorkloadError`] if the recording contradicts itself or is too long.
@@ -134,9 +134,9 @@ impl Workload {
         Ok(reading.workload)
     }
 
-    /// Returns the maximum memory in use, as requested: no allocator can serve the job with less.
-    /// Memory that was freed while work on the device still uses it does not count, because an
-    /// allocator may wait for that work.
+    /// Returns the maximum memory in use, as requested: no allocator can run the job with less.
+    /// Freed memory that work on the device still uses does not count, because an allocator may
+    /// wait for that work.
     pub fn peak_requested(&self) -> u64 {
         let mut sizes = vec![0; self.slots as usize];
         let mut now = 0u64;
@@ -165,8 +165,8 @@ impl Workload {
     /// Returns the job as it would run with sufficient memory, and the size of the failed request
     /// with which the recording ended.
     ///
-    /// Omits a failed request if the program continued without it. A failed request that was the
-    /// last one is where the program ended, so it is granted.
+    /// A failed request is omitted if the program continued without it. If it was the last request,
+    /// the program ended there, so it is granted.
     pub fn granted(&self) -> (Self, Option<Bytes>) {
         let mut granted = Workload { steps: Vec::new(), events: Vec::new(), ..self.clone() };
         let last = self
@@ -196,7 +196,7 @@ struct Reading {
     /// The slots of memory that became free while the current request waited for all work.
     found_waiting: Vec<u32>,
     /// The end of the current sequence of completions, and whether the allocator found them while
-    /// waiting.
+    /// waiting for work.
     ended: (usize, bool),
     streams: HashMap<(u64, (u64, u64)), u16>,
     private: Private,
@@ -268,7 +268,7 @@ impl Reading {
             }
             Action::FreeRequested => {
                 let slot = self.slots.remove(&address).ok_or(not_held)?;
-                // Nearly always, both follow each other directly.
+                // Usually one directly follows the other.
                 if is_completed_next(trace, number) {
                     self.retired.insert(address, u32::MAX);
                     (StepKind::Free, slot)
@@ -289,7 +289,7 @@ impl Reading {
                     }
                     (StepKind::Complete, slot)
                 }
-                // In formats without a first event, a free is complete at once.
+                // Formats without a first event complete a free at once.
                 None => (StepKind::Free, self.slots.remove(&address).ok_or(not_held)?),
             },
             Action::OutOfMemory => (StepKind::Fail, 0),
@@ -325,8 +325,8 @@ fn is_completed_next(trace: &DeviceTrace, number: usize) -> bool {
 }
 
 /// Returns the end of a sequence of completions, and whether the allocator found them when it
-/// waited for all work because the device had refused a request. Memory found free then cannot
-/// serve that request any more, so it counts as found after it.
+/// waited for all work because the device had refused a request. Memory found free then is too late
+/// for that request, so it counts as found afterwards.
 fn row_of_ended_uses(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> (usize, bool) {
     let row = trace.events[number..].iter();
     let after = number + row.take_while(|event| event.action == Action::FreeCompleted).count();
@@ -338,11 +338,11 @@ fn row_of_ended_uses(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> (us
     (after, found_waiting)
 }
 
-/// Returns whether the event is the first of a sequence in which the program emptied the cache.
+/// Returns whether the event starts a sequence in which the program emptied the cache.
 ///
-/// The stack of the event shows this. If no stack was recorded: an allocator that frees regions
-/// because the device refuses then asks the device again, and gets memory or fails. A sequence
-/// without such a request was started by the program.
+/// The stack of the event shows this. Without a stack, the next request shows it: an allocator that
+/// frees regions because the device refused then asks the device again, and gets memory or fails. A
+/// sequence without that request was started by the program.
 fn is_emptied_by_hand(trace: &DeviceTrace, stacks: &Stacks, number: usize) -> bool {
     let before = number.checked_sub(1).map(|before| trace.events[before].action);
     if before.is_some_and(|action| action.gives_back() || action.takes()) {

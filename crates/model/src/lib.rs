@@ -1,9 +1,10 @@
-//! What a model takes on devices, and which of its layers go where.
+//! Computes the memory that a model needs on devices, and the placement of its layers.
 //!
-//! The main decision is that only headers are read: a model of hundreds of gigabytes is known from
-//! a few megabytes, nothing in it is executed, and the numbers in a header are claims that are
+//! The main decision is to read only headers. A few megabytes describe a model of hundreds of
+//! gigabytes, no code in it is executed, and the numbers in a header are treated as claims and
 //! checked against the length of the file.
 
+mod engine;
 mod model;
 pub mod need;
 pub mod quantize;

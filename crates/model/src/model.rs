@@ -1,9 +1,9 @@
-//! A model as the headers of its files describe it.
+//! A model as described by the headers of its files.
 
 use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
 
-/// A model: its tensors, and the numbers that decide what it takes when it runs.
+/// A model: its tensors, and the numbers that determine how much memory it needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     /// A name, from the file or its path.
@@ -12,36 +12,38 @@ pub struct Model {
     pub architecture: String,
     /// The tensors, in the order of the files; empty if only the configuration is known.
     pub tensors: Vec<Tensor>,
-    /// The numbers of the architecture, if the files have them.
+    /// The dimensions of the architecture, if the files have them.
     pub shape: Option<Architecture>,
-    /// The method by which a checkpoint of PyTorch is quantized, such as `awq`; `None` if it is not.
+    /// The quantization method of a PyTorch checkpoint, such as `awq`; `None` if it is not
+    /// quantized.
     pub method: Option<String>,
-    /// What is not understood of the model. Any doubt makes the verdict an estimate.
+    /// Properties of the model that are not understood. Any doubt makes the verdict an estimate.
     pub doubts: Vec<Doubt>,
 }
 
-/// A property of a model that is not understood and may change what the model takes.
+/// A property of a model that is not understood and may change how much memory it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doubt {
     /// The figure that may be wrong.
     pub about: Figure,
-    /// What is not understood: a lowercase fragment that names the key or the type.
+    /// The property that is not understood: a lowercase fragment that names the key or type.
     pub text: String,
 }
 
-/// A figure that a doubt makes an estimate.
+/// A figure that a doubt turns into an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Figure {
-    /// The bytes of the weights. The tensors of weight files remove such a doubt.
+    /// The bytes of the weights. If weight files exist, their tensors remove this doubt.
     Weights,
-    /// The bits of an element of the weights. A choice of weights removes such a doubt, too.
+    /// The bits per element of the weights. Choosing a scheme for the weights removes this doubt
+    /// too.
     Element,
-    /// What the layers keep of a sequence. Weight files do not remove such a doubt.
+    /// The memory that layers keep for a sequence. Weight files do not remove this doubt.
     Context,
 }
 
 impl Doubt {
-    /// Returns a doubt about the bits of an element of the weights.
+    /// Returns a doubt about the bits per element of the weights.
     pub fn of_element(text: impl Into<String>) -> Doubt {
         Doubt { about: Figure::Element, text: text.into() }
     }
@@ -51,7 +53,7 @@ impl Doubt {
         Doubt { about: Figure::Weights, text: text.into() }
     }
 
-    /// Returns a doubt about what the layers keep of a sequence.
+    /// Returns a doubt about the memory that layers keep for a sequence.
     pub fn of_context(text: impl Into<String>) -> Doubt {
         Doubt { about: Figure::Context, text: text.into() }
     }
@@ -64,91 +66,91 @@ impl Model {
     }
 }
 
-/// The numbers of a transformer, a recurrent model, or a hybrid of both.
+/// The dimensions of a transformer, a recurrent model, or a hybrid of both.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Architecture {
     /// The width of the residual stream.
     pub hidden: u64,
     /// The width of the feed-forward layers.
     pub feed_forward: u64,
-    /// Attention heads of a layer.
+    /// The number of attention heads of a layer.
     pub heads: u64,
-    /// Entries of the vocabulary.
+    /// The number of entries in the vocabulary.
     pub vocabulary: u64,
-    /// The longest context that the model was trained for, in tokens.
+    /// The maximum context that the model was trained for, in tokens.
     pub context: Option<u64>,
-    /// Whether the output uses the matrix of the input embedding.
+    /// Whether the output uses the input embedding matrix.
     pub tied: bool,
-    /// The experts of a layer, and how many of them a token uses.
+    /// The experts of a layer, and how many of them each token uses.
     pub experts: Option<Experts>,
-    /// The element type of the weights, where there are no tensors that tell.
+    /// The element type of the weights, if there are no tensors to determine it.
     pub encoding: Option<Encoding>,
-    /// The layers, from the first to the last.
+    /// The layers, from first to last.
     pub layers: Vec<Mixer>,
 }
 
 /// The experts of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experts {
-    /// How many a layer has.
+    /// The number of experts in a layer.
     pub count: u64,
-    /// How many a token uses.
+    /// The number of experts that a token uses.
     pub used: u64,
-    /// The width of one.
+    /// The width of an expert.
     pub feed_forward: u64,
     /// The experts that every token uses.
     pub shared: u64,
-    /// How many of the first layers have none.
+    /// The number of layers at the start without experts.
     pub dense_layers: u64,
 }
 
-/// What mixes the tokens of a layer, and so what it keeps of them.
+/// How a layer mixes tokens, which determines the memory that it keeps for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mixer {
     /// Attention with keys and values of every token (MHA, GQA, MQA).
     Attention {
-        /// Heads of keys and values.
+        /// The number of heads for keys and values.
         kv_heads: u64,
-        /// Elements of a key.
+        /// The number of elements of a key.
         key: u64,
-        /// Elements of a value.
+        /// The number of elements of a value.
         value: u64,
-        /// The tokens that a token sees, if not all.
+        /// The number of tokens that a token can attend to, if limited.
         window: Option<u64>,
     },
     /// Multi-head latent attention: one compressed vector for all heads.
     Latent {
-        /// Elements of the compressed vector (`kv_lora_rank`).
+        /// The number of elements of the compressed vector (`kv_lora_rank`).
         rank: u64,
-        /// Elements of the part with positions (`qk_rope_head_dim`).
+        /// The number of elements of the positional part (`qk_rope_head_dim`).
         rope: u64,
     },
-    /// A state of constant size, whatever the number of tokens (Mamba, delta nets, LFM2).
+    /// A state of constant size, independent of the number of tokens (Mamba, delta nets, LFM2).
     Recurrent {
-        /// Elements of the convolution's state of a sequence.
+        /// The elements of the convolution state per sequence.
         convolution: u64,
-        /// Elements of the state of a sequence.
+        /// The elements of the state per sequence.
         state: u64,
     },
-    /// Attention and a state side by side in one layer (Falcon-H1).
+    /// Attention and a state in parallel in one layer (Falcon-H1).
     Parallel {
-        /// Heads of keys and values.
+        /// The number of heads for keys and values.
         kv_heads: u64,
-        /// Elements of a key.
+        /// The number of elements of a key.
         key: u64,
-        /// Elements of a value.
+        /// The number of elements of a value.
         value: u64,
-        /// Elements of the convolution's state of a sequence.
+        /// The elements of the convolution state per sequence.
         convolution: u64,
-        /// Elements of the state of a sequence.
+        /// The elements of the state per sequence.
         state: u64,
     },
-    /// Nothing is kept: the layer has no mixer, or uses what another layer keeps.
+    /// No state: the layer has no mixer, or uses the keys and values of another layer.
     Nothing,
 }
 
 impl Mixer {
-    /// Returns the mixers that work side by side in the layer, none of them [`Mixer::Parallel`].
+    /// Returns the mixers that work in parallel in the layer, none of them [`Mixer::Parallel`].
     pub fn parts(self) -> [Mixer; 2] {
         match self {
             Mixer::Parallel { kv_heads, key, value, convolution, state } => [

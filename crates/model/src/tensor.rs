@@ -3,7 +3,7 @@
 use gpu_core::Bytes;
 use std::fmt;
 
-/// How the elements of a tensor are encoded: blocks of elements that take a number of bytes.
+/// The encoding of a tensor's elements: blocks of elements that take a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Encoding {
     name: &'static str,
@@ -11,8 +11,8 @@ pub struct Encoding {
     block_bits: u64,
 }
 
-/// The encodings of safetensors and of ggml, with elements and bits in a block, and the integers
-/// that quantized checkpoints pack into words.
+/// The encodings of safetensors and of ggml, with the elements and bits in a block, and the
+/// integers that quantized checkpoints pack into words.
 ///
 /// Sources: `safetensors/src/tensor.rs` and the structs of `ggml-common.h`.
 const ENCODINGS: &[Encoding] = &[
@@ -118,7 +118,7 @@ const fn blocks(name: &'static str, block: u64, bytes: u64) -> Encoding {
 }
 
 impl Encoding {
-    /// IEEE half precision, which caches and activations use unless they are told otherwise.
+    /// IEEE half precision, the default for caches and activations.
     pub const F16: Encoding = plain("F16", 16);
 
     /// IEEE single precision, which norms and routers keep.
@@ -129,8 +129,8 @@ impl Encoding {
         ENCODINGS.iter().copied().find(|known| known.name.eq_ignore_ascii_case(name))
     }
 
-    /// Returns the encoding of a type of ggml by its number; `None` for a number that ggml never
-    /// had or no longer has (4, 5, 31–33, 36–38).
+    /// Returns the encoding of a ggml type by number; `None` for a number that ggml never had or no
+    /// longer has (4, 5, 31–33, 36–38).
     ///
     /// Source: `enum ggml_type` of `ggml.h`.
     pub fn of_ggml(number: u32) -> Option<Encoding> {
@@ -143,14 +143,14 @@ impl Encoding {
         self.name
     }
 
-    /// Returns the number of elements in a block: the first dimension of a tensor of ggml is a
+    /// Returns the number of elements in a block. The first dimension of a ggml tensor is a
     /// multiple of it.
     pub fn block(self) -> u64 {
         self.block
     }
 
-    /// Returns the bytes of this many elements; `None` if they are no whole number of blocks and
-    /// bytes, or too many to count.
+    /// Returns the bytes of this many elements; `None` if they do not fill whole blocks and bytes,
+    /// or are too many to count.
     pub fn bytes(self, elements: u64) -> Option<u64> {
         if !elements.is_multiple_of(self.block) {
             return None;
@@ -159,12 +159,12 @@ impl Encoding {
         bits.is_multiple_of(8).then_some(bits / 8)
     }
 
-    /// Returns the bits that a block takes.
+    /// Returns the bits in a block.
     pub fn block_bits(self) -> u64 {
         self.block_bits
     }
 
-    /// Returns the bits that an element takes on average.
+    /// Returns the average bits per element.
     pub fn bits_per_element(self) -> f64 {
         self.block_bits as f64 / self.block as f64
     }
@@ -176,12 +176,12 @@ impl fmt::Display for Encoding {
     }
 }
 
-/// A tensor of a model, as a header describes it.
+/// A tensor of a model, as described by a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
     /// Its name in the file.
     pub name: String,
-    /// How the elements are encoded.
+    /// The encoding of the elements.
     pub encoding: Encoding,
     /// The dimensions, slowest first: rows, then columns.
     pub shape: Vec<u64>,
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_ggml_name_encodings() {
+    fn maps_ggml_numbers_to_encodings() {
         for (number, name) in GGML {
             assert_eq!(Encoding::of_ggml(*number).map(Encoding::name), Some(*name));
         }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 /// The minimum lifetime.
 const MIN_TTL: Duration = Duration::from_millis(20);
-/// The lifetime as a multiple of the time to read the data: with thousands of processes, reading
-/// takes a while.
+/// The lifetime as a multiple of the time to read the data: reading takes a while with thousands of
+/// processes.
 const TIMES: u32 = 10;
 
 /// When the cache expires.
@@ -20,7 +20,7 @@ impl CacheTtl {
         self.until.is_some_and(|until| now < until)
     }
 
-    /// Starts the lifetime of data that was read between two moments.
+    /// Starts the lifetime of data read between `begin` and `end`.
     pub(crate) fn renew(&mut self, begin: Duration, end: Duration) {
         let took = end.saturating_sub(begin).saturating_mul(TIMES);
         self.until = Some(end.saturating_add(took.max(MIN_TTL)));
@@ -34,11 +34,11 @@ mod tests {
     #[test]
     fn cache_ttl_grows_with_lookup_time() {
         let millis = Duration::from_millis;
-        let mut belief = CacheTtl::default();
-        assert!(!belief.holds(Duration::ZERO));
-        belief.renew(millis(100), millis(101));
-        assert!(belief.holds(millis(120)) && !belief.holds(millis(121)));
-        belief.renew(millis(200), millis(230));
-        assert!(belief.holds(millis(529)) && !belief.holds(millis(530)));
+        let mut cache = CacheTtl::default();
+        assert!(!cache.holds(Duration::ZERO));
+        cache.renew(millis(100), millis(101));
+        assert!(cache.holds(millis(120)) && !cache.holds(millis(121)));
+        cache.renew(millis(200), millis(230));
+        assert!(cache.holds(millis(529)) && !cache.holds(millis(530)));
     }
 }

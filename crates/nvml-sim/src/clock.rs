@@ -1,4 +1,4 @@
-//! The clock that all processes of a session share, and waiting.
+//! The clock shared by all processes of a session, and waiting.
 
 use rustix::thread::{NanosleepRelativeResult, nanosleep};
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -12,7 +12,7 @@ pub(crate) fn since_boot() -> Duration {
 
 /// Returns the wall clock, in microseconds since 1970 (`CLOCK_REALTIME`).
 ///
-/// It is that of the real machine, whatever the date of the simulated one: callers query the last
+/// This is the time of the real machine, not of the simulated one, because callers query the last
 /// second of their own time.
 pub(crate) fn wall_micros() -> u64 {
     let now = clock_gettime(ClockId::Realtime);
@@ -21,7 +21,6 @@ pub(crate) fn wall_micros() -> u64 {
     since.as_micros().try_into().unwrap_or(u64::MAX)
 }
 
-/// Waits.
 pub(crate) fn sleep(duration: Duration) {
     let mut left = Timespec {
         tv_sec: duration.as_secs().try_into().unwrap_or(i64::MAX),
@@ -32,7 +31,7 @@ pub(crate) fn sleep(duration: Duration) {
     }
 }
 
-/// Waits forever; a signal that ends the process still does.
+/// Waits forever; a fatal signal still ends the process.
 pub(crate) fn hang() -> ! {
     loop {
         sleep(Duration::from_secs(3600));

@@ -1,4 +1,4 @@
-//! NVML's return codes, and the code for each missing value.
+//! NVML's return codes, and the code for each reason for a missing value.
 
 use gpu_core::{Absent, DeviceFault, ErrorKind, Fault, MachineFault, ProcessFault};
 use std::ffi::CStr;
@@ -7,7 +7,7 @@ use std::ffi::CStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) u32);
 
-/// The result of a function: success, or the code that it returns.
+/// The result of a function: success, or the error code to return.
 pub(crate) type Answer<T = ()> = Result<T, Code>;
 
 pub(crate) const SUCCESS: u32 = 0;
@@ -56,8 +56,8 @@ impl From<Absent> for Code {
 impl From<ErrorKind> for Code {
     fn from(kind: ErrorKind) -> Self {
         match kind {
-            // A library that is loaded cannot show that there is none; this code makes its callers
-            // report that anyway.
+            // A loaded library cannot report that it does not exist; with this code, callers do so
+            // anyway.
             ErrorKind::Machine(MachineFault::NoLibrary) => Code::LIBRARY_NOT_FOUND,
             ErrorKind::Machine(MachineFault::DriverNotLoaded) => Code::DRIVER_NOT_LOADED,
             ErrorKind::Machine(MachineFault::VersionMismatch) => Code::LIB_RM_VERSION_MISMATCH,
@@ -91,7 +91,7 @@ impl From<&Fault> for Code {
 }
 
 impl Code {
-    /// Returns a recorded code; a failure is never success.
+    /// Returns a recorded code; a recorded failure is never `SUCCESS`.
     fn kept(code: u32) -> Self {
         if code == SUCCESS { Code::UNKNOWN } else { Code(code) }
     }

@@ -2,28 +2,23 @@
 
 use gpu_sim::Session;
 use std::collections::BTreeMap;
-use std::ffi::c_int;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-unsafe extern "C" {
-    /// Registers a function to run when the process exits or this library is unloaded.
-    safe fn atexit(function: extern "C" fn()) -> c_int;
-}
+/// The maximum number of calls between two writes: a program that keeps NVML open and is killed
+/// never shuts it down.
+const BATCH: u64 = 64;
 
-/// How many calls are written together, at most: a program that keeps NVML open and is ended never
-/// shuts it down.
-const TOGETHER: u64 = 64;
-
-/// Call counts by function, and the file for them. They are written after every so many calls and
-/// after the last shutdown, because not every program exits normally, and once more at the end.
+/// Call counts by function, and the file to write them to. They are written after every
+/// [`BATCH`] calls, after the last shutdown and at exit, because not every program exits
+/// normally.
 pub(crate) struct Counts {
     calls: BTreeMap<&'static str, u64>,
     unwritten: BTreeMap<&'static str, u64>,
     dir: Option<PathBuf>,
-    /// The process that writes them. A fork of it must not do so again.
+    /// The process that registered the exit handler. A fork of it must not register another.
     registered: Option<u32>,
 }
 
@@ -35,7 +30,7 @@ impl Counts {
     pub(crate) fn add(&mut self, function: &'static str) {
         *self.calls.entry(function).or_default() += 1;
         *self.unwritten.entry(function).or_default() += 1;
-        if self.dir.is_some() && self.unwritten.values().sum::<u64>() >= TOGETHER {
+        if self.dir.is_some() && self.unwritten.values().sum::<u64>() >= BATCH {
             self.write_down();
         }
     }
@@ -54,10 +49,11 @@ impl Counts {
         }
     }
 
-    /// Sets the directory for the counts.
-    pub(crate) fn append_to(&mut self, dir: &Path) {
+    /// Sets the directory for the counts. `at_exit` registers the function that writes the last
+    /// ones, and returns whether it could.
+    pub(crate) fn append_to(&mut self, dir: &Path, at_exit: impl FnOnce() -> bool) {
         self.dir = Some(dir.to_owned());
-        if self.registered.is_none() && atexit(write_down) == 0 {
+        if self.registered.is_none() && at_exit() {
             self.registered = Some(std::process::id());
         }
     }
@@ -75,23 +71,19 @@ impl Counts {
         line
     }
 
-    /// Appends a line with the calls since the last one.
+    /// Appends a line with the calls since the previous line.
     pub(crate) fn write_down(&mut self) {
         let pid = std::process::id();
         let wanted = self.registered == Some(pid) && !self.unwritten.is_empty();
         let Some(dir) = self.dir.as_ref().filter(|_| wanted) else { return };
         let file = OpenOptions::new().append(true).create(true).open(dir.join(Session::CALLS));
         if let Ok(mut file) = file {
-            // In one write, so that lines of several processes do not mix. The session may be over
-            // and its directory gone; there is no reader left then.
+            // A single write, so that lines of several processes do not mix. If the session is over
+            // and its directory gone, there is no reader.
             let _ = file.write_all(self.line(pid).as_bytes());
         }
         self.unwritten.clear();
     }
-}
-
-extern "C" fn write_down() {
-    let _ = std::panic::catch_unwind(|| crate::library::lock().counts.write_down());
 }
 
 #[cfg(test)]
@@ -115,7 +107,7 @@ mod tests {
     fn only_new_counts_are_written() {
         let dir = tempfile::tempdir().unwrap();
         let mut counts = Counts::new();
-        counts.append_to(dir.path());
+        counts.append_to(dir.path(), || true);
         for function in ["nvmlInit_v2", "nvmlShutdown"] {
             counts.add(function);
             counts.write_down();

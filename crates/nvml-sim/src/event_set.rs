@@ -1,4 +1,4 @@
-//! Sets of events that callers wait for.
+//! Sets of events for waiting callers.
 
 use crate::code::{Answer, Code};
 use gpu_core::{DeviceEvent, DeviceEventKind};
@@ -9,14 +9,14 @@ pub(crate) mod kind {
     pub(crate) const SINGLE_BIT_ECC: u64 = 0x1;
     pub(crate) const DOUBLE_BIT_ECC: u64 = 0x2;
     pub(crate) const XID: u64 = 0x8;
-    /// Those that a simulated device can report.
+    /// The kinds that a simulated device can report.
     pub(crate) const ALL: u64 = SINGLE_BIT_ECC | DOUBLE_BIT_ECC | XID;
 }
 
-/// How many unfetched events a set keeps.
+/// The maximum number of unfetched events in a set.
 const LONGEST: usize = 256;
 
-/// All sets, by the handles of their callers.
+/// All sets, by handle.
 pub(crate) struct EventSets {
     sets: BTreeMap<usize, EventSet>,
     next: usize,
@@ -24,7 +24,7 @@ pub(crate) struct EventSets {
 
 #[derive(Default)]
 struct EventSet {
-    /// The kinds of each device.
+    /// The registered kinds of events, by device.
     registered: BTreeMap<u32, u64>,
     waiting: VecDeque<Report>,
 }
@@ -49,7 +49,7 @@ impl Report {
 }
 
 impl EventSets {
-    /// The first handle of a set: never null, and no handle of a device.
+    /// The first handle of a set: never null, and distinct from every device handle.
     const FIRST: usize = 0x6770_7e73_0000;
 
     pub(crate) const fn new() -> Self {

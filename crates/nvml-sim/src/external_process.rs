@@ -1,4 +1,4 @@
-//! The real processes that appear on the devices by themselves.
+//! The real processes that register themselves on the devices.
 
 use crate::cache_ttl::CacheTtl;
 use crate::stat::start_of;
@@ -8,26 +8,26 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Identifies one of them: its PID and start time.
+/// Identifies such a process: its PID and start time.
 type Key = (u32, u64);
 
-/// Those that are present.
+/// The processes that are present.
 pub(crate) struct ExternalProcesses {
     /// The session's directory; `None` if no external processes are permitted.
     dir: Option<PathBuf>,
-    /// The PIDs of all other processes.
+    /// The PIDs of all placeholders.
     placeholders: BTreeSet<u32>,
     present: BTreeSet<Key>,
-    belief: CacheTtl,
+    cache: CacheTtl,
 }
 
-/// Arrivals and departures.
+/// External processes that arrived or departed.
 #[derive(Default)]
 pub(crate) struct Changes {
     /// The PIDs of departed processes.
-    pub(crate) gone: Vec<Pid>,
+    pub(crate) departed: Vec<Pid>,
     /// Arrived processes.
-    pub(crate) come: Vec<ExternalProcess>,
+    pub(crate) arrived: Vec<ExternalProcess>,
 }
 
 impl ExternalProcesses {
@@ -36,25 +36,25 @@ impl ExternalProcesses {
             dir: session.is_live().then(|| dir.to_owned()),
             placeholders: session.placeholders.iter().map(|placeholder| placeholder.pid).collect(),
             present: BTreeSet::new(),
-            belief: CacheTtl::default(),
+            cache: CacheTtl::default(),
         }
     }
 
     /// Returns the changes since the last call.
     pub(crate) fn changes(&mut self, clock: impl Fn() -> Duration) -> Changes {
         let begin = clock();
-        let Some(dir) = self.dir.as_ref().filter(|_| !self.belief.holds(begin)) else {
+        let Some(dir) = self.dir.as_ref().filter(|_| !self.cache.holds(begin)) else {
             return Changes::default();
         };
         // A session that was not created by `gpuws sim` may lack this directory.
         let mut named = ExternalProcess::named(dir).unwrap_or_default();
         named.retain(|external| !self.placeholders.contains(&external.pid) && runs(external));
         let present: BTreeSet<Key> = named.iter().map(key).collect();
-        let gone = self.present.difference(&present).map(|(pid, _)| Pid(*pid)).collect();
+        let departed = self.present.difference(&present).map(|(pid, _)| Pid(*pid)).collect();
         named.retain(|external| !self.present.contains(&key(external)));
         self.present = present;
-        self.belief.renew(begin, clock());
-        Changes { gone, come: named }
+        self.cache.renew(begin, clock());
+        Changes { departed, arrived: named }
     }
 }
 

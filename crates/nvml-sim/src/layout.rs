@@ -1,14 +1,8 @@
-//! The structs of NVML's C interface that are written to and read from, field by field as declared
+//! The structs of NVML's C interface that this library reads and writes, field by field as declared
 //! in the public `nvml.h`.
 
-use crate::pointer::Handle;
+use crate::pointer::{Handle, Versioned};
 use std::ffi::{c_char, c_int, c_longlong, c_uchar, c_uint, c_ulonglong};
-
-/// A struct whose first field contains its size and version (`NVML_STRUCT_VERSION`).
-pub(crate) trait Versioned: Copy {
-    /// The value that callers put into that field.
-    const VERSION: c_uint;
-}
 
 /// Declares structs of numbers.
 macro_rules! structs {
@@ -25,7 +19,7 @@ macro_rules! structs {
 }
 
 structs! {
-    /// `nvmlPciInfo_t` of `nvmlDeviceGetPciInfo`: the part that all its versions share.
+    /// `nvmlPciInfo_t` of `nvmlDeviceGetPciInfo`: the fields that all versions share.
     PciInfo1 { bus_id: [c_char; 16], domain: c_uint, bus: c_uint, device: c_uint, pci_device_id: c_uint }
 
     /// `nvmlPciInfo_t` of `nvmlDeviceGetPciInfo_v2`.
@@ -113,7 +107,7 @@ structs! {
     Temperature1 version 1 { version: c_uint, sensor_type: c_uint, temperature: c_int }
 }
 
-/// The members of `nvmlValue_t` that are written
+/// The members of `nvmlValue_t` that this library writes.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) union Value {
@@ -121,11 +115,11 @@ pub(crate) union Value {
     pub(crate) signed_long_long: c_longlong,
 }
 
-/// Returns a text in a field of fixed size, truncated if it does not fit.
+/// Returns a text as a field of fixed size, truncated to fit.
 pub(crate) fn field_text<const N: usize>(text: &str) -> [c_char; N] {
     let mut field = [0; N];
-    for (place, byte) in field.iter_mut().zip(text.bytes()).take(N - 1) {
-        *place = byte as c_char;
+    for (slot, byte) in field.iter_mut().zip(text.bytes()).take(N - 1) {
+        *slot = byte as c_char;
     }
     field
 }

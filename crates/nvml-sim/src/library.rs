@@ -1,7 +1,7 @@
-//! The library state of a process: its session, its initialisation count, its call counts.
+//! The state of the library in a process: its session, its initialisation count, its call counts.
 //!
-//! One lock guards it all and is held no longer than the work takes: a caller that waits, because
-//! the session delays a call or never returns from it, waits without the lock.
+//! A single lock guards all state and is held only briefly: a caller that the session delays or
+//! hangs waits without the lock.
 
 use crate::code::{Answer, Code};
 use crate::counts::Counts;
@@ -10,12 +10,16 @@ use crate::running::{Effects, Running};
 use crate::view::View;
 use gpu_core::{ErrorKind, MachineFault};
 use gpu_sim::Session;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_int};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The library.
+unsafe extern "C" {
+    /// Registers a function to run when the process exits or this library is unloaded.
+    safe fn atexit(function: extern "C" fn()) -> c_int;
+}
+
 static LIBRARY: Mutex<Library> = Mutex::new(Library::new());
 
 /// The state of one process.
@@ -27,13 +31,17 @@ pub(crate) struct Library {
     running: Option<Running>,
     pub(crate) counts: Counts,
     pub(crate) event_sets: EventSets,
-    /// Texts that were handed out and stay for the lifetime of the process.
+    /// Texts returned to callers, valid for the lifetime of the process.
     texts: Vec<&'static CStr>,
 }
 
-/// Locks the library. Never held over a wait.
+/// Locks the library. Do not hold the lock while waiting.
 pub(crate) fn lock() -> MutexGuard<'static, Library> {
     LIBRARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+extern "C" fn write_down_counts() {
+    let _ = std::panic::catch_unwind(|| lock().counts.write_down());
 }
 
 impl Library {
@@ -48,11 +56,11 @@ impl Library {
         }
     }
 
-    /// Sets the directory of the session for the next initialisation, or none, and resets the
+    /// Sets or clears the directory of the session for the next initialisation, and resets the
     /// state.
     ///
     /// # Errors
-    /// `ALREADY_INITIALIZED` while the present one is in use.
+    /// `ALREADY_INITIALIZED` while the current session is in use.
     pub(crate) fn name_session(&mut self, dir: Option<PathBuf>) -> Answer {
         if self.initialised > 0 {
             return Err(Code::ALREADY_INITIALIZED);
@@ -72,7 +80,7 @@ impl Library {
     /// Reads the session again, and keeps the machine if the session is the same.
     ///
     /// # Errors
-    /// Why there is no machine to serve.
+    /// The reason why there is no machine to serve.
     fn read_session(&mut self) -> gpu_core::Result<&mut Running> {
         let Some(dir) = self.dir() else {
             self.running = None;
@@ -88,12 +96,12 @@ impl Library {
         };
         let same = self.running.take().filter(|running| running.serves(&dir, &session));
         if session.counts_calls {
-            self.counts.append_to(&dir);
+            self.counts.append_to(&dir, || atexit(write_down_counts) == 0);
         }
         Ok(self.running.insert(same.unwrap_or_else(|| Running::new(dir, session))))
     }
 
-    /// Returns the name of the simulated machine, if a session names one.
+    /// Returns the name of the simulated machine; `None` without a session.
     pub(crate) fn machine(&mut self) -> Option<String> {
         if self.initialised == 0 {
             self.read_session().ok()?;
@@ -101,7 +109,7 @@ impl Library {
         self.running.as_ref()?.machine_name()
     }
 
-    /// Returns a text that stays for the lifetime of the process.
+    /// Stores a text for the lifetime of the process.
     pub(crate) fn keep_text(&mut self, text: CString) -> &'static CStr {
         if let Some(known) = self.texts.iter().find(|known| **known == text.as_c_str()) {
             return known;
@@ -121,11 +129,11 @@ impl Library {
     }
 
     /// Returns the current machine.
-    fn look(&mut self) -> Answer<Arc<View>> {
+    fn view(&mut self) -> Answer<Arc<View>> {
         if self.initialised == 0 {
             return Err(Code::UNINITIALIZED);
         }
-        self.running.as_mut().ok_or(Code::UNINITIALIZED)?.look()
+        self.running.as_mut().ok_or(Code::UNINITIALIZED)?.view()
     }
 
     /// Returns the served machine.
@@ -142,10 +150,10 @@ pub(crate) fn enter(function: &'static str, gpu: Option<u32>) -> Answer<Arc<View
     let mut library = lock();
     let effects = library.enter(function, gpu)?;
     library = apply(effects, library)?;
-    library.look()
+    library.view()
 }
 
-/// Applies the session's faults for a call; a caller that waits does so without the lock.
+/// Applies the session's faults for a call; a delayed caller waits without the lock.
 ///
 /// # Errors
 /// The code of a fault.
@@ -165,8 +173,8 @@ fn apply(
 /// Initialises the library once more.
 ///
 /// # Errors
-/// `DRIVER_NOT_LOADED` if there is no readable session, after a line on standard error with the
-/// reason; the machine's own code when its driver does not answer.
+/// `DRIVER_NOT_LOADED` without a readable session, with the reason on standard error; the machine's
+/// own code if its driver does not answer.
 pub(crate) fn initialise(function: &'static str) -> Answer {
     let mut library = lock();
     library.counts.add(function);
@@ -177,7 +185,7 @@ pub(crate) fn initialise(function: &'static str) -> Answer {
     library = apply(effects, library)?;
     let running = library.running()?;
     running.simulation().map_err(|error| complain(&error))?;
-    if let Err(fault) = &running.look()?.driver
+    if let Err(fault) = &running.view()?.driver
         && fault.kind != ErrorKind::Machine(MachineFault::NoDevices)
     {
         return Err(fault.into());
@@ -189,7 +197,7 @@ pub(crate) fn initialise(function: &'static str) -> Answer {
 /// Reverts one initialisation.
 ///
 /// # Errors
-/// `UNINITIALIZED` when there is none to revert.
+/// `UNINITIALIZED` without a preceding initialisation.
 pub(crate) fn shut_down(function: &'static str) -> Answer {
     let mut library = lock();
     let effects = library.enter(function, None)?;
@@ -202,10 +210,10 @@ pub(crate) fn shut_down(function: &'static str) -> Answer {
     Ok(())
 }
 
-/// Prints on standard error why there is no machine: NVML has no code for it.
+/// Prints on standard error why there is no machine, because NVML has no code for it.
 fn complain(error: &gpu_core::Error) -> Code {
     let text: String = error.fault().text.chars().map(clean).collect();
-    // Nothing can be done if standard error is closed.
+    // A closed standard error is ignored.
     let _ = writeln!(std::io::stderr(), "libnvidia-ml (simulated): failed to {text}");
     Code::DRIVER_NOT_LOADED
 }

@@ -1,4 +1,4 @@
-//! The real processes that stand for simulated ones.
+//! The real processes that represent simulated ones.
 
 use crate::cache_ttl::CacheTtl;
 use crate::stat::start_of;
@@ -6,27 +6,27 @@ use gpu_core::Pid;
 use gpu_sim::Placeholder;
 use std::time::Duration;
 
-/// Those that have not ended.
+/// The placeholders that have not ended.
 pub(crate) struct Placeholders {
     running: Vec<Placeholder>,
-    belief: CacheTtl,
+    cache: CacheTtl,
 }
 
 impl Placeholders {
     pub(crate) fn new(placeholders: &[Placeholder]) -> Self {
-        Placeholders { running: placeholders.to_vec(), belief: CacheTtl::default() }
+        Placeholders { running: placeholders.to_vec(), cache: CacheTtl::default() }
     }
 
-    /// Returns those that have ended since the last call, each once.
+    /// Returns the placeholders that have ended since the last call, each once.
     pub(crate) fn ended(&mut self, clock: impl Fn() -> Duration) -> Vec<Pid> {
         let begin = clock();
-        if self.running.is_empty() || self.belief.holds(begin) {
+        if self.running.is_empty() || self.cache.holds(begin) {
             return Vec::new();
         }
         let (running, ended): (Vec<Placeholder>, Vec<Placeholder>) =
             self.running.iter().copied().partition(runs);
         self.running = running;
-        self.belief.renew(begin, clock());
+        self.cache.renew(begin, clock());
         ended.into_iter().map(|placeholder| Pid(placeholder.pid)).collect()
     }
 }

@@ -1,15 +1,20 @@
 //! Arguments from C callers: pointers to write to and to read from, and device handles.
 //!
 //! None of these types can be constructed in Rust: they are arguments of exported functions, and
-//! the caller guarantees what NVML's documentation requires of its pointers. All access to a
-//! caller's memory is in this file.
+//! the caller guarantees what NVML's documentation requires of pointers. All access to the caller's
+//! memory is in this file.
 
 use crate::code::{Answer, Code};
-use crate::layout::Versioned;
 use std::ffi::{c_char, c_uint};
 
 /// The maximum length of a text from a caller.
 const MAX_TEXT: usize = 256;
+
+/// A struct whose first field contains its size and version (`NVML_STRUCT_VERSION`).
+pub(crate) trait Versioned: Copy {
+    /// The value that callers store in that field.
+    const VERSION: c_uint;
+}
 
 /// A pointer to a value to write, or to the first of several; may be null.
 #[derive(Clone, Copy)]
@@ -57,17 +62,17 @@ impl<T: Copy> Out<T> {
         Out(self.0.wrapping_add(if self.0.is_null() { 0 } else { index })).put(value)
     }
 
-    /// Reads one of several values; the caller guarantees that there are more than `index`.
+    /// Reads one of several values; the caller guarantees more than `index` values.
     pub(crate) fn get_at(self, index: usize) -> Answer<T> {
         Out(self.0.wrapping_add(if self.0.is_null() { 0 } else { index })).get()
     }
 
-    /// Writes a list by NVML's protocol: the caller passes its capacity in `count` and gets the
-    /// number of items there.
+    /// Writes a list by NVML's protocol: the caller passes its capacity in `count`, which receives
+    /// the number of items.
     ///
     /// # Errors
-    /// `INSUFFICIENT_SIZE` when there are more, with the number in `count`; `INVALID_ARGUMENT` when
-    /// a required pointer is null.
+    /// `INSUFFICIENT_SIZE` if the items exceed the capacity, with their number in `count`;
+    /// `INVALID_ARGUMENT` if a required pointer is null.
     pub(crate) fn put_list(self, count: Out<c_uint>, items: &[T]) -> Answer {
         let room = count.get()?;
         let number = c_uint::try_from(items.len()).map_err(|_| Code::UNKNOWN)?;
@@ -82,7 +87,7 @@ impl<T: Copy> Out<T> {
     }
 }
 
-/// Writes several values, or none.
+/// Writes all of the values, or none.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` when a pointer is null.
@@ -94,10 +99,11 @@ pub(crate) fn put_all<T: Copy, const N: usize>(values: [(Out<T>, T); N]) -> Answ
 }
 
 impl<T: Versioned> Out<T> {
-    /// Checks that the caller uses this version of a struct.
+    /// Checks the version of the caller's struct.
     ///
     /// # Errors
-    /// `ARGUMENT_VERSION_MISMATCH` when it is another; `INVALID_ARGUMENT` when the pointer is null.
+    /// `ARGUMENT_VERSION_MISMATCH` for another version; `INVALID_ARGUMENT` when the pointer is
+    /// null.
     pub(crate) fn check_version(self) -> Answer {
         match Out(self.0.cast::<c_uint>()).get()? {
             version if version == T::VERSION => Ok(()),
@@ -115,7 +121,7 @@ impl Out<c_char> {
         if self.is_null() {
             return Err(Code::INVALID_ARGUMENT);
         }
-        // A text with an inner NUL would be read as a shorter one.
+        // The caller would read a text with an inner NUL as a shorter one.
         let text = text.split('\0').next().unwrap_or_default();
         if text.len() >= length as usize {
             return Err(Code::INSUFFICIENT_SIZE);
@@ -126,7 +132,6 @@ impl Out<c_char> {
 }
 
 impl In<c_char> {
-    /// Returns whether the pointer is null.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
     }
@@ -134,7 +139,7 @@ impl In<c_char> {
     /// Reads a text.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` when the pointer is null or the text is longer than any name.
+    /// `INVALID_ARGUMENT` when the pointer is null or the text exceeds [`MAX_TEXT`].
     pub(crate) fn text(self) -> Answer<String> {
         Ok(String::from_utf8_lossy(&self.bytes(MAX_TEXT)?).into_owned())
     }
@@ -159,7 +164,7 @@ impl In<c_char> {
     }
 }
 
-/// A device handle (`nvmlDevice_t`): a number that is never dereferenced, so that garbage is
+/// A device handle (`nvmlDevice_t`): a number that is never dereferenced, so invalid handles are
 /// detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
@@ -181,10 +186,10 @@ impl Handle {
         Handle(Self::of_gpu(index).0 | (mig as usize + 1) & Self::MIG_MASK)
     }
 
-    /// Returns the index of the device, and the number of the MIG instance if it is one.
+    /// Returns the index of the device, and the number of the MIG instance, if any.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` when this is no handle.
+    /// `INVALID_ARGUMENT` for an invalid handle.
     pub(crate) fn parts(self) -> Answer<(u32, Option<u32>)> {
         if self.0 & !0xffff != Self::MARK {
             return Err(Code::INVALID_ARGUMENT);

@@ -13,21 +13,20 @@ use std::time::Duration;
 
 /// How long a snapshot of the machine is valid.
 const FRESH: Duration = Duration::from_millis(20);
-/// The PID of the first process that a fault adds.
+/// The PID of the first process created by a fault.
 const FIRST_NEW_PID: u32 = 900_001;
-/// The memory of such a process.
+/// The memory of each such process.
 const NEW_PROCESS_MEMORY: Bytes = Bytes::from_mib(64);
 
-/// A served session.
 pub(crate) struct Running {
     dir: PathBuf,
     session: Session,
-    /// How many calls each of the session's faults has matched.
+    /// The number of calls that matched each of the session's faults.
     seen: Vec<u64>,
     machine: Option<Machine>,
 }
 
-/// Its machine, once it is needed.
+/// Its machine, opened when it is first needed.
 struct Machine {
     simulation: Simulation,
     stand_ins: Placeholders,
@@ -45,12 +44,12 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// Returns whether the caller has to wait.
+    /// Returns whether the caller must wait.
     pub(crate) fn waits(self) -> bool {
         self.hangs || self.late > Duration::ZERO
     }
 
-    /// Makes the caller wait, forever if the call hangs.
+    /// Delays the caller, forever if the call hangs.
     pub(crate) fn wait(self) {
         clock::sleep(self.late);
         if self.hangs {
@@ -74,17 +73,17 @@ impl Running {
         Running { dir, session, seen, machine: None }
     }
 
-    /// Returns whether this is that session, unchanged.
+    /// Returns whether this serves that session, unchanged.
     pub(crate) fn serves(&self, dir: &Path, session: &Session) -> bool {
         self.dir == dir && self.session == *session
     }
 
-    /// Returns the name of the machine, which need not have been started.
+    /// Returns the name of the machine, which need not have started.
     pub(crate) fn machine_name(&self) -> Option<String> {
         self.session.machine_name()
     }
 
-    /// Returns the simulation, started on the first call.
+    /// Returns the simulation, which the first call starts.
     ///
     /// # Errors
     /// As [`Session::open`].
@@ -144,11 +143,11 @@ impl Running {
         Ok(())
     }
 
-    /// Returns the machine, at most a moment old.
-    pub(crate) fn look(&mut self) -> Answer<Arc<View>> {
+    /// Returns a snapshot of the machine, at most [`FRESH`] old.
+    pub(crate) fn view(&mut self) -> Answer<Arc<View>> {
         let elapsed = self.elapsed();
         let machine = self.machine().map_err(|_| Code::DRIVER_NOT_LOADED)?;
-        Ok(machine.look(elapsed))
+        Ok(machine.view(elapsed))
     }
 
     /// Returns the events of devices since the last call.
@@ -175,7 +174,7 @@ impl Machine {
     fn open(dir: &Path, session: &Session) -> gpu_core::Result<Self> {
         let simulation = session.open()?;
         let mut stand_ins = Placeholders::new(&session.placeholders);
-        // A process that ended before the first snapshot ended long ago: its memory is free.
+        // The memory of a process that ended before the first snapshot is already free.
         for pid in stand_ins.ended(clock::since_boot) {
             simulation.happen(Event::Exit(pid));
         }
@@ -183,25 +182,25 @@ impl Machine {
         Ok(Machine { simulation, stand_ins, externals, view: None, next_pid: FIRST_NEW_PID })
     }
 
-    /// Advances time, with arrivals and departures of real processes.
+    /// Advances time, including arrivals and departures of real processes.
     fn reach(&mut self, elapsed: Duration) {
         self.simulation.advance_to(elapsed);
         self.follow(elapsed);
     }
 
-    /// Ends processes whose real processes have ended, and adds those that have arrived.
+    /// Ends processes whose real processes have ended, and adds newly arrived ones.
     fn follow(&mut self, elapsed: Duration) {
-        let mut gone = self.stand_ins.ended(clock::since_boot);
+        let mut departed = self.stand_ins.ended(clock::since_boot);
         let mut changes = self.externals.changes(clock::since_boot);
-        gone.append(&mut changes.gone);
-        if gone.is_empty() && changes.come.is_empty() {
+        departed.append(&mut changes.departed);
+        if departed.is_empty() && changes.arrived.is_empty() {
             return;
         }
         self.simulation.advance_to(elapsed);
-        for pid in gone {
+        for pid in departed {
             self.happen(Event::Exit(pid));
         }
-        for external in changes.come {
+        for external in changes.arrived {
             self.simulation.external(&external);
             self.view = None;
         }
@@ -212,7 +211,7 @@ impl Machine {
         self.view = None;
     }
 
-    fn look(&mut self, elapsed: Duration) -> Arc<View> {
+    fn view(&mut self, elapsed: Duration) -> Arc<View> {
         self.follow(elapsed);
         match &self.view {
             Some((taken, view)) if elapsed.saturating_sub(*taken) < FRESH => Arc::clone(view),
@@ -225,7 +224,7 @@ impl Machine {
         }
     }
 
-    /// Returns the start of a process on a device by a fault.
+    /// Returns the event that starts a process on a device, caused by a fault.
     fn newcomer(&mut self, gpu: u32) -> Event {
         let info = ProcessInfo::from_name(Pid(self.next_pid), "newcomer");
         self.next_pid += 1;

@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::Read;
 
-/// The most that is read of it, in bytes. The kernel returns it as one record.
+/// The maximum number of bytes read. The kernel returns the file as one record.
 const MAX_STAT: usize = 4096;
 
 /// Returns the start time of the process that has this PID now, in clock ticks since boot; `None`
-/// when it has ended or cannot be read.
+/// if it has ended or cannot be read.
 pub fn start_of(pid: u32) -> Option<u64> {
     let mut stat = [0; MAX_STAT];
     let mut file = File::open(format!("/proc/{pid}/stat")).ok()?;
@@ -15,12 +15,12 @@ pub fn start_of(pid: u32) -> Option<u64> {
     alive_since(&stat[..count])
 }
 
-/// Returns the start time of the process in a `stat`; `None` when only its entry is left. Fields
-/// are counted from the end of the name, which may contain anything.
+/// Returns the start time of the process in a `stat` record; `None` for a zombie without threads.
+/// Fields are counted from the end of the name, which may contain any character.
 fn alive_since(stat: &[u8]) -> Option<u64> {
     let name_end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = std::str::from_utf8(stat.get(name_end + 1..)?).ok()?;
-    // The third field is the first after the name.
+    // The first field after the name is the third one.
     let field = |number: usize| rest.split_ascii_whitespace().nth(number - 3);
     let zombie = matches!(field(3)?, "Z" | "X");
     // A zombie with live threads has not ended: it still has its resources.

@@ -1,5 +1,5 @@
-//! The state of a machine at one moment: every call is answered from it, so the cost of a call does
-//! not depend on the size of the machine.
+//! The state of a machine at one time. Every call reads from it, so its cost does not depend on the
+//! size of the machine.
 
 use crate::code::{Answer, Code};
 use crate::pointer::Handle;
@@ -21,7 +21,7 @@ pub(crate) struct View {
     devices: Vec<DeviceState>,
 }
 
-/// A device, or a MIG instance of it.
+/// A device, or one of its MIG instances.
 #[derive(Clone, Copy)]
 pub(crate) struct Subject<'a> {
     pub(crate) view: &'a View,
@@ -32,8 +32,8 @@ pub(crate) struct Subject<'a> {
 impl View {
     /// Takes a snapshot of a machine.
     ///
-    /// Query by query, and not with `GpuBackend::look`: the interpretation of the answers is up to
-    /// the caller.
+    /// Runs one query at a time instead of `GpuBackend::look`, because the caller interprets the
+    /// answers.
     pub(crate) fn take(simulation: &Simulation) -> Self {
         let driver = simulation.driver().map_err(|error| error.fault());
         let infos = simulation.devices().unwrap_or_default();
@@ -64,7 +64,7 @@ impl View {
     /// Returns the device with this index.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` when there is none.
+    /// `INVALID_ARGUMENT` if there is no such device.
     pub(crate) fn subject_at(&self, index: u32) -> Answer<Subject<'_>> {
         let mut subjects = self.subjects();
         subjects.find(|subject| subject.index() == index).ok_or(Code::INVALID_ARGUMENT)
@@ -73,7 +73,7 @@ impl View {
     /// Returns the subject of a handle.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` when it has none.
+    /// `INVALID_ARGUMENT` for an unknown handle.
     pub(crate) fn subject(&self, handle: Handle) -> Answer<Subject<'_>> {
         let (index, mig) = handle.parts()?;
         let gpu = self.subject_at(index)?;
@@ -87,12 +87,12 @@ impl View {
     }
 }
 
-/// Returns a group of details; a machine without it does not support it.
+/// Returns a group of details; `NOT_SUPPORTED` if the machine lacks it.
 fn group<T>(group: &Option<T>) -> Answer<&T> {
     group.as_ref().ok_or(Code::NOT_SUPPORTED)
 }
 
-/// Defines one accessor for each group of details.
+/// Defines an accessor per group of details.
 macro_rules! groups {
     ($($name:ident: $type:ty),* $(,)?) => { $(
         pub(crate) fn $name(self) -> Answer<&'a $type> {
@@ -144,10 +144,10 @@ impl<'a> Subject<'a> {
         [self].into_iter().chain(instances.map(move |mig| Subject { mig: Some(mig), ..self }))
     }
 
-    /// Checks that the device answers.
+    /// Checks that the device responds.
     ///
     /// # Errors
-    /// Its failure, such as `GPU_IS_LOST`.
+    /// The failure of the device, such as `GPU_IS_LOST`.
     pub(crate) fn check(self) -> Answer {
         self.sample().map(|_| ())
     }

@@ -11,7 +11,7 @@ use gpu_core::{Claim, Link, Topology};
 /// At most this many sets are compared one by one.
 const MAX_COMPARED: u64 = 20_000;
 
-/// Chooses the devices for a claim among those offered to it now.
+/// Chooses devices for a claim from those on offer.
 ///
 /// Of all divisions of the free devices into sets of the requested size (and one smaller set of the
 /// rest), the best has the highest total, which is the sum of the scores of all pairs in one set
@@ -19,7 +19,7 @@ const MAX_COMPARED: u64 = 20_000;
 /// is the best connected set of that division. Among equals it is the one that leaves large
 /// devices, well connected devices and whole aligned blocks to others, then the coolest, the least
 /// recently leased, the lowest numbers. If the claim requires certain devices, only sets with all
-/// of them count. Without a topology all pairs are alike.
+/// of them count. Without a topology, all pairs are alike.
 ///
 /// # Errors
 /// When there are not enough eligible devices.
@@ -115,8 +115,8 @@ impl Best {
         let mut best = None;
         let is_any = count as u64 == number_of_sets(scores.count(), size);
         if is_any {
-            // A best division is known at once, and no set that is worse than its best one can be
-            // the answer.
+            // This finds a best division directly, and rules out every set worse than that
+            // division's best set.
             best = divisions.worth(all, reachable(scores, size));
             let full = divisions.division(all).into_iter();
             let full = full.filter(|set| set.count_ones() as usize == size);

@@ -130,7 +130,7 @@ impl Tree<'_> {
         parts.iter().flat_map(|devices| self.in_order(devices, part + 1)).collect()
     }
 
-    /// Splits devices by the part of the tree that they share.
+    /// Groups devices by the part of the tree that they share.
     fn parts(&self, devices: &[usize], part: usize) -> Vec<Vec<usize>> {
         let (least, _) = PARTS[part];
         self.split(devices, |path| path.is_some_and(|path| nearness(path) >= nearness(least)))
@@ -154,8 +154,8 @@ impl Tree<'_> {
         parts
     }
 
-    /// Returns whether a part gets a box: it surely contains several devices, and not the same ones
-    /// as the next narrower part.
+    /// Returns whether a part gets a box: it certainly contains several devices, and not the same
+    /// ones as the next narrower part.
     fn has_box(&self, devices: &[usize], part: usize) -> bool {
         let narrower = part + 1 < PARTS.len() && self.parts(devices, part + 1).len() == 1;
         devices.len() > 1 && !narrower && self.parts(devices, part).len() == 1
@@ -176,7 +176,7 @@ fn cell(table: &[Vec<Link>], from: usize, to: usize) -> Option<Link> {
     table.get(from)?.get(to).copied()
 }
 
-/// Returns how near a location in the PCI tree is.
+/// Returns a rank for the distance in the PCI tree.
 fn nearness(path: Link) -> u8 {
     match path {
         Link::Itself => 6,
@@ -286,12 +286,12 @@ impl Picture<'_> {
         };
         let ((x1, y1), (x2, y2)) = (middle(from), middle(to));
         let apart = (x2 - x1).abs() / (DEVICE.0 + GAP);
-        // Within a row, a line to the neighbour is straight, and the others bend over the devices
+        // Within a row, lines to neighbours are straight, and other lines bend over the devices in
         // between; a curve reaches half the distance to its control point.
         let bend = if y1 == y2 { arc(apart) } else { 0 };
         let (cx, cy) = ((x1 + x2) / 2, (y1 + y2) / 2 - bend);
         let width = 1.0 + 1.5 * f64::from(lanes.min(18)).sqrt();
-        // Labels of crossing lines are at different positions along them.
+        // Place the labels of crossing lines at different positions along them.
         let part = if y1 == y2 { 0.5 } else { [0.34, 0.5, 0.66][(from + to) % 3] };
         let at = |a: i64, c: i64, b: i64| {
             let (a, c, b) = (a as f64, c as f64, b as f64);
@@ -345,7 +345,7 @@ impl Picture<'_> {
     }
 }
 
-/// The longest name that is drawn in full.
+/// The maximum length of a name that is drawn in full.
 const LONGEST_NAME: usize = 120;
 
 #[cfg(test)]

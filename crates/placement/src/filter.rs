@@ -1,15 +1,16 @@
-//! Selects the devices that a claim could have at all, and says why it cannot have the others.
+//! Selects the devices that are eligible for a claim, and gives the reason for rejecting the
+//! others.
 
 use crate::offer::{Bar, Offer, Passed, Refusal};
 use crate::scores::{MAX, Set};
 use gpu_core::{Claim, DeviceUuid, Share};
 use std::collections::BTreeSet;
 
-/// The devices that a claim could have now, at least as many as it requests.
+/// The devices that are eligible for a claim now, at least as many as it requests.
 pub(crate) struct Pool {
     /// Their positions in the list of offers, ascending.
     pub(crate) places: Vec<usize>,
-    /// The required devices among them.
+    /// The required devices as positions in the pool.
     pub(crate) required: Set,
     /// The requested number.
     pub(crate) size: usize,
@@ -18,10 +19,10 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Selects the devices that a claim could have now.
+    /// Selects the devices that are eligible for a claim now.
     ///
     /// # Errors
-    /// When they are too few, or a required one is not among them.
+    /// When there are too few, or a required one is not eligible.
     pub(crate) fn of(claim: &Claim, offers: &[Offer]) -> Result<Self, Refusal> {
         let required: BTreeSet<&DeviceUuid> = claim.required.iter().collect();
         let size = usize::try_from(claim.count).unwrap_or(usize::MAX);
@@ -85,7 +86,8 @@ impl Pool {
     }
 }
 
-/// Returns why a claim cannot have a device now; permanent reasons come before temporary ones.
+/// Returns why a device is not eligible for a claim now; permanent reasons come before temporary
+/// ones.
 fn reason(claim: &Claim, offers: &[Offer], offer: &Offer) -> Option<Passed> {
     let named = |uuid: &DeviceUuid| offer.id.uuid.as_ref() == Ok(uuid);
     let same = offers.iter().filter(|other| other.id.uuid == offer.id.uuid).count();

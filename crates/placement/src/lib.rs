@@ -1,9 +1,9 @@
 //! Chooses which devices a job gets.
 //!
-//! The main decision is that a choice is judged by what it leaves. A claim on k devices gets the
-//! best set of the best division of *all* free devices into sets of k, so that later claims still
-//! find well connected devices. [`choose`] is a pure function from plain data to a [`Choice`] or a
-//! [`Refusal`], each with its reasons.
+//! The main decision is to judge a choice by the devices that it leaves. A claim on k devices gets
+//! the best set of the best division of *all* free devices into sets of k, so that later claims
+//! still find well connected devices. [`choose`] is a pure function from plain data to a [`Choice`]
+//! or a [`Refusal`], each with its reasons.
 //!
 //! ```
 //! use gpu_core::{Absent, Bytes, Claim, DeviceId, DeviceUuid, Link, Topology};
@@ -24,7 +24,7 @@
 //!     last_leased: None,
 //!     bar: None,
 //! };
-//! // Two pairs of devices, each connected by NVLink. Somebody uses the first device.
+//! // Two pairs of devices, each connected by NVLink. Another process uses the first device.
 //! let mut offers: Vec<Offer> = (0..4).map(offer).collect();
 //! offers[0].bar = Some(Bar::Unexplained(Bytes::from_mib(7_168)));
 //! let (x, nv, sys) = (Link::Itself, Link::NvLink(4), Link::Sys);

@@ -133,9 +133,8 @@ mod tests {
     use super::*;
 
     fn pairs(count: usize, link: fn(usize, usize) -> Link) -> Topology {
-        let cell = |from: usize, to: usize| match from == to {
-            true => Link::Itself,
-            false => link(from.min(to), from.max(to)),
+        let cell = |from: usize, to: usize| {
+            if from == to { Link::Itself } else { link(from.min(to), from.max(to)) }
         };
         let row = |from| (0..count).map(|to| cell(from, to)).collect();
         Topology { links: (0..count).map(row).collect(), ..Topology::default() }
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_links_are_not_guessed() {
+    fn unknown_links_stay_unknown() {
         let mut topology = pairs(2, |_, _| Link::Unknown);
         topology.links[1].pop();
         let matrix = Matrix::of(&topology, &[]);

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Offer {
     /// Its identifiers; a device without a UUID cannot be claimed.
     pub id: DeviceId,
-    /// The memory that jobs can have at most: all except what driver and firmware reserve.
+    /// The maximum memory that jobs can have: all except what driver and firmware reserve.
     pub capacity: Reading<Bytes>,
     /// The memory that is free now.
     pub free: Reading<Bytes>,
@@ -19,13 +19,13 @@ pub struct Offer {
     pub room: Reading<Bytes>,
     /// The compute capability, major and minor.
     pub compute_capability: Reading<(u32, u32)>,
-    /// It drives a display.
+    /// Whether it drives a display.
     pub display: bool,
     /// Temperature of the chip.
     pub temperature: Reading<Celsius>,
     /// When it was last leased; `None` if unknown.
     pub last_leased: Option<Timestamp>,
-    /// Why it cannot be granted now, whatever else the claim requests.
+    /// Why it cannot be granted now, regardless of the claim's other requests.
     pub bar: Option<Bar>,
 }
 
@@ -36,49 +36,53 @@ pub struct Offer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bar {
-    /// A lease has it, or a share of it if the claim is for all of it.
+    /// A lease has the device, or a share of it if the claim is for the whole device.
     Leased {
         /// The lease.
         lease: LeaseId,
         /// Its user.
         owner: u32,
     },
-    /// An earlier claim waits for it.
+    /// An earlier claim is waiting for the device.
     Reserved {
-        /// The earlier claim's place in the queue.
+        /// The waiting claim, by its position in the queue.
         waiter: LeaseId,
         /// Its user.
         owner: u32,
     },
-    /// A process without a lease uses it.
+    /// A process without a lease uses the device.
     Outsider {
         /// The process.
         pid: Pid,
-        /// The PID is one of the host's, which is invalid in the container where gpuws runs.
+        /// Whether the PID is one of the host's, which is invalid in the container where gpuws
+        /// runs.
         is_host_pid: bool,
         /// Its name, as chosen by the process; empty if unknown.
         name: String,
     },
-    /// This much of its memory is used, and no process accounts for it.
+    /// This much memory is in use without a process that accounts for it.
     #[serde(rename = "unexplained_bytes")]
     Unexplained(Bytes),
-    /// It does not answer as it should.
+    /// The device does not answer correctly.
     Faulty(Fault),
-    /// It reports a defect, such as uncorrected memory errors, or a setting that excludes jobs.
+    /// The device reports a defect, such as uncorrected memory errors, or a setting that excludes
+    /// jobs.
     Unfit(String),
-    /// Its users are unknown.
+    /// The users of the device are unknown.
     UsersUnknown(Absent),
-    /// It has no UUID, or the UUID of another device too.
+    /// The device has no UUID, or shares its UUID with another device.
     NameUnknown,
-    /// It is in MIG mode: a program that is given it sees one of its instances and no other device.
+    /// The device is in MIG mode: a program given this device sees one of its instances and no
+    /// other device.
     MigMode,
-    /// It is a MIG device and the claim is for several: a program that sees one sees no other
-    /// device (NVIDIA's guide to MIG, on CUDA device enumeration).
+    /// The device is a MIG device and the claim is for several: a program that sees one sees no
+    /// other device (NVIDIA's guide to MIG, on CUDA device enumeration).
     MigAlone,
 }
 
 impl Offer {
-    /// Returns whether it is a MIG device: it has no links, and its index is that of its whole.
+    /// Returns whether it is a MIG device, which has no links and has the index of its parent
+    /// device.
     pub(crate) fn is_mig(&self) -> bool {
         self.id.uuid.as_ref().is_ok_and(DeviceUuid::is_mig)
     }
@@ -106,13 +110,13 @@ impl Bar {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Passed {
-    /// It cannot be granted, whatever the claim requests.
+    /// The device cannot be granted to any claim.
     Barred(Bar),
     /// The claim is for other devices.
     NotAmong,
     /// The claim excludes it.
     Excluded,
-    /// It has less memory than requested, even when it is idle.
+    /// The device has less memory than requested, even when idle.
     LacksMemory {
         /// Its capacity.
         #[serde(rename = "has_bytes")]
@@ -121,9 +125,9 @@ pub enum Passed {
         #[serde(rename = "needs_bytes")]
         needs: Bytes,
     },
-    /// It has less free memory now than requested.
+    /// The device has less free memory than requested.
     LacksRoom {
-        /// What is free.
+        /// The free memory.
         #[serde(rename = "has_bytes")]
         has: Bytes,
         /// What the claim requests.
@@ -141,9 +145,9 @@ pub enum Passed {
     },
     /// Its compute capability is unknown, and the claim depends on it.
     CapabilityUnknown(Absent),
-    /// It drives a display, and there were enough devices that do not.
+    /// The device drives a display, and enough others do not.
     DrivesDisplay,
-    /// It was eligible, and another set was better.
+    /// The device was eligible, but another set was better.
     OtherSetBetter,
 }
 
@@ -172,7 +176,7 @@ pub struct Choice {
     pub score: u32,
     /// The same sum over all sets of the best division of the free devices that contains this set.
     pub total: u32,
-    /// No division has a higher total. If false, the search ended before it had seen or ruled out
+    /// No division has a higher total. If false, the search stopped before it had seen or ruled out
     /// all divisions.
     pub exact: bool,
     /// The reason for this set.
@@ -192,9 +196,9 @@ pub enum Why {
         /// The weakest link between its devices; `None` for a single device.
         weakest: Option<Link>,
         /// The worst connected set that was also possible; above [`MAX_EXACT`](crate::MAX_EXACT)
-        /// devices, a bad one.
+        /// devices, a badly connected one.
         instead: Vec<usize>,
-        /// The weakest link in that one; `None` for a single device.
+        /// The weakest link in that set; `None` for a single device.
         instead_weakest: Option<Link>,
     },
     /// It leaves larger devices, or more contiguous room, to others.

@@ -26,7 +26,7 @@ type Small = u32;
 pub(crate) struct Worth(u64);
 
 impl Worth {
-    /// Nothing is known.
+    /// The value is unknown.
     const UNKNOWN: Worth = Worth::below(u32::MAX);
 
     /// Only an upper bound is known: the total is lower than this.
@@ -39,7 +39,7 @@ impl Worth {
         (self.0 >> 63 != 0).then_some(self.0 as u32)
     }
 
-    /// No devices, no sets.
+    /// The value of dividing no devices.
     const NOTHING: Worth = Worth(u32::MAX as u64);
 
     /// Returns the sum over all sets.
@@ -67,9 +67,9 @@ struct Best {
     set: Small,
     /// An upper bound on every division.
     most: Worth,
-    /// The least sum of the next set with which a division can be as good.
+    /// The minimum sum of the next set with which a division can be as good.
     needs: u32,
-    /// The devices beside that set form one set too.
+    /// Whether the devices outside that set form a single set.
     is_last: bool,
 }
 
@@ -116,8 +116,8 @@ impl Divisions {
         }
     }
 
-    /// Returns the value of the best division of a set and the rest that contains that set; `None`
-    /// if its total is below `least`.
+    /// Returns the value of the best division of both sets together that contains `set`; `None` if
+    /// its total is below `least`.
     pub(crate) fn worth_with(&mut self, set: Small, rest: Small, least: u32) -> Option<Worth> {
         let sum = self.sum(set);
         Some(self.worth(rest, least.saturating_sub(sum))?.with_full(sum))

@@ -13,11 +13,11 @@ const HEAT_STEP: i32 = 5;
 /// A rule that prefers some sets to others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rule {
-    /// Leave large devices, or contiguous room, to others.
+    /// Leave large devices, or contiguous memory, to others.
     Fits,
-    /// Take the set with the fewest connections to the devices that stay free.
+    /// Take the set with the weakest connections to the remaining free devices.
     LeavesLinked,
-    /// Break no aligned block of 2, 4 or 8 devices that is still whole.
+    /// Keep aligned blocks of 2, 4 or 8 devices whole.
     KeepsBlocks,
     /// Take the set whose hottest device is coolest; a device without a reading counts as hot.
     Coolest,
@@ -57,7 +57,7 @@ impl Costs {
             Share::Memory(_) => steps(offer.room),
         };
         let heat = |offer: &&Offer| match offer.temperature {
-            // Start a degree below all readings, so that no step is negative.
+            // Start below all readings, so that no step is negative.
             Ok(celsius) => u64::try_from(celsius.0.saturating_add(300) / HEAT_STEP).unwrap_or(0),
             Err(_) => u64::from(u32::MAX),
         };
@@ -78,7 +78,7 @@ impl Costs {
         let highest = |costs: &[u64]| places(set).map(|place| costs[place]).max().unwrap_or(0);
         match rule {
             Rule::Fits => sum(&self.fit),
-            // The devices that stay free keep all scores except those of the set's devices. This
+            // The remaining free devices keep all scores except those of the set's devices. This
             // subtracts scores within the set twice, but they are the same in every other set.
             Rule::LeavesLinked => sum(&self.links),
             Rule::KeepsBlocks => {

@@ -1,9 +1,9 @@
-//! Scores of the connections of a pool, by pair and by set.
+//! Scores of the connections in a pool, by pair and by set.
 
-/// The most devices to choose from; no machine has more under one system.
+/// The maximum number of devices to choose from; no machine has more.
 pub(crate) const MAX: usize = 64;
 
-/// A set of devices of a pool: a bit for each, by its position there.
+/// A set of devices in a pool: one bit for each, by its position in the pool.
 pub(crate) type Set = u64;
 
 /// Returns the positions in a set, ascending.
@@ -28,8 +28,8 @@ pub(crate) fn sets(count: usize, size: usize) -> impl Iterator<Item = Set> {
     let mut next = (size <= count && size > 0).then(|| first(size));
     std::iter::from_fn(move || {
         let set = next?;
-        // The next number with as many bits: the lowest run of ones moves its highest bit up, the
-        // others fall to the bottom.
+        // The next larger number with the same number of ones: the highest bit of the lowest run of
+        // ones moves up by one, and the others move to the bottom.
         let lowest = set & set.wrapping_neg();
         next = set.checked_add(lowest).and_then(|up| {
             let fallen = ((up ^ set) >> 2) >> lowest.trailing_zeros();
@@ -63,7 +63,7 @@ impl Scores {
         self.count
     }
 
-    /// Returns the score of a pair, 0 for a device and itself.
+    /// Returns the score of a pair; 0 between a device and itself.
     pub(crate) fn pair(&self, from: usize, to: usize) -> u32 {
         self.cells[from * self.count + to]
     }

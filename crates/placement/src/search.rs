@@ -11,7 +11,7 @@
 
 use crate::scores::{Scores, Set, first, places};
 
-/// How many partial sets are tried: some milliseconds.
+/// The maximum number of partial sets to try, which takes a few milliseconds.
 pub(crate) const STEPS: u32 = 20_000;
 
 /// A division of a pool.
@@ -21,7 +21,7 @@ pub(crate) struct Division {
     pub(crate) total: u32,
     /// Its sets; all required devices are in the first.
     pub(crate) sets: Vec<Set>,
-    /// No division has a higher total.
+    /// Whether no division has a higher total.
     pub(crate) exact: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn search(scores: &Scores, size: usize, required: Set, steps: u32) ->
     Division { total: search.total, sets: search.sets, exact: search.steps > 0 }
 }
 
-/// Returns the total of the greedy division improved by exchanges: some division reaches it.
+/// Returns the total of the greedy division improved by exchanges, which is reachable.
 pub(crate) fn reachable(scores: &Scores, size: usize) -> u32 {
     let mut sets = greedy(scores, size, 0);
     exchange(scores, &mut sets, 0);
@@ -130,21 +130,21 @@ struct Search<'a> {
     /// The best division so far.
     total: u32,
     sets: Vec<Set>,
-    /// How many steps remain.
+    /// The number of steps left.
     steps: u32,
     /// The sets of the partial division.
     open: Vec<Set>,
 }
 
-/// A partial set and its surroundings.
+/// A partial set and the state of the search around it.
 #[derive(Clone, Copy)]
 struct Growing {
-    /// Devices that are in no set yet.
+    /// Devices not yet in a set.
     free: Set,
     set: Set,
     /// The free devices that may still join.
     candidates: Set,
-    /// How many devices must join.
+    /// The number of devices still to add.
     wanted: usize,
     /// The sum of the scores within the completed sets.
     done: u32,

@@ -5,8 +5,9 @@ use crate::interruptible::{self, Stop};
 use crate::keeper::Keeper;
 use crate::look::{text, user};
 use crate::machine::Machine;
+use crate::ports::{no_journal, ports};
 use crate::request::Wanted;
-use gpu_core::{Error, ErrorKind, Journal, NoJournal, ProcessKey};
+use gpu_core::ProcessKey;
 use gpu_host::FileLeaseStore;
 use gpu_machine::Source;
 use gpu_placement::Refusal;
@@ -24,12 +25,6 @@ use std::time::Duration;
 
 /// The time to withdraw a claim after Ctrl-C.
 const WITHDRAWAL: Duration = Duration::from_secs(2);
-
-/// Returns the journal of a claim, which ends no process.
-pub(crate) fn no_journal() -> NoJournal {
-    let what = "write an audit log: a claim ends no process";
-    NoJournal::new(Error::new(ErrorKind::Unsupported, what))
-}
 
 /// Granted devices. They are released by `release`, when the object is deleted, or when the process
 /// ends.
@@ -121,15 +116,6 @@ fn opened(machine: &Machine) -> Result<(Arc<Source>, FileLeaseStore, ProcessKey)
     let root = source.host.own_ancestry()?.first().copied();
     let root = root.ok_or_else(|| Failure::new("process", "find this process in /proc"))?;
     Ok((source, locks, root))
-}
-
-/// Returns the ports of a claim.
-pub(crate) fn ports<'a>(
-    source: &'a Source,
-    journal: &'a dyn Journal,
-    locks: &'a FileLeaseStore,
-) -> Ports<'a> {
-    Ports { backend: &*source.backend, host: &*source.host, clock: &*source.clock, journal, locks }
 }
 
 /// Refuses a claim that would wait for a lease of this very process.

@@ -1,8 +1,8 @@
 //! The thread that keeps a lease: it renews it, and keeps the devices from looking unused to
 //! safe-gpu.
 
-use crate::claim::{no_journal, ports};
 use crate::failure::{Failure, Result};
+use crate::ports::{no_journal, ports};
 use gpu_core::{EntryKind, LeaseStore, ProcessKey};
 use gpu_host::FileLeaseStore;
 use gpu_host::supervise::Companions;

@@ -16,6 +16,7 @@ mod isolated;
 mod keeper;
 mod look;
 mod machine;
+mod ports;
 mod request;
 mod session;
 

@@ -1,9 +1,9 @@
 //! Views: what `gpuws status`, `doctor` and `leases` print as JSON.
 
-use crate::claim::no_journal;
 use crate::failure::Result;
 use crate::interruptible;
 use crate::machine::Machine;
+use crate::ports::no_journal;
 use gpu_core::{
     DeviceFiles, DeviceState, FileRole, Groups, HolderSearch, Observation, Pid, ProcessDetail,
     ProcessTable, Snapshot,
@@ -12,8 +12,8 @@ use gpu_host::{LinuxHost, Roots, user_name};
 use gpu_machine::roots;
 use gpu_nvidia_driver::NvidiaFiles;
 use gpu_reaper::Past;
+use gpu_report::View;
 use gpu_report::json;
-use gpu_report::rows::View;
 use gpu_sim::Session;
 use gpu_steward::{Ports, listing};
 use pyo3::prelude::*;

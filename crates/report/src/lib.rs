@@ -40,12 +40,13 @@ pub mod monitor;
 mod readings;
 mod release;
 pub mod replay;
-pub mod rows;
+mod rows;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod smi;
 pub mod text;
 pub mod usage;
+mod view;
 pub mod watch;
 pub mod wording;
 pub mod write;
@@ -56,6 +57,7 @@ pub use exit::Exit;
 pub use filter::ProcessFilter;
 pub use jiff::tz::TimeZone;
 pub use moment::Moment;
+pub use view::View;
 
 /// The example of the README, as a doctest.
 #[cfg(doctest)]

@@ -2,8 +2,8 @@
 //!
 //! The caller reads the file; options of the command line come before it.
 
+use crate::options::{Attention, Marker, Theme};
 use crate::rows::Column;
-use crate::state::{Attention, Marker, Theme};
 use gpu_report::COLUMN_ALIASES;
 use std::fmt;
 use std::ops::RangeInclusive;

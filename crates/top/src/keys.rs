@@ -1,8 +1,8 @@
 //! The keys, as a table. The help and the footer are made from it.
 
+use crate::overlay::Overlay;
 use crate::replay::Control;
 use crate::rows::Column;
-use crate::state::Overlay;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// What a key does.

@@ -19,6 +19,8 @@ pub mod history;
 pub mod inquiry;
 mod jobs;
 pub mod keys;
+mod options;
+mod overlay;
 pub mod replay;
 pub mod rows;
 mod run;
@@ -34,9 +36,11 @@ pub use ending::{Aim, Ender};
 pub use event::Event;
 pub use frame::{CpuTimes, Frame};
 pub use inquiry::Inspector;
+pub use options::{Attention, Marker, Options, Theme};
+pub use overlay::Overlay;
 pub use replay::Recording;
 pub use run::{Ended, Frames, Left, Machine, Settings, Top, Waits, end_by};
-pub use state::{Attention, Effect, Marker, Options, Overlay, State, Theme};
+pub use state::{Effect, State};
 pub use view::{text, view};
 
 /// The example of the README, as a doctest.

@@ -1,4 +1,4 @@
-//! The suspects that the policy has ended, and those whose owners it has warned before.
+//! Selects the suspects that the policy ends now, and those that need a warning first.
 
 use crate::identity::Identity;
 use crate::policy::{ReapPolicy, ReapRule};
@@ -7,7 +7,7 @@ use gpu_core::{DeviceId, ProcessInfo, ProcessKey};
 use gpu_reaper::{Confidence, Finding};
 use std::time::Duration;
 
-/// A process that is to be ended by the policy, or whose owner is to be warned.
+/// A process that the policy is about to end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condemned {
     /// The finding.
@@ -16,9 +16,9 @@ pub struct Condemned {
     pub process: ProcessInfo,
     /// The devices of the finding.
     pub devices: Vec<DeviceId>,
-    /// The time until it is ended, if nothing changes.
+    /// The time until the process is ended, if nothing changes.
     pub left: Duration,
-    /// How long it has been a suspect.
+    /// How long the process has been a suspect.
     pub lasted: Duration,
 }
 
@@ -30,8 +30,8 @@ impl Condemned {
 }
 
 impl Watch {
-    /// Returns the processes whose owners must be warned now, and marks them as warned. Each user is
-    /// warned of no more processes in an hour than may be ended in it; of the others later.
+    /// Returns the processes that need a warning now, and marks them as warned. Each user gets at
+    /// most `most_per_hour` warnings within an hour; the remaining ones follow later.
     pub(crate) fn warnings(&mut self) -> Vec<Condemned> {
         let now = self.last.unwrap_or_default();
         let mut warned = Vec::new();
@@ -51,7 +51,7 @@ impl Watch {
                 })
                 .collect();
             for condemned in due {
-                // A process that is the ghost of several devices is warned of once.
+                // A ghost on several devices gets one warning.
                 if !warned.iter().any(|other: &Condemned| other.key() == condemned.key()) {
                     let Ok(uid) = condemned.process.uid else { continue };
                     let recent = self.warned.entry(uid).or_default();
@@ -69,10 +69,10 @@ impl Watch {
         warned
     }
 
-    /// Returns the processes that the policy has ended now: suspects of raised findings that the
-    /// last look has, for the whole time of their rule and after their warning. At most as many as
-    /// may still be signalled within the hour: first those that were never tried, then those whose
-    /// last try is longest ago, an hour at least.
+    /// Returns the processes to end now: suspects of raised findings that the last scan still
+    /// shows, once the time of their rule and their warning period have passed. Returns at most as
+    /// many as the hourly limit still allows: first those never tried, then those tried longest
+    /// ago, at least an hour before.
     pub(crate) fn condemned(&self) -> Vec<Condemned> {
         let now = self.last.unwrap_or_default();
         let Some(reap) = &self.policy.reap else { return Vec::new() };
@@ -94,7 +94,7 @@ impl Watch {
             if chosen.len() >= reap.most_per_hour.saturating_sub(recent) {
                 break;
             }
-            // A ghost of several devices is several findings.
+            // A ghost on several devices appears in several findings.
             if !chosen.iter().any(|other| other.key() == condemned.key()) {
                 chosen.push(condemned);
             }
@@ -117,7 +117,8 @@ impl Watch {
 }
 
 impl Tracked {
-    /// The suspects that a rule covers, if the finding is raised and the last look has it.
+    /// Returns the suspects that a rule covers, if the finding is raised and the last scan shows
+    /// it.
     fn covered<'a>(
         &'a self,
         id: &'a Identity,
@@ -132,7 +133,7 @@ impl Tracked {
             if reap.protect.iter().any(|protect| protect.covers(process)) {
                 return None;
             }
-            // In doubt whether it is allowed, it is spared.
+            // If it is uncertain whether the process is allowed, spare it.
             let is_allowed = policy
                 .allowed
                 .iter()
@@ -179,7 +180,7 @@ mod tests {
 
     const GHOSTS: &str = "kinds = [\"ghost\"]\nall_users = true\n";
 
-    /// A process of an ordinary user, with this start time.
+    /// Returns a process of an ordinary user with this start time.
     fn process(pid: u32, start: u64) -> ProcessInfo {
         let mut info = ProcessInfo::from_name(Pid(pid), "python");
         info.key.start = Some(StartTime(start));
@@ -189,12 +190,12 @@ mod tests {
         info
     }
 
-    /// A watcher, and the minute of its next look.
+    /// A watcher, and the minute of its next scan.
     struct Scene {
         watch: Watch,
         minute: u32,
         kind: FindingKind,
-        /// How many devices there are, with a finding about each.
+        /// The number of devices, each with its own finding.
         devices: u32,
     }
 
@@ -204,7 +205,7 @@ mod tests {
             Scene { watch, minute: 0, kind: FindingKind::Ghost, devices: 1 }
         }
 
-        /// Looks once; these processes are suspects.
+        /// Scans once, with these processes as suspects.
         fn look(&mut self, suspects: &[(&ProcessInfo, Confidence)]) {
             let at = MINUTE * self.minute;
             let millis = u64::try_from(at.as_millis()).unwrap();
@@ -246,7 +247,7 @@ mod tests {
             self.minute += 1;
         }
 
-        /// Looks for so many minutes, and warns as a round does.
+        /// Scans once a minute for `count` minutes, and sends warnings as a round does.
         fn minutes(&mut self, count: u32, suspects: &[(&ProcessInfo, Confidence)]) {
             for _ in 0..count {
                 self.look(suspects);
@@ -263,7 +264,7 @@ mod tests {
         [(info, Confidence::High)]
     }
 
-    /// Returns whether a rule ever ends this process, as the suspect of such a finding.
+    /// Returns whether the rule ends this process if it stays a suspect of this kind for an hour.
     fn ends(rule: &str, kind: FindingKind, info: &ProcessInfo) -> bool {
         let mut scene = Scene { kind, ..Scene::new(rule) };
         scene.minutes(60, &high(info));
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn suspect_is_condemned_after_its_time_and_its_warning() {
+    fn suspect_is_due_after_its_time_and_warning() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         scene.minutes(7, &high(&info));
         scene.look(&high(&info));
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn one_look_without_the_suspect_begins_its_time_anew() {
+    fn scan_without_suspect_restarts_its_time() {
         let (info, other) = (process(7, 1), process(8, 2));
         let likely = [(&info, Confidence::Likely)];
         let breaks: [&[(&ProcessInfo, Confidence)]; 3] = [&[], &likely, &high(&other)];
@@ -301,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn process_that_reuses_the_pid_has_its_own_time() {
+    fn process_with_reused_pid_has_its_own_time() {
         let mut scene = Scene::new(GHOSTS);
         scene.minutes(10, &high(&process(7, 1)));
         let second = process(7, 2);
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_looks_is_not_watched() {
+    fn time_without_scans_does_not_count() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         scene.minutes(5, &high(&info));
         scene.minute += 60;
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn time_of_an_execution_is_neither_watched_nor_a_break() {
+    fn execution_time_neither_counts_nor_interrupts() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         scene.minutes(6, &high(&info));
         scene.minute += 60;
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn time_without_looks_neither_raises_nor_clears() {
+    fn gap_without_scans_neither_raises_nor_clears() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         let raised = |scene: &Scene| scene.watch.raised().count();
         scene.look(&high(&info));
@@ -366,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn hourly_limit_and_the_time_between_attempts_hold() {
+    fn respects_hourly_limit_and_time_between_attempts() {
         let all: Vec<ProcessInfo> = (1..=3).map(|pid| process(pid + 6, 1)).collect();
         let suspects: Vec<_> = all.iter().map(|info| (info, Confidence::High)).collect();
         let mut scene = Scene::new(GHOSTS);
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_break_nor_a_new_policy_shortens_the_time_between_attempts() {
+    fn break_or_new_policy_does_not_shorten_retry_interval() {
         let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
         scene.minutes(12, &high(&info));
         scene.watch.tried(&[info.key]);
@@ -405,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn each_user_is_warned_of_no_more_processes_than_may_be_ended() {
+    fn limits_warnings_per_user_to_hourly_limit() {
         let all: Vec<ProcessInfo> = (0..600).map(|pid| process(pid + 100, 1)).collect();
         let mut other = process(7, 1);
         other.uid = Ok(1002);
@@ -427,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn rule_covers_only_whom_it_names() {
+    fn rule_covers_only_named_users() {
         let ghost = FindingKind::Ghost;
         let alice = process(7, 1);
         let with = |change: &dyn Fn(&mut ProcessInfo)| {
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn services_are_spared_and_jobs_unless_the_rule_says_so() {
+    fn spares_services_and_jobs_without_explicit_rule() {
         let in_cgroup = |path: &str, job: bool| {
             let mut info = process(7, 1);
             info.cgroup = Ok(path.to_owned());

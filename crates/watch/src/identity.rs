@@ -1,24 +1,25 @@
-//! What makes two findings of different looks the same one.
+//! Recognizes the same finding in different scans.
 
 use gpu_core::{DeviceId, Pid, ProcessKey};
 use gpu_reaper::{Finding, FindingKind};
 use std::fmt;
 
-/// Identifies a finding over many looks.
+/// Identifies a finding across scans.
 ///
-/// A finding about one process is the same as long as it is that process, by PID and start time: a
-/// process that reuses the PID is another finding. All else is about devices, and stays the same
-/// while its suspects change: whoever holds memory that nobody lists could otherwise hand it on from
-/// fork to fork, and no finding would ever last.
+/// A finding about one process keeps its identity as long as PID and start time stay the same; a
+/// process that reuses the PID is a new finding. Every other finding is about devices and keeps its
+/// identity while its suspects change. Otherwise a process that holds unlisted memory could pass it
+/// from fork to fork, and its findings would never last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Identity {
     /// The kind.
     pub kind: FindingKind,
-    /// The process, for a finding about one.
+    /// The process, if the finding is about a single one.
     pub process: Option<ProcessKey>,
-    /// The devices, unless they may change: by UUID, else by PCI address, else by index.
+    /// The devices, except for findings that may move between devices. A device is identified by
+    /// UUID, else by PCI address, else by index.
     pub devices: Vec<String>,
-    /// The first error that the driver has logged, if it is about that.
+    /// The first logged driver error, for findings about driver errors.
     pub xid: Option<u32>,
 }
 

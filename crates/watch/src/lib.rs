@@ -1,10 +1,10 @@
 //! Watches a machine: raises findings that last, clears those that are over, and ends processes
 //! where a policy says so.
 //!
-//! The main decision is that the watcher decides from plain data and keeps time by argument.
-//! [`Watch::look`] is a function of its state, of one look and of the time, so a day is tested in a
-//! second. It acts only through gpu-reaper: [`Watch::round`] selects suspects by the
-//! [policy](Policy), looks twice more, and hands them to the plan, the checks and the audit log of
+//! The main decision is that the watcher decides from plain data and receives the time as an
+//! argument. [`Watch::look`] is a function of the state, one scan and the time, so a test covers a
+//! day in a second. It acts only through gpu-reaper: [`Watch::round`] selects suspects by the
+//! [policy](Policy), scans twice more, and passes them to the plan, the checks and the audit log of
 //! `gpuws reap`. A policy can only narrow what these permit.
 
 mod docket;

@@ -1,4 +1,4 @@
-//! One round: look, tell, warn, and end what the policy has ended.
+//! One round: scan, report, warn, and end the processes that the policy selects.
 
 use crate::docket::Condemned;
 use crate::sight::is_blind;
@@ -8,21 +8,21 @@ use gpu_reaper::{Diagnosis, Guard, Past, Plan, Ports, Report, Request};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// The time between the two looks before a plan: CPU time, counted in hundredths of a second, can
-/// advance in it, and processes that are ending disappear.
+/// The time between the two scans before a plan. In this time, CPU time, which is counted in
+/// hundredths of a second, can advance, and processes that are exiting disappear.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A look at the machine.
+/// A scan of the machine.
 #[derive(Clone, Debug)]
 pub struct Look {
-    /// What it saw.
+    /// The snapshot.
     pub snapshot: Snapshot,
-    /// What it means, with what the looks before it saw.
+    /// The diagnosis, which takes earlier snapshots into account.
     pub diagnosis: Diagnosis,
 }
 
 impl Look {
-    /// Adds a snapshot to what the snapshots before it have shown, and returns what it means.
+    /// Adds a snapshot to the history and diagnoses it.
     pub fn after(past: &mut Past, snapshot: Snapshot) -> Self {
         past.add(&snapshot);
         let diagnosis = gpu_reaper::diagnose_after(past, &snapshot);
@@ -30,57 +30,57 @@ impl Look {
     }
 }
 
-/// What a look is for.
+/// The purpose of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To tell what has changed: what is known of processes may be as old as an
-    /// [`Observer`](gpu_core::Observer) permits.
+    /// To report changes. Process data may be as old as an [`Observer`](gpu_core::Observer)
+    /// permits.
     Tell,
-    /// To plan: everything is read anew.
+    /// To plan. All data is read again.
     Plan,
 }
 
-/// The machine, as a round uses it.
+/// The machine that a round scans and acts on.
 pub struct Machine<'a> {
-    /// Its ports. Without a token, no line is written to the audit log.
+    /// Its ports. Without a token, the round writes no line to the audit log.
     pub ports: Ports<'a>,
-    /// Takes a look.
+    /// Scans the machine.
     pub look: &'a mut dyn FnMut(Purpose) -> Look,
-    /// The permission to end processes; without it, plans are only told.
+    /// Permits ending processes. Without it, plans are only reported.
     pub token: Option<&'a ActToken>,
-    /// Whether to go on: asked before and after the looks for a plan, and at each step of its
-    /// execution, before each signal too.
+    /// Whether to continue. Called before and after the scans for a plan, and before each step of
+    /// its execution, including each signal.
     pub go_on: &'a dyn Fn() -> ControlFlow<()>,
 }
 
-/// What a round tells.
+/// What a round reports.
 #[derive(Debug)]
 pub enum Told<'a> {
-    /// The driver could not be queried, or not any more.
+    /// The driver has stopped answering.
     Blind(&'a Fault),
     /// The driver answers again.
     Sighted,
     /// A finding was raised, updated or cleared.
     Change(&'a Change),
-    /// So many findings were not raised, because too many were within an hour.
+    /// So many findings were not raised because of the hourly limit.
     HeldBack(usize),
-    /// A process will be ended unless something changes, or would be if this were no dry run.
+    /// A process will be ended unless something changes, or would be in a dry run.
     Warning {
         /// The process.
         condemned: &'a Condemned,
-        /// It is only told that it would be ended.
+        /// Whether this is a dry run, in which the process is not ended.
         is_dry_run: bool,
     },
-    /// Every process that the policy selected is spared, by the checks of the plan.
+    /// The checks of the plan spare every process that the policy selected.
     Spared {
-        /// The last look before it.
+        /// The last scan before the plan.
         now: &'a Snapshot,
-        /// The plan: who is spared, and why.
+        /// The plan, with each spared process and the reason.
         plan: &'a Plan,
     },
-    /// A plan of the policy, and its result unless it was a dry run.
+    /// A plan, and its result unless this was a dry run.
     Reap {
-        /// The last look before it.
+        /// The last scan before the plan.
         now: &'a Snapshot,
         /// The plan.
         plan: &'a Plan,
@@ -92,11 +92,11 @@ pub enum Told<'a> {
 }
 
 impl Watch {
-    /// Looks at the machine once and tells what has changed. Then warns the owners of processes that
-    /// the policy ends soon, and ends those that are due: looks twice more, and executes the plan
-    /// for the suspects that are still due after both looks.
+    /// Scans the machine once and reports changes. Then warns the owners of processes that the
+    /// policy will end soon. If processes are due, scans twice more and executes the plan for those
+    /// that are due after both scans.
     ///
-    /// Without a token, or with `dry_run` in the policy, the plan is only told.
+    /// Without a token, or with `dry_run` in the policy, the plan is only reported.
     pub fn round(&mut self, machine: &mut Machine<'_>, told: &mut dyn FnMut(Told<'_>)) {
         self.look_and_tell(machine, Purpose::Tell, told);
         let reap = &self.policy().reap;
@@ -171,7 +171,7 @@ impl Watch {
         let report = machine.token.filter(|_| !policy.dry_run).map(|token| {
             gpu_reaper::execute(&plan, &guard, machine.ports, token, &mut |_| (machine.go_on)())
         });
-        // A dry run tells no more than would be ended.
+        // A dry run reports no more processes than a real run may end.
         self.count_ended(report.as_ref().map_or(plan.targets.len(), |report| {
             report.actions.iter().filter(|action| !action.signals.is_empty()).count()
         }));

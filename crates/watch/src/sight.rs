@@ -1,19 +1,19 @@
-//! What one look can say about a finding that it does not have.
+//! What a scan shows about a finding that it lacks.
 
 use crate::identity::Identity;
 use gpu_core::{Absent, DeviceState, ErrorKind, Snapshot};
 use gpu_reaper::{Finding, FindingKind};
 
-/// Returns whether the driver could not be queried at a look. One that was not queried because every
-/// device sleeps has nothing to tell.
+/// Returns whether the driver could not be queried. A driver that was not queried because every
+/// device sleeps does not count.
 pub(crate) fn is_blind(now: &Snapshot) -> bool {
     let asleep = ErrorKind::Field(Absent::Asleep);
     now.driver.as_ref().is_err_and(|fault| fault.kind != asleep)
 }
 
-/// Returns whether the absence of a finding from the diagnosis of a look shows that it is over. If
-/// something that it rests on could not be read, it shows nothing. A device that sleeps is used by
-/// nobody; what its driver may have leaked is not known.
+/// Returns whether a finding that is missing from the diagnosis is over. If data that the finding
+/// depends on could not be read, its absence shows nothing. A sleeping device has no users, but
+/// whether its driver has leaked memory is unknown.
 pub(crate) fn shows_absence(now: &Snapshot, id: &Identity, finding: &Finding) -> bool {
     if is_blind(now) || now.devices.is_empty() {
         return false;
@@ -23,7 +23,7 @@ pub(crate) fn shows_absence(now: &Snapshot, id: &Identity, finding: &Finding) ->
         sleep_tells && device.memory_used() == Err(Absent::Asleep)
             || device.sample.is_ok() && device.processes.is_ok() && device.mig.is_ok()
     };
-    // A missing device may be one that the driver was too slow to report.
+    // A device may be missing because the driver was too slow to report it.
     let known = |id: &gpu_core::DeviceId| now.device(id).is_some_and(answered);
     let all_answered = now.devices.iter().all(answered);
     if !finding.devices.iter().all(|id| known(id) || (all_answered && now.device(id).is_none())) {
@@ -36,7 +36,7 @@ pub(crate) fn shows_absence(now: &Snapshot, id: &Identity, finding: &Finding) ->
         None => true,
         Some(key) => match now.process(key.pid) {
             Ok(_) => true,
-            // It is named nowhere any more, or does not exist.
+            // No device lists the process any more, or it does not exist.
             Err(Absent::NotRecorded | Absent::NotFound) => true,
             Err(_) => false,
         },
@@ -72,7 +72,7 @@ mod tests {
     use gpu_core::{DeviceId, DeviceInfo, Fault, Group, Origin, Timestamp};
     use gpu_reaper::Confidence;
 
-    /// A look at one device that has not answered for this reason, as the driver.
+    /// Returns a scan of one device that, like the driver, did not answer for this reason.
     fn look(why: Absent) -> Snapshot {
         let fault = Fault { kind: why.into(), text: "query GPU 0".to_owned() };
         let mut now = Snapshot::empty(Origin::Live, Timestamp(0));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn device_that_sleeps_is_used_by_nobody() {
+    fn sleeping_device_has_no_users() {
         let absence = |why, kind| {
             let finding = Finding {
                 kind,

@@ -1,4 +1,4 @@
-//! The state of the watcher, and what one look changes.
+//! The state of the watcher, and how a scan changes it.
 
 use crate::identity::Identity;
 use crate::policy::Policy;
@@ -8,63 +8,64 @@ use gpu_reaper::{Confidence, Diagnosis, Evidence, Finding, FindingKind, Sign};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Looks further apart do not show that something lasted in between: this many intervals, and at
-/// least [`LEAST_GAP`].
+/// The longest gap between two scans, in intervals but at least [`LEAST_GAP`], after which a
+/// finding still counts as having lasted in between.
 const GAPS: u32 = 3;
 const LEAST_GAP: Duration = Duration::from_secs(30);
 
-/// The most findings of one kind about one user that are raised within an hour: a user who starts
-/// and ends many processes does not flood whoever is told.
+/// The maximum number of findings of one kind and one user that are raised within an hour, so that
+/// a user who starts and ends many processes cannot flood the recipients.
 pub(crate) const MOST_RAISED: usize = 64;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// A smaller change of the memory is no news.
+/// The smallest change in memory that counts as an update.
 const NEWS: Bytes = Bytes::from_mib(1024);
 
-/// A watcher. Its state is in memory only: a new one raises again what it finds.
+/// A watcher. It keeps its state in memory only, so a new watcher raises existing findings again.
 #[derive(Debug)]
 pub struct Watch {
     pub(crate) policy: Policy,
     pub(crate) longest_gap: Duration,
     pub(crate) tracked: BTreeMap<Identity, Tracked>,
-    /// The time of the last look.
+    /// The time of the last scan.
     pub(crate) last: Option<Duration>,
     /// When findings were raised, by kind and owner of the first suspect.
     raised: BTreeMap<(FindingKind, Option<u32>), VecDeque<Duration>>,
-    /// The findings that the last look would have raised but for the limit.
+    /// The number of findings that the last scan did not raise because of the limit.
     held_back: usize,
-    /// When processes were signalled, or would have been.
+    /// When processes were signalled, or would have been in a dry run.
     pub(crate) ended: VecDeque<Duration>,
-    /// When owners were warned of the end of a process, by UID.
+    /// When owners were warned that a process would be ended, by UID.
     pub(crate) warned: BTreeMap<u32, VecDeque<Duration>>,
-    /// When processes were last tried to end: within the last hour, or suspects still.
+    /// The last attempt to end each process, if it was within the last hour or the process is still
+    /// a suspect.
     pub(crate) tried: BTreeMap<ProcessKey, Duration>,
-    /// The driver could not be queried at the last look.
+    /// Whether the last scan could not query the driver.
     pub(crate) blind: bool,
 }
 
-/// A finding that some look had, raised or not yet.
+/// A finding that a scan has shown, raised or not.
 #[derive(Clone, Debug)]
 pub(crate) struct Tracked {
     pub(crate) finding: Finding,
-    /// The suspects, as the last look with them saw them.
+    /// The suspects as last seen.
     pub(crate) processes: BTreeMap<ProcessKey, ProcessInfo>,
-    /// When the first look without a later break had it.
+    /// When the finding was first seen since its last break.
     first_seen: Timestamp,
     last_seen: Timestamp,
     last_present: Duration,
-    /// The last look had it.
+    /// Whether the last scan showed the finding.
     pub(crate) present: bool,
-    /// How long it has been there without a break.
+    /// How long the finding has lasted without a break.
     lasted: Duration,
-    /// How long it has been absent; `None` if the last complete look had it.
+    /// How long the finding has been absent; `None` if the last complete scan showed it.
     absent: Option<Duration>,
     pub(crate) raised: Option<Raised>,
     pub(crate) suspects: BTreeMap<ProcessKey, Suspected>,
 }
 
-/// What was last told of a finding.
+/// What was last reported about a finding.
 #[derive(Clone, Debug)]
 pub(crate) struct Raised {
     at: Duration,
@@ -73,10 +74,11 @@ pub(crate) struct Raised {
     suspects: BTreeSet<ProcessKey>,
 }
 
-/// For how long a process has been a suspect without a break.
+/// How long a process has been a suspect without a break.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Suspected {
-    /// With at least the confidence possible, likely and high; `None` if it is less now.
+    /// With at least possible, likely and high confidence; `None` where its present confidence is
+    /// lower.
     pub(crate) lasted: [Option<Duration>; 3],
     pub(crate) warned: Option<Duration>,
 }
@@ -86,11 +88,11 @@ pub(crate) struct Suspected {
 pub struct Change {
     /// What happened.
     pub kind: ChangeKind,
-    /// Which finding.
+    /// The identity of the finding.
     pub id: Identity,
-    /// The finding, at the last look that had it.
+    /// The finding as last seen.
     pub finding: Finding,
-    /// Its suspects, as that look saw them.
+    /// Its suspects as last seen.
     pub processes: BTreeMap<ProcessKey, ProcessInfo>,
     /// When it was first seen.
     pub first_seen: Timestamp,
@@ -101,16 +103,16 @@ pub struct Change {
 /// What happened to a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ChangeKind {
-    /// It has lasted for as long as the policy says.
+    /// It has lasted for the time that the policy sets.
     Raised,
-    /// It is more certain, has other suspects, or concerns much more or less memory.
+    /// Its confidence has grown, it has new suspects, or its memory has changed much.
     Updated,
-    /// It has been absent for as long as the policy says.
+    /// It has been absent for the time that the policy sets.
     Cleared,
 }
 
 impl Watch {
-    /// Returns a watcher that is to look every so often.
+    /// Returns a watcher for scans at this interval.
     pub fn new(policy: Policy, every: Duration) -> Self {
         Watch {
             policy,
@@ -126,8 +128,8 @@ impl Watch {
         }
     }
 
-    /// Replaces the policy. What is raised stays raised until a look clears it; every warning has to
-    /// be given again.
+    /// Replaces the policy. Raised findings stay raised until a scan clears them. Warnings must be
+    /// given again.
     pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
         for tracked in self.tracked.values_mut() {
@@ -140,7 +142,7 @@ impl Watch {
         &self.policy
     }
 
-    /// Returns how many findings the last look did not raise because too many of the same kind and
+    /// Returns how many findings the last scan did not raise because too many of the same kind and
     /// user were raised within an hour. They are raised later if they last.
     pub fn held_back(&self) -> usize {
         self.held_back
@@ -151,10 +153,10 @@ impl Watch {
         self.tracked.iter().filter(|(_, tracked)| tracked.raised.is_some()).map(|(id, _)| id)
     }
 
-    /// Applies a look at this time, on a clock that never goes back, and returns what it changes:
-    /// faults of devices first.
+    /// Applies a scan and returns the resulting events, device faults first. `at` is the time on a
+    /// monotonic clock.
     ///
-    /// A look that could not read what a finding rests on neither raises nor clears it.
+    /// A scan that could not read the data a finding depends on neither raises nor clears it.
     pub fn look(&mut self, now: &Snapshot, diagnosis: &Diagnosis, at: Duration) -> Vec<Change> {
         let gap = self.last.map_or(Duration::ZERO, |last| at.saturating_sub(last));
         self.last = Some(at);
@@ -174,7 +176,7 @@ impl Watch {
                 *known = finding;
             }
         }
-        // After a long gap nobody knows what happened in between.
+        // What happened during a long gap is unknown.
         let step = if gap <= self.longest_gap { gap } else { Duration::ZERO };
         let mut changes = self.miss(now, &found, step);
         for (id, finding) in found {
@@ -186,8 +188,8 @@ impl Watch {
         changes
     }
 
-    /// Continues after a time in which nobody could look, because a plan was executed: it neither
-    /// counts for a finding or a suspect nor ends their time.
+    /// Continues after a time without scans, during which a plan was executed. This time neither
+    /// adds to the duration of a finding or suspect nor interrupts it.
     pub(crate) fn resume(&mut self, at: Duration) {
         self.last = Some(at);
         for tracked in self.tracked.values_mut().filter(|tracked| tracked.present) {
@@ -195,7 +197,7 @@ impl Watch {
         }
     }
 
-    /// Applies the absence of what a look does not have.
+    /// Updates the findings that a scan lacks.
     fn miss(
         &mut self,
         now: &Snapshot,
@@ -225,7 +227,7 @@ impl Watch {
         cleared
     }
 
-    /// Returns the event about a finding that the look has, if it is due.
+    /// Returns the event about a finding that the scan shows, if one is due.
     fn tell(&mut self, id: Identity, at: Duration) -> Option<Change> {
         let tracked = self.tracked.get_mut(&id)?;
         let kind = match &tracked.raised {
@@ -235,7 +237,7 @@ impl Watch {
                 let info = first.and_then(|suspect| tracked.processes.get(&suspect.process));
                 let owner = info.and_then(|info| info.uid.ok());
                 let raised = self.raised.entry((id.kind, owner)).or_default();
-                // What concerns devices is bounded by their number.
+                // Findings about devices are bounded by the number of devices.
                 if id.process.is_some() && raised.len() >= MOST_RAISED {
                     self.held_back += 1;
                     return None;
@@ -270,7 +272,7 @@ fn forget<K: Ord>(times: &mut BTreeMap<K, VecDeque<Duration>>, now: Duration) {
 }
 
 impl Change {
-    /// Returns the processes whose owners are told: those that keep memory from others.
+    /// Returns the processes whose owners are notified: those that keep memory from others.
     pub fn concerned(&self) -> impl Iterator<Item = &ProcessInfo> {
         let is_about = self.id.process.is_some() || self.id.kind.reap_reason().is_some();
         self.processes.values().filter(move |_| is_about)
@@ -301,7 +303,7 @@ impl Tracked {
         }
     }
 
-    /// Applies a look that has the finding; `step` is the time since the look before it.
+    /// Applies a scan that shows the finding; `step` is the time since the previous scan.
     fn see(
         &mut self,
         now: &Snapshot,
@@ -310,7 +312,7 @@ impl Tracked {
         step: Duration,
         longest_gap: Duration,
     ) {
-        // Only what two looks in a row show has lasted from one to the other.
+        // Time counts only between two consecutive scans that both show the finding.
         let step = if self.present { step } else { Duration::ZERO };
         if at.saturating_sub(self.last_present) > longest_gap {
             self.suspects.clear();
@@ -321,12 +323,12 @@ impl Tracked {
         self.lasted += step;
         let before = std::mem::take(&mut self.suspects);
         for suspect in &finding.suspects {
-            // Without a start time, another process may have the PID by now.
+            // Without a start time, the PID may have been reused.
             if suspect.process.start.is_none() {
                 continue;
             }
             let mut state = before.get(&suspect.process).cloned().unwrap_or_default();
-            // A process that computes anywhere is nobody's to end.
+            // Never end a process that computes on any device.
             let computes = |evidence: &Evidence| evidence.sign == Sign::ComputesOnOtherDevice;
             let works = suspect.evidence.iter().any(computes);
             for (level, lasted) in state.lasted.iter_mut().enumerate() {
@@ -368,7 +370,7 @@ impl Raised {
         }
     }
 
-    /// Returns whether a finding differs from what was told.
+    /// Returns whether a finding differs from the last report.
     fn is_news(&self, finding: &Finding) -> bool {
         let has_new = finding.suspects.iter().any(|s| !self.suspects.contains(&s.process));
         let differs = |a: Bytes, b: Bytes| {

@@ -1,4 +1,4 @@
-//! The policy file: what it accepts, and what it says about what it does not.
+//! The policy file: what it accepts, and the errors for what it rejects.
 
 use gpu_core::{
     Absent, DeviceId, DeviceInfo, DeviceState, Executable, Fault, FileId, Groups, Pid, ProcessInfo,
@@ -10,7 +10,8 @@ use std::time::Duration;
 const RULE: &str = "[reap]\ndry_run = true\nmost_per_hour = 3\n[[reap.rule]]\nkinds = \
     [\"ghost\"]\nall_users = true\nmin_confidence = \"high\"\nafter = \"30m\"\nwarn = \"5m\"\n";
 
-/// Reads a policy on a machine with a few accounts, whose directory server does not know mallory.
+/// Parses a policy on a machine with a few accounts and a directory server that cannot look up
+/// mallory.
 fn parse(text: &str) -> Result<Policy, PolicyError> {
     Policy::parse(text, &|name| match name {
         "root" => Ok(0),
@@ -35,7 +36,7 @@ fn rule_with(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn whole_policy_is_read() {
+fn parses_complete_policy() {
     let policy = parse(
         r#"
         [findings]
@@ -85,14 +86,14 @@ fn whole_policy_is_read() {
 }
 
 #[test]
-fn empty_policy_ends_nothing() {
+fn empty_policy_ends_no_process() {
     let policy = parse("").unwrap();
     assert!(policy.reap.is_none() && policy.tell.on_finding.is_none() && !policy.tell.owner);
     assert_eq!(policy.usual.min_confidence, Confidence::Likely);
 }
 
 #[test]
-fn unknown_keys_and_words_have_a_suggestion_and_a_line() {
+fn unknown_keys_and_words_get_suggestion_and_line() {
     for (text, expected) in [
         ("[finding]\n", "line 1: unknown key 'finding'; did you mean 'findings'?"),
         ("[findings]\nafer = \"1m\"", "line 2: unknown key 'afer'; did you mean 'after'?"),
@@ -168,7 +169,7 @@ fn rule_must_be_explicit_and_possible() {
 }
 
 #[test]
-fn what_the_machine_does_not_have_is_found() {
+fn reports_names_missing_on_the_machine() {
     let known = "[findings]\nignore = [\"ghost:0\", \"ghost:9\", \"hoarder\"]\n\
                  [[allow]]\nprogram = \"/bin/sh\"\n[[allow]]\nprogram = \"/nosuch\"\n";
     let rules = rule_with("warn", "gpus = [\"0\", \"77\"]\nwarn");
@@ -186,7 +187,7 @@ fn what_the_machine_does_not_have_is_found() {
 }
 
 #[test]
-fn name_of_a_process_allows_nothing() {
+fn process_name_is_not_an_allowance() {
     let told = why("[[allow]]\nprogram = \"vllm\"");
     assert!(told.contains("a process chooses its own name"), "{told}");
     assert!(why("[[allow]]\nkinds = [\"ghost\"]").contains("name a 'user'"));
@@ -232,14 +233,14 @@ fn every_condition_of_an_allowance_must_hold() {
         (&by_service, session, "/usr/bin/vllm", 0, false),
         (&by_program, session, "/usr/bin/vllm", 0, true),
         (&by_program, session, "/usr/bin/vllm", 1002, false),
-        // The program by another path, such as through a link.
+        // The program by another path, for example a link.
         (&by_program, session, "/opt/vllm/vllm", 0, true),
         (&both, session, "/usr/bin/vllm", 0, false),
     ] {
         let process = process(cgroup, path, owner);
         assert_eq!(allowed.covers(kind, Some(&process)), Some(expected), "{allowed:?} {cgroup}");
     }
-    // A file of another identity at this path: another version, or a mount namespace of the user.
+    // Another file at this path: another version, or one in the user's own mount namespace.
     let other = Allowed { file: Some(FileId::Inode { dev: 1, ino: 3 }), ..by_program.clone() };
     let shown = process(session, "/usr/bin/vllm", 0);
     assert_eq!(other.covers(kind, Some(&shown)), None);
@@ -249,7 +250,7 @@ fn every_condition_of_an_allowance_must_hold() {
     hidden.executable = Err(Absent::NotPermitted);
     assert_eq!(by_program.covers(kind, Some(&hidden)), None);
     assert_eq!(both.covers(kind, Some(&hidden)), Some(false), "the user is surely another");
-    // A name decides nothing: it may be unknown, or that of a user who is gone.
+    // The name has no effect: it may be unknown, or belong to a deleted user.
     let mut renamed = process(session, "/usr/bin/vllm", 0);
     renamed.user = Ok("ray".into());
     assert_eq!(both.covers(kind, Some(&renamed)), Some(false));

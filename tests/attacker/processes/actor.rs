@@ -22,7 +22,7 @@ use std::process::{Command, Stdio};
 /// The longest time between two steps of an attacker.
 const PAUSE_MS: u64 = 150;
 
-/// Names that a process adopts.
+/// Process names to adopt.
 const NAMES: [&[u8]; 14] = [
     b"Xorg",
     b"nvidia-cuda-mps-server",
@@ -40,15 +40,15 @@ const NAMES: [&[u8]; 14] = [
     b"train",
 ];
 
-/// What woke an attacker.
+/// The reason why an attacker woke up.
 #[derive(Clone, Copy, PartialEq)]
 enum Call {
     /// SIGTERM.
     Term,
-    /// The reaper's recorder triggers an action at a moment that the attacker could not find by
+    /// The reaper's recorder triggers an action at a moment that the attacker could not find
     /// itself.
     Cue,
-    /// As before, and the action is to end.
+    /// Like `Cue`, but the action is to exit.
     End,
     Nobody,
 }
@@ -58,7 +58,7 @@ struct Actor {
     part: Part,
     chance: Chance,
     started: u64,
-    /// It has closed the memory for good.
+    /// Whether it has permanently closed the memory.
     released: bool,
 }
 
@@ -66,7 +66,7 @@ fn files(scene: &Scene) -> [PathBuf; 2] {
     ["nvidia0", "nvidia-uvm"].map(|name| scene.dev().join(name))
 }
 
-/// Opens the device, also for the programs that this process starts.
+/// Opens the device for this process and the programs that it starts.
 fn take(scene: &Scene) -> io::Result<()> {
     for path in files(scene) {
         if descriptors("self", &path).is_empty() {
@@ -78,18 +78,18 @@ fn take(scene: &Scene) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens the device until this process ends.
+/// Opens the device until this process exits.
 pub(crate) fn hold(scene: &Scene) {
     take(scene).expect("every user may open the device");
 }
 
-/// Plays a role until it is over.
+/// Runs a role to its end.
 pub(crate) fn play(part: Part, scene: Scene) {
     let chance = Chance::new(part.seed);
     let mut actor = Actor { scene, chance, part, started: 0, released: false };
     match actor.part.kind.as_str() {
         "attack" => actor.attack(),
-        // It starts a login and ends with the shell.
+        // sshd starts a login and ends with the shell.
         "sshd" => actor.keep("login"),
         "login" => {
             let _ = setsid();
@@ -129,8 +129,8 @@ impl Actor {
         }
     }
 
-    /// Starts a process with another role and waits until it ends. Reports a login that a signal
-    /// ended.
+    /// Starts a process with another role and waits for its end. Reports a login that was ended by
+    /// a signal.
     fn keep(&mut self, kind: &str) {
         let (uid, program) = match kind {
             "login" => (Some(super::scene::ATTACKER), self.scene.bin().join("shell")),
@@ -155,7 +155,7 @@ impl Actor {
         self.part.budget -= budget;
         Part {
             kind: kind.to_owned(),
-            // It counts from zero again as another program.
+            // As another program, it counts from zero again.
             token: format!("{}.{}-{}", self.part.token, self.part.program, self.started),
             seed: self.chance.below(u64::MAX),
             budget: if kind == "login" { 3 } else { budget },
@@ -193,7 +193,7 @@ impl Actor {
         }
     }
 
-    /// Waits for a call, or for a while.
+    /// Waits for a call, or until a timeout.
     fn wait(&mut self, streams: &mut [UnixStream]) -> Call {
         let pause = i64::try_from(self.chance.below(PAUSE_MS) * 1_000_000).unwrap_or(0);
         let pause = Timespec { tv_sec: i64::from(streams.is_empty()), tv_nsec: pause };
@@ -250,9 +250,9 @@ impl Actor {
         let _ = fs::write("/proc/self/comm", self.chance.of(&NAMES));
     }
 
-    /// Closes the memory for good, and then creates the file that shows this.
+    /// Closes the memory permanently, then creates the file that records this.
     fn release(&mut self, device_too: bool) {
-        // It keeps the mapping until it runs another program.
+        // The process keeps the mapping until it runs another program.
         if std::env::var_os("LD_PRELOAD").is_some() {
             return self.say("nothing");
         }
@@ -262,10 +262,11 @@ impl Actor {
         self.say(if device_too { "release" } else { "become-monitor" });
     }
 
-    /// Runs the next program, never an earlier one, under any of its names.
+    /// Runs the next program under any of its names, never an earlier program.
     fn execute(&mut self) {
         let program = self.part.program + 1;
-        // A process that has closed the memory stays that way; the next program would not know.
+        // A process that has closed the memory must not reopen it; the next program would not know
+        // that.
         if program > PROGRAMS || self.released {
             return self.say("nothing");
         }
@@ -277,7 +278,7 @@ impl Actor {
         let _ = command.exec();
     }
 
-    /// Sometimes makes a program map the device.
+    /// Occasionally makes a program map the device.
     fn dress(&mut self, command: &mut Command) {
         if self.chance.one_in(2) {
             command.env("LD_PRELOAD", self.scene.dev().join("nvidia0"));
@@ -297,11 +298,11 @@ impl Actor {
         if self.chance.one_in(3) {
             command.process_group(0);
         }
-        // Nothing waits for it before this process has ended.
+        // Its parent never waits for it.
         let _ = command.spawn();
     }
 
-    /// Passes the device to a child, and ends.
+    /// Passes the device to a child, then exits.
     fn hand_on(&mut self) {
         let (budget, seed) = (self.part.budget, self.chance.below(u64::MAX));
         let part = Part {

@@ -1,5 +1,5 @@
 //! The driver of the substitute device: it counts the memory of every process that has the uvm file
-//! open, and lists all of them, or some.
+//! open, and lists some or all of them.
 
 use super::scene::Scene;
 use super::truth::{Truth, descriptors, everybody};
@@ -16,7 +16,7 @@ use std::time::Duration;
 const BASE: Bytes = Bytes::from_mib(25);
 const TOTAL: Bytes = Bytes::from_mib(512_000);
 
-/// The maximum number of scans until two consecutive ones agree.
+/// The maximum number of scans to get two consecutive ones that agree.
 const LOOKS: usize = 50;
 
 /// A process with memory: its PID, its start time, and its role.
@@ -33,8 +33,8 @@ pub(crate) fn serve(scene: &Scene) {
     let socket = standard_input();
     let mut answer = socket.try_clone().expect("a descriptor is available");
     for _ in BufReader::new(socket).lines().map_while(Result::ok) {
-        // A driver knows all of it at one moment. If two consecutive scans agree, this was the
-        // state between them.
+        // A real driver has a consistent view. If two consecutive scans agree, that was the state
+        // between them.
         let mut users = users(&uvm);
         for _ in 0..LOOKS {
             let again = self::users(&uvm);
@@ -67,7 +67,7 @@ fn standard_input() -> UnixStream {
 /// The device, as reported by the driver process through a pipe.
 pub(crate) struct Device {
     socket: Mutex<(UnixStream, BufReader<UnixStream>)>,
-    /// Of the attacked users it lists no process: ghosts.
+    /// Whether it lists no process of the attacked users, which makes them ghosts.
     pub(crate) hides: AtomicBool,
 }
 

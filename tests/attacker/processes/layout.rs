@@ -17,7 +17,7 @@ pub(crate) fn make(scene: &Scene) {
         chown(path, Some(user), Some(user)).unwrap();
     };
     let copy = |from: &Path, to: &Path, user| {
-        // Another process writes it, so that no process of this program has it open.
+        // Another process writes the file, so that no process of this program has it open.
         assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
         fs::set_permissions(to, Permissions::from_mode(0o755)).unwrap();
         chown(to, Some(user), Some(user)).unwrap();
@@ -43,7 +43,7 @@ pub(crate) fn make(scene: &Scene) {
             fs::hard_link(&first, scene.program(number, name)).unwrap();
         }
     }
-    // LD_PRELOAD requires a shared library: one of this program's.
+    // LD_PRELOAD requires a shared library; this uses one of this program's libraries.
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
     let library = paths.find(|path| path.contains("libgcc_s")).expect("Rust programs map libgcc_s");

@@ -1,6 +1,6 @@
-//! An unprivileged user that attacks with processes, on the real kernel: whatever they become
-//! between the snapshot and the signal, the reaper ends none that it may not end, and no name
-//! protects one that it may end.
+//! An unprivileged user that attacks with processes, on the real kernel: whatever the processes
+//! become between snapshot and signal, the reaper ends only those that it may end, and no name
+//! protects those.
 
 mod layout;
 #[allow(dead_code, reason = "the other processes use the rest")]
@@ -16,8 +16,8 @@ use std::path::Path;
 
 /// The steps of the run that must succeed, quick and deep.
 const STEPS: [u64; 2] = [500, 2_000];
-/// The maximum steps until the attackers have met the reapers, or until a violation is detected: a
-/// busy machine gives the reapers few turns.
+/// The maximum number of steps until the attackers have met the reapers, or until a violation is
+/// detected: on a busy machine, the reapers get few turns.
 const MOST_STEPS: u64 = 200_000;
 
 fn attack(test: &str, rule: &str, words: &[&str]) -> Option<Verdict> {
@@ -40,7 +40,7 @@ fn reaper_ends_only_permitted_processes_under_attack() {
     assert!(verdict.met, "no process was signalled, refused or changed");
 }
 
-/// Proof that the attacks work: a reaper that lacks a rule does not withstand them.
+/// Proves that the attacks work: a reaper that lacks a rule does not withstand them.
 fn is_found_out(test: &str, rule: &str, words: &[&str]) {
     let Some(verdict) = attack(test, rule, words) else { return };
     assert!(words.iter().any(|words| verdict.has(words)), "{}", verdict.report());

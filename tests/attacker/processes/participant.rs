@@ -1,7 +1,7 @@
 //! One process of the test world, in one of its roles.
 //!
-//! `actor` is a process that may be a target or must not be one, `ancestor` is one above a reaper,
-//! and `reaper` uses the product to end processes and checks what it does.
+//! `actor` is a process that may be a target or must not be one, `ancestor` is an ancestor of a
+//! reaper, and `reaper` ends processes with the product and checks the result.
 
 mod actor;
 mod driver;
@@ -25,7 +25,7 @@ fn main() {
     let scene = Scene { root: root.into() };
     let (user, seed) = (user.parse().expect("a user"), seed.parse().expect("a seed"));
     match role.as_str() {
-        // Its children inherit the device: neither may be ended.
+        // Its children inherit the device; neither it nor they may be ended.
         "ancestor" => {
             actor::hold(&scene);
             let mut reaper =

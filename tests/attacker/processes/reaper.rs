@@ -1,5 +1,5 @@
-//! The honest side: uses the product to end processes of the world, without knowledge of their next
-//! steps, and judges plans and reports.
+//! The honest side: ends processes of the world with the product, without knowing their next steps,
+//! and checks plans and reports.
 
 use super::driver::{Device, memory_of};
 use super::recorder::{Broken, Recorder};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How much faster time passes for the product, which waits for seconds.
+/// How much faster time passes for the product, because it waits for seconds.
 const FASTER: u32 = 100;
 
 /// A clock that runs fast.
@@ -77,7 +77,7 @@ impl Reaper {
             everybody().into_iter().filter_map(|pid| Some((pid, Truth::of(pid)?))).collect();
         let ghosts = hides && self.chance.one_in(2);
         let pids = if ghosts { Vec::new() } else { self.numbers(&known) };
-        // Without a PID the product takes two snapshots: a suspect must be one in both.
+        // Without a PID, the product takes two snapshots; a suspect must be a suspect in both.
         let looks = (0..1 + u8::from(pids.is_empty())).map(|_| self.look(&pids));
         let looks: Vec<Snapshot> = looks.collect();
         let everyone = match self.chance.below(3) {
@@ -89,7 +89,7 @@ impl Reaper {
         let plan = plan(&looks, &diagnose(&looks), &guard, &request);
         self.recorder.ledger().count("plans");
         self.judge_refusals(&request, &plan, &known);
-        // A user reads the plan, and does not execute it if it has unintended targets.
+        // A user reads the plan and does not execute it if it has unintended targets.
         if plan.targets.is_empty() || !self.judge_targets(&request, &plan) {
             return;
         }
@@ -146,14 +146,15 @@ impl Reaper {
         self.recorder.ledger().violations.push(text);
     }
 
-    /// A name that a process chose does not protect it.
+    /// Checks that a name chosen by a process does not protect it.
     fn judge_refusals(&self, request: &Request<'_>, plan: &Plan, known: &BTreeMap<u32, Truth>) {
         for refused in &plan.refused {
             self.recorder.ledger().count("refusals");
             let Refusal::Role(role @ (Role::Display | Role::Daemon)) = refused.why else {
                 continue;
             };
-            // It ran only programs of its own: its last one is the one that root installed.
+            // The process ran only its own programs; the last one is the program that root
+            // installed.
             let own = |truth: &Truth| {
                 let installed = |path: &std::path::Path| path.starts_with(INSTALLED);
                 truth.kind() == "attack"
@@ -172,7 +173,7 @@ impl Reaper {
         }
     }
 
-    /// Judges the targets of a plan, and returns whether it is to be executed.
+    /// Checks the targets of a plan; returns whether to execute it.
     fn judge_targets(&self, request: &Request<'_>, plan: &Plan) -> bool {
         let mut meant = true;
         for target in &plan.targets {
@@ -185,7 +186,7 @@ impl Reaper {
             if pid <= 1 || line(std::process::id()).contains(&pid) {
                 self.violation(format!("{pid} is planned for, of the reaper's own line"));
             }
-            // A plan lacks the start time only by mistake.
+            // A plan without a start time is a bug.
             let Some(truth) = Truth::of(pid).filter(|truth| Some(truth.start) == start) else {
                 continue;
             };
@@ -200,8 +201,8 @@ impl Reaper {
         meant
     }
 
-    /// Only the memory of the targets can have been freed by them. Unlisted memory and continued
-    /// holders cannot be distinguished from it, as docs/safety.md states.
+    /// Checks a report: only the memory of the targets can have been freed. It cannot be
+    /// distinguished from unlisted memory and continued holders, as docs/safety.md states.
     fn judge_report(&self, plan: &Plan, report: &Report, hides: bool) {
         let had = plan
             .targets

@@ -1,6 +1,6 @@
 //! The kernel's ports behind a recorder. It triggers actions of targets at the worst moments, and
-//! checks each delivered signal against the truth when the audit line was written: everything that
-//! was true by then must count.
+//! checks each delivered signal against the truth when the audit line was written: the reaper must
+//! take into account everything that was true by then.
 
 use super::scene::Scene;
 use super::truth::{Truth, line};
@@ -14,13 +14,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// The maximum time for a target to act after it was triggered.
+/// The maximum time for a target to act after it was triggered, in microseconds.
 const ACT_US: u64 = 3000;
 /// The maximum time in milliseconds for a PID to be reused.
 const REUSE_MS: u64 = 25;
 
-/// How often a target is triggered, and how often it ends then, as one in so many: while it is
-/// inspected, and between inspection and signal.
+/// The odds of triggering a target and, once triggered, of making it exit, as one in so many:
+/// during inspection, and between inspection and signal.
 const BEFORE: (u64, u64) = (10, 8);
 const AT_THE_SIGNAL: (u64, u64) = (3, 3);
 
@@ -28,13 +28,13 @@ const AT_THE_SIGNAL: (u64, u64) = (3, 3);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Broken {
     Not,
-    /// The first state of a process is reported forever, and signals go to PIDs.
+    /// The first state of a process is reported forever, and signals are sent to PIDs.
     Identity,
-    /// The program of a process is not reported: its name decides.
+    /// The program of a process is not reported, so its name decides.
     Name,
     /// The first program of a process is reported forever.
     Program,
-    /// Nothing is written.
+    /// The audit log is not written.
     Audit,
 }
 
@@ -64,11 +64,11 @@ struct Intent {
     start: u64,
     signal: String,
     truth: Option<Truth>,
-    /// It has closed its memory for good.
+    /// Whether it had permanently closed its memory.
     released: bool,
 }
 
-/// The state of the plan that is being executed.
+/// The state of the current plan.
 pub(crate) struct Ledger {
     scene: Scene,
     pub(crate) chance: Chance,
@@ -76,7 +76,7 @@ pub(crate) struct Ledger {
     planned: BTreeMap<(u32, u64), Planned>,
     /// The changes since the plan was made.
     changed: BTreeSet<(u32, &'static str)>,
-    /// The last audit line, if it was about a signal: target, signal, and the truth then.
+    /// The last audit line, if it announced a signal: target, signal, and the truth at that time.
     intent: Option<Intent>,
     own_ancestry: Vec<u32>,
     pub(crate) sent: Vec<Value>,
@@ -89,7 +89,7 @@ impl Ledger {
         *self.counts.entry(what).or_default() += 1;
     }
 
-    /// Triggers a target, one in so many times; one in so many of these times it ends.
+    /// Triggers a target, one in `called` times; one in `ended` of these times, the target exits.
     fn meddle(&mut self, pid: u32, clock: &dyn Clock, (called, ended): (u64, u64)) {
         if !self.chance.one_in(called) || !self.planned.keys().any(|key| key.0 == pid) {
             return;
@@ -97,7 +97,7 @@ impl Ledger {
         let Some(before) = Truth::of(pid).filter(|truth| truth.kind() == "attack") else { return };
         let Some(number) = i32::try_from(pid).ok().and_then(Number::from_raw) else { return };
         let ends = self.chance.one_in(ended);
-        // It may have ended, or belong to another user.
+        // The process may have ended or belong to another user.
         let _ = kill_process(number, if ends { Call::USR2 } else { Call::USR1 });
         clock.sleep(Duration::from_micros(self.chance.below(ACT_US)));
         let mut waited = 0;
@@ -154,7 +154,7 @@ impl Ledger {
         if truth.start != intent.start {
             return Some("another process had its number");
         }
-        // A zombie has nothing left to judge, and takes no harm.
+        // A zombie cannot be harmed, so nothing is checked.
         if truth.is_zombie {
             return None;
         }
@@ -205,7 +205,7 @@ impl Recorder {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Announces the plan that is about to be executed.
+    /// Announces the plan to be executed next.
     pub(crate) fn expect(&self, plan: &Plan) {
         let planned = plan.targets.iter().filter_map(|target| {
             let program = target.process.executable.as_ref().ok().map(|program| program.file);

@@ -1,19 +1,19 @@
-//! The directories, programs and actors of the test world, for all its processes.
+//! The directories, programs and actors of the test world, shared by all its processes.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The users of the world; root is another one.
+/// The users of the world, in addition to root.
 pub(crate) const ATTACKER: u32 = 61_001;
 pub(crate) const HONEST: u32 = 61_002;
 pub(crate) const ONLOOKER: u32 = 61_003;
 
-/// The system directory where root has installed an MPS server. The world mounts its own file
+/// The system directory in which root has installed an MPS server. The world mounts its own file
 /// system there.
 pub(crate) const INSTALLED: &str = "/usr/local/sbin";
 
-/// The number of programs that an actor runs, one after the other and never an earlier one again.
-/// The next one is the MPS server that root installed.
+/// The number of programs that an actor runs in turn, never an earlier one again. The next one is
+/// the MPS server installed by root.
 pub(crate) const PROGRAMS: u64 = 3;
 
 /// The directories of the world.
@@ -34,7 +34,7 @@ impl Scene {
         self.root.join("bin")
     }
 
-    /// Returns a program of the attacker's. All names of one number are the same file.
+    /// Returns a program of the attacker. All names with the same number refer to the same file.
     pub(crate) fn program(&self, number: u64, name: &str) -> PathBuf {
         match number {
             0..PROGRAMS => self.root.join(format!("programs/{number}/{name}")),
@@ -42,7 +42,7 @@ impl Scene {
         }
     }
 
-    /// Returns the file that an actor creates once it has closed its memory for good.
+    /// Returns the file that an actor creates after permanently closing its memory.
     pub(crate) fn released(&self, token: &str) -> PathBuf {
         self.root.join("released").join(token)
     }
@@ -62,21 +62,21 @@ impl Scene {
 pub(crate) const PROGRAM_NAMES: [&str; 5] =
     ["train", "Xorg", "nvidia-cuda-mps-server", "nvidia-persistenced", "sshd"];
 
-/// A process of the world and its role; its arguments contain them, for others to read.
+/// A process of the world and its role, which its arguments show to other processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) kind: String,
-    /// Unique to the process.
+    /// Identifies the process.
     pub(crate) token: String,
     pub(crate) seed: u64,
-    /// How many more actors it may start, including those that they start.
+    /// The number of actors that it may still start, including those started by them.
     pub(crate) budget: u64,
     /// The number of its program.
     pub(crate) program: u64,
 }
 
 impl Part {
-    /// Returns the command that plays this role with a program.
+    /// Returns the command that runs this role with a program.
     pub(crate) fn command(&self, scene: &Scene, program: PathBuf) -> Command {
         let mut command = Command::new(program);
         command.args(["actor", &self.kind, &self.token]).arg(&scene.root);

@@ -6,20 +6,20 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A process that executes another program shows no arguments for a moment.
+/// The number of reads, because a process that executes another program briefly shows no arguments.
 const TRIES: usize = 200;
 
 /// The truth about the process that currently has a PID.
 #[derive(Clone, Debug)]
 pub(crate) struct Truth {
     pub(crate) start: u64,
-    /// Its process group; zero if that belongs to another PID namespace.
+    /// Its process group; zero if the group belongs to another PID namespace.
     pub(crate) group: i32,
     pub(crate) is_zombie: bool,
     pub(crate) uid: u32,
     /// Its role; `None` for a process that is not an actor.
     pub(crate) part: Option<Part>,
-    /// The file that it executes.
+    /// The file that it is executing.
     pub(crate) program: Option<(FileId, PathBuf)>,
 }
 
@@ -36,7 +36,7 @@ impl Truth {
                 part: part(pid),
                 program: program(pid),
             };
-            // All of it must describe one process.
+            // All values must describe the same process.
             let settled = truth.part.is_some() || is_zombie || !arguments(pid)?.is_empty();
             if settled && stat(pid)?.start == start {
                 return Some(truth);
@@ -45,7 +45,7 @@ impl Truth {
         None
     }
 
-    /// Returns its role in a word.
+    /// Returns its role as one word.
     pub(crate) fn kind(&self) -> &str {
         self.part.as_ref().map_or("stranger", |part| part.kind.as_str())
     }

@@ -1,5 +1,5 @@
-//! The world: its first process starts the others, reaps the ones that end, gives their PIDs to
-//! bystanders, and collects the reports.
+//! The world: its first process starts the others, reaps them, reuses their PIDs for bystanders,
+//! and collects the reports.
 
 use super::layout;
 use super::scene::{ATTACKER, HONEST, INSTALLED, ONLOOKER, PROGRAM_NAMES, Part, Scene};
@@ -23,14 +23,15 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Attackers start others; if there are fewer, the world starts one.
+/// The minimum number of attackers. Attackers start others; if there are fewer, the world starts
+/// one.
 const ATTACKERS: usize = 10;
 const BYSTANDERS: usize = 6;
-/// How many of the last steps a violation shows.
+/// The number of last steps that a violation shows.
 const KEPT: usize = 50;
-/// How often stopped processes continue, and attackers are counted.
+/// The interval for continuing stopped processes and counting attackers.
 const ROUND: Duration = Duration::from_millis(100);
-/// The file with the last PID of this PID namespace.
+/// The file with the most recent PID of this PID namespace.
 pub(crate) const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
 
 struct World {
@@ -51,9 +52,9 @@ struct World {
     violations: Vec<String>,
 }
 
-/// Runs until the attackers have made this many steps and have met the reapers, which a busy machine
-/// may delay to `most` steps; or until a violation that contains one of `words`, without words until
-/// any violation.
+/// Runs until the attackers have taken this many steps and have met the reapers, which may take up
+/// to `most` steps on a busy machine; or until a violation that contains one of `words` (any
+/// violation if `words` is empty).
 pub(crate) fn run(
     dir: &Path,
     seed: u64,
@@ -171,7 +172,7 @@ impl World {
         }
     }
 
-    /// Starts a process, in a process group if it can join that.
+    /// Starts a process, in a process group if it can join one.
     fn start(
         &mut self,
         kind: &'static str,
@@ -190,7 +191,7 @@ impl World {
         Ok(pid)
     }
 
-    /// Starts a process that others join, one that joins others, or a separate one.
+    /// Starts a process that leads a group, one that joins a group, or a separate one.
     fn start_in_a_group(&mut self, kind: &'static str, user: u32, program: &Path) -> Option<u32> {
         let group = self.chance.one_in(3).then(|| self.any_group()).flatten();
         let started = self.start(kind, user, program, group);
@@ -211,19 +212,19 @@ impl World {
             self.start_in_a_group("attack", user, &program);
             return;
         }
-        // In its own PID namespace.
+        // The attacker runs in its own PID namespace.
         let inner = self.part("attack").command(&self.scene, program);
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--kill-child", "setpriv", "--clear-groups"]);
         command.arg(format!("--reuid={user}")).arg(format!("--regid={user}"));
         command.arg(inner.get_program()).args(inner.get_args()).current_dir("/");
         command.stdout(self.pipe.try_clone().unwrap()).process_group(0);
-        // It ends when the process within does, and prints an error if that was killed.
+        // It ends with the process inside, and prints an error if that process was killed.
         let namespace = command.stderr(Stdio::null()).spawn().unwrap().id();
         self.cast.insert(namespace, "attack");
     }
 
-    /// Reaps all processes that have ended, and reuses their PIDs.
+    /// Reaps all ended processes and reuses their PIDs.
     fn bury(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let pid = u32::try_from(pid.as_raw_nonzero().get()).unwrap();
@@ -236,8 +237,8 @@ impl World {
         }
     }
 
-    /// Judges how a process ended. A bystander may have been triggered instead of the attacker that
-    /// had its PID before.
+    /// Checks how a process ended. A trigger may have reached a bystander instead of the previous
+    /// owner of its PID.
     fn judge_end(&mut self, pid: u32, kind: &str, status: WaitStatus) {
         let signal = status.terminating_signal();
         let called = [Signal::USR1, Signal::USR2].map(|signal| Some(signal.as_raw()));
@@ -261,7 +262,7 @@ impl World {
                 let _ = kill_process(oldest, Signal::USR1);
             }
         }
-        // If it is not writable, PIDs wrap around by themselves, which takes long.
+        // If the file is not writable, PIDs wrap around naturally, which takes longer.
         let _ = fs::write(LAST_NUMBER, (pid - 1).to_string());
         let user = *self.chance.of(&[ATTACKER, HONEST, ONLOOKER]);
         let program = self.scene.bin().join("participant");
@@ -272,7 +273,7 @@ impl World {
         }
     }
 
-    /// Continues stopped attackers, and starts others if there are few.
+    /// Continues stopped attackers, and starts more if there are few.
     fn tend(&mut self) {
         let attackers = attackers();
         for (pid, _) in &attackers {
@@ -320,7 +321,7 @@ impl World {
         }
     }
 
-    /// Ends the reapers, and looks for each signal in the audit logs.
+    /// Ends the reapers, and searches the audit logs for each signal.
     fn finish(&mut self) {
         fs::write(self.scene.stop(), "").unwrap();
         let end = self.clock.monotonic() + HANGS;

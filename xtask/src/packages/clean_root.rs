@@ -79,9 +79,10 @@ fn copy_files(package: &str, dir: &Path) -> io::Result<()> {
             continue;
         }
         fs::create_dir_all(to.parent().unwrap_or(dir))?;
-        match found.is_symlink() {
-            true => symlink(fs::read_link(path)?, &to)?,
-            false => fs::copy(path, &to).map(drop)?,
+        if found.is_symlink() {
+            symlink(fs::read_link(path)?, &to)?;
+        } else {
+            fs::copy(path, &to)?;
         }
     }
     Ok(())

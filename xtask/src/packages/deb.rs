@@ -87,9 +87,10 @@ impl CargoDeb {
         pack.args(["--profile", profile, "--output"]).arg(dir.join(""));
         let printed = output_of(&mut pack)?;
         let path = printed.lines().last().unwrap_or_default();
-        match path.ends_with(".deb") {
-            true => Ok(PathBuf::from(path)),
-            false => Err(Error::other(format!("cargo-deb printed no path: '{printed}'"))),
+        if path.ends_with(".deb") {
+            Ok(PathBuf::from(path))
+        } else {
+            Err(Error::other(format!("cargo-deb printed no path: '{printed}'")))
         }
     }
 }

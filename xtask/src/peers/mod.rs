@@ -86,9 +86,10 @@ impl Row {
         let differ = TOOLS.iter().zip(&self.verdicts);
         let differ = differ.filter(|(_, verdict)| matches!(verdict, Verdict::Differs(_)));
         let names: Vec<&str> = differ.map(|(tool, _)| tool.name).collect();
-        match names.is_empty() {
-            true => "agrees".to_owned(),
-            false => format!("differs: {}", names.join(", ")),
+        if names.is_empty() {
+            "agrees".to_owned()
+        } else {
+            format!("differs: {}", names.join(", "))
         }
     }
 }
@@ -148,9 +149,10 @@ fn judge(tool: &Tool, subject: &Subject, outcome: Outcome) -> Verdict {
                 expected = expected.of_processes(&|pid| real.values().any(|real| *real == pid));
             }
             let differences = expected.differences(&subject.comparable(shown, tool));
-            match differences.is_empty() {
-                true => Verdict::Same(expected.len()),
-                false => Verdict::Differs(differences.iter().map(ToString::to_string).collect()),
+            if differences.is_empty() {
+                Verdict::Same(expected.len())
+            } else {
+                Verdict::Differs(differences.iter().map(ToString::to_string).collect())
             }
         }
     }

@@ -1,6 +1,6 @@
 //! gpu-core does no I/O: it uses no module of the standard library that could.
 
-use crate::code::{find_word, line_of, mask, without_tests};
+use crate::code::{find_word, line_of, without_tests};
 use crate::{Tree, Violation};
 
 const FORBIDDEN: &[&str] = &[
@@ -20,7 +20,7 @@ const FORBIDDEN: &[&str] = &[
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let core = tree.files().iter().filter(|file| file.path.starts_with("crates/gpu-core/src/"));
     core.flat_map(|file| {
-        let code = without_tests(&mask(&file.text));
+        let code = without_tests(file.masked());
         let names = FORBIDDEN.iter().flat_map(|name| {
             find_word(&code, name).map(|at| (*name, line_of(&code, at))).collect::<Vec<_>>()
         });

@@ -1,6 +1,6 @@
 //! A module is one idea: at most 800 lines, with unit tests counted separately.
 
-use crate::code::{mask, test_ranges};
+use crate::code::test_ranges;
 use crate::tree::File;
 use crate::{Tree, Violation};
 
@@ -30,7 +30,7 @@ pub(super) fn long_files(tree: &Tree) -> Vec<String> {
 /// Returns the source files with their line counts, without unit tests.
 pub(super) fn lengths(tree: &Tree) -> impl Iterator<Item = (&File, usize)> {
     tree.files().iter().filter(|file| file.is_rust()).map(|file| {
-        let of_tests: usize = test_ranges(&mask(&file.text))
+        let of_tests: usize = test_ranges(file.masked())
             .into_iter()
             .map(|range| file.text[range].lines().count())
             .sum();

@@ -1,6 +1,7 @@
 //! Runs all checks.
 
 mod core_io;
+mod cycles;
 mod length;
 mod links;
 mod machines;
@@ -9,6 +10,9 @@ mod sizes;
 mod unsafety;
 mod words;
 
+use crate::code::{code_lines, public_items};
+use crate::modules::sources;
+use crate::tree::File;
 use crate::{Tree, Violation, layering};
 use std::io;
 use std::path::Path;
@@ -24,12 +28,26 @@ pub struct Report {
     pub checks: usize,
     /// The number of files read.
     pub files: usize,
+    /// The size of each library and of the program.
+    pub sizes: Vec<Size>,
+}
+
+/// The size of a crate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Its directory.
+    pub dir: String,
+    /// Lines of code, without blank lines, comments and tests.
+    pub lines: usize,
+    /// Public items, without fields and re-exports.
+    pub public_items: usize,
 }
 
 type Check = fn(&Tree) -> Vec<Violation>;
 
 const CHECKS: &[Check] = &[
     core_io::check,
+    cycles::check,
     length::check,
     links::check,
     machines::check,
@@ -53,5 +71,33 @@ pub fn tidy(root: &Path) -> io::Result<Report> {
         notes: length::long_files(&tree),
         checks: CHECKS.len() + 1,
         files: tree.files().len(),
+        sizes: sizes_of(&tree),
     })
+}
+
+fn sizes_of(tree: &Tree) -> Vec<Size> {
+    let size = |(dir, files): (&str, Vec<&File>)| Size {
+        dir: dir.to_owned(),
+        lines: files.iter().map(|file| code_lines(&file.text, file.masked())).sum(),
+        public_items: files.iter().map(|file| public_items(file.masked())).sum(),
+    };
+    sources(tree).into_iter().map(size).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_those_of_sources() {
+        let tree = Tree::of(&[
+            ("crates/a/src/lib.rs", "pub mod b;\n#[cfg(test)]\nmod c;\n"),
+            ("crates/a/src/b.rs", "// Comment\npub fn b() {}\n"),
+            ("crates/a/src/c.rs", "pub fn c() {}\n"),
+            ("crates/a/tests/d.rs", "pub fn d() {}\n"),
+            ("crates/e/src/main.rs", "fn main() {}\n"),
+        ]);
+        let size = |dir: &str, lines, public_items| Size { dir: dir.into(), lines, public_items };
+        assert_eq!(sizes_of(&tree), [size("crates/a", 2, 2), size("crates/e", 1, 0)]);
+    }
 }

@@ -1,6 +1,6 @@
 //! Modules are named after their content; some names are meaningless.
 
-use crate::code::{find_word, line_of, mask};
+use crate::code::{find_word, line_of};
 use crate::{Tree, Violation};
 
 const FORBIDDEN: &[&str] = &["util", "utils", "common", "manager", "helper", "helpers", "misc"];
@@ -21,14 +21,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
                 say(1, part);
             }
         }
-        let code = mask(&file.text);
-        for at in find_word(&code, "mod") {
+        let code = file.masked();
+        for at in find_word(code, "mod") {
             let mut after = code[at + 3..].split_whitespace();
             let name = after.next().unwrap_or_default();
             let opened = name.trim_end_matches('{');
             // The file of `mod x;` is checked by its own name.
             if FORBIDDEN.contains(&opened) {
-                say(line_of(&code, at), opened);
+                say(line_of(code, at), opened);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `unsafe` is allowed only where foreign functions are called.
 
-use crate::code::{find_word, line_of, mask};
+use crate::code::{find_word, line_of};
 use crate::{Tree, Violation};
 
 const ALLOWED: &[&str] = &[
@@ -16,14 +16,14 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
         if ALLOWED.iter().any(|dir| file.path.starts_with(dir)) {
             continue;
         }
-        let code = mask(&file.text);
+        let code = file.masked();
         // The name of the lint counts too: `allow(unsafe_code)` shows the intention.
-        let places = find_word(&code, "unsafe")
+        let places = find_word(code, "unsafe")
             .map(|at| (at, "unsafe"))
-            .chain(find_word(&code, "unsafe_code").map(|at| (at, "unsafe_code")));
+            .chain(find_word(code, "unsafe_code").map(|at| (at, "unsafe_code")));
         violations.extend(places.map(|(at, word)| Violation {
             path: file.path.clone(),
-            line: line_of(&code, at),
+            line: line_of(code, at),
             what: format!("'{word}' outside of {}", ALLOWED.join(", ")),
             remedy: "use a safe wrapper (rustix, nix), or move the call there".to_owned(),
         }));

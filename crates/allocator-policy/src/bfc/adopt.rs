@@ -1,4 +1,4 @@
-//! Continues with the regions and chunks of another allocator, as a dump shows them.
+//! Continues with the regions and chunks of another allocator, as listed in a dump.
 
 use super::{Bfc, Settings, UNIT};
 use crate::blocks::{Block, NONE};
@@ -8,18 +8,18 @@ use crate::segment::{RecordedBlock, Segment};
 use gpu_core::{DeviceMemory, Error, ErrorKind, Region};
 
 impl<M: DeviceMemory> Bfc<M> {
-    /// Creates an allocator whose regions are divided as those of a dump. Returns its chunks that
-    /// are not free, in the order of the dump's addresses; those that wait for work count as
+    /// Creates an allocator with regions divided like those of a dump. Returns the chunks that are
+    /// not free, in the order of the dump's addresses; chunks that wait for work count as
     /// allocated.
     ///
-    /// The regions are taken from this device, in the order of the dump's addresses, and lie
-    /// wherever it places them. A dump does not contain the size of the next region, so it is
+    /// The regions are taken from this device, in the order of the dump's addresses, at addresses
+    /// that the device chooses. A dump does not contain the size of the next region, so it is
     /// assumed to be twice the longest.
     ///
     /// # Errors
     /// [`Failure::OutOfMemory`] if the device does not have that much or the limit is lower,
     /// [`Failure::Device`] with `Invalid` for chunks that overlap, lie outside their region or are
-    /// not multiples of 256 bytes, and as [`Bfc::new`]. On an error, everything is freed.
+    /// not multiples of 256 bytes, and those of [`Bfc::new`]. On an error, everything is freed.
     pub fn adopt(
         memory: M,
         settings: Settings,
@@ -64,9 +64,10 @@ impl<M: DeviceMemory> Bfc<M> {
                 rest = upper;
             }
             let id = rest;
-            rest = match self.blocks[id].size > block.size {
-                true => self.blocks.split(id, block.size),
-                false => NONE,
+            rest = if self.blocks[id].size > block.size {
+                self.blocks.split(id, block.size)
+            } else {
+                NONE
             };
             taken.push(self.activate(id, block.requested.unwrap_or(block.size).min(block.size)));
         }

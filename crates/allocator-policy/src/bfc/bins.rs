@@ -7,7 +7,8 @@ use gpu_core::{Bytes, DeviceMemory};
 /// The number of bins.
 pub(super) const BINS: usize = 21;
 
-/// The chunks of one bin: from its size up to twice that; the last bin has no upper bound.
+/// The chunks of one bin: sizes from that of the bin up to twice as much; the last bin has no upper
+/// bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Bin {

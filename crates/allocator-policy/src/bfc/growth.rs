@@ -43,8 +43,8 @@ impl<M: DeviceMemory> Bfc<M> {
         Err(self.shortage(asked, tried))
     }
 
-    /// Takes a region from the device that satisfies a request. `tried` becomes the smallest size
-    /// that the device was asked for.
+    /// Takes a region from the device that satisfies a request. `tried` is set to the smallest size
+    /// requested from the device.
     fn extend(&mut self, rounded: u64, tried: &mut Option<u64>) -> Result<bool, Failure> {
         let available = self.limit.saturating_sub(self.counts.pool) / UNIT * UNIT;
         if rounded > available {
@@ -81,9 +81,10 @@ impl<M: DeviceMemory> Bfc<M> {
         tried: &mut Option<u64>,
     ) -> Result<Option<Region>, Failure> {
         *tried = Some(tried.map_or(size, |shortest| shortest.min(size)));
-        Ok(match self.settings.adjacent_regions {
-            true => self.regions.take_adjacent(&self.memory, size, self.limit)?,
-            false => Regions::take(&self.memory, size)?,
+        Ok(if self.settings.adjacent_regions {
+            self.regions.take_adjacent(&self.memory, size, self.limit)?
+        } else {
+            Regions::take(&self.memory, size)?
         })
     }
 
@@ -101,8 +102,8 @@ impl<M: DeviceMemory> Bfc<M> {
         self.insert(id);
     }
 
-    /// Frees all completely free regions, if that could satisfy the request. Returns whether any
-    /// was freed.
+    /// Frees all completely free regions, if that could satisfy the request. Returns whether a
+    /// region was freed.
     fn collect_garbage(&mut self, rounded: u64) -> Result<bool, Failure> {
         let free: u64 = self.free_regions().iter().map(|held| held.region.size.0).sum();
         let available = self.limit.saturating_sub(self.counts.pool).saturating_add(free);

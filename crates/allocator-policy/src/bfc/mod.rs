@@ -1,20 +1,20 @@
 //! TensorFlow's and XLA's allocator: best fit with coalescing.
 //!
-//! It divides regions of the device into chunks of 256-byte steps, uses the smallest free chunk
+//! It divides regions of the device into chunks in steps of 256 bytes, uses the smallest free chunk
 //! that suffices, and merges a freed chunk with its free neighbours. The rules are those of
 //! `bfc_allocator.cc` in TensorFlow and XLA. The original sorts free chunks into 21 bins by size,
 //! orders each bin by size and address, and searches upward from the request's bin. Because bins
 //! divide the sizes in ascending order, the chunk it finds is the first in the order of all sizes
-//! and addresses. Bins are therefore only a way to print ([`Bfc::bins`]).
+//! and addresses. Bins are therefore needed only for output ([`Bfc::bins`]).
 //!
 //! On a miss, it asks the device for a region, merges chunks that still wait for work (only
 //! [`Bfc::allocate_behind`]), frees completely free regions, and asks the device again, in this
 //! order. TensorFlow then waits up to ten seconds for another thread to free memory; a policy has
 //! no threads and no clock, so its caller waits, frees and retries.
 //!
-//! Three things are stricter than in the original. A request of 0 bytes gets 256 bytes instead of a
+//! Three rules are stricter than in the original. A request of 0 bytes gets 256 bytes instead of a
 //! null pointer. A region in which a chunk still waits for work is not freed. Each back-off step
-//! shortens the region by at least 256 bytes; in some versions the original never ends.
+//! shortens the region by at least 256 bytes; in some versions the original loops forever.
 
 mod adopt;
 mod bins;
@@ -45,7 +45,7 @@ const UNIT: u64 = 256;
 
 /// TensorFlow's best-fit allocator with coalescing, over the memory of one device.
 ///
-/// It serves one stream, as TensorFlow's allocator does, and ignores the stream of a request.
+/// Like TensorFlow's allocator, it serves a single stream; it ignores the stream of a request.
 #[derive(Debug)]
 pub struct Bfc<M: DeviceMemory> {
     memory: M,
@@ -94,7 +94,7 @@ impl<M: DeviceMemory> Bfc<M> {
         &self.settings
     }
 
-    /// Returns the most memory that it takes from the device.
+    /// Returns the maximum memory that it takes from the device.
     pub fn limit(&self) -> Bytes {
         Bytes(self.limit)
     }
@@ -105,11 +105,11 @@ impl<M: DeviceMemory> Bfc<M> {
     }
 
     /// Allocates at least `size` bytes for work that runs after all work that may still use retired
-    /// memory, as all work on TensorFlow's one compute stream does. It may therefore reuse memory
-    /// that was retired and not yet completed.
+    /// memory, like work on TensorFlow's single compute stream. It may therefore reuse memory that
+    /// was retired but not yet completed.
     ///
     /// # Errors
-    /// As [`Policy::allocate`].
+    /// Like [`Policy::allocate`].
     pub fn allocate_behind(&mut self, size: Bytes) -> Result<Allocation, Failure> {
         let Some(rounded) = round(size.0.max(1)) else {
             return Err(self.shortage(size.0, None));
@@ -278,7 +278,7 @@ impl<M: DeviceMemory> Policy for Bfc<M> {
         let id = self.handed_out(&allocation)?;
         self.take_back(id);
         self.blocks[id].state = BlockState::AwaitingFree;
-        // Nothing reads the size of a retired block, so this field holds its timestamp.
+        // The size of a retired block is not used, so this field holds its timestamp.
         let size = self.waiting.add(&mut self.blocks, id);
         Ok(Retired(Allocation { size, ..allocation }))
     }

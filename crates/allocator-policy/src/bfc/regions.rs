@@ -1,10 +1,10 @@
-//! The regions held of the device.
+//! The regions held on the device.
 
 use crate::blocks::BlockId;
 use crate::failure::unless_refused;
 use gpu_core::{Bytes, DeviceMemory, Error, ErrorKind, Region, Result};
 
-/// A region held of the device.
+/// A region held on the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldRegion {
     pub(super) region: Region,
@@ -44,13 +44,14 @@ impl Regions {
         self.held.len()
     }
 
-    /// Asks the device for a separate region; `None` if it does not have that much.
+    /// Requests a separate region from the device; `None` if the device does not have enough
+    /// memory.
     pub(super) fn take(memory: &impl DeviceMemory, size: u64) -> Result<Option<Region>> {
         unless_refused(memory.reserve(Bytes(size)))
     }
 
     /// Maps pages directly above the previous ones, within `limit` bytes of addresses; `None` if
-    /// the device does not have that much.
+    /// the device does not have enough memory.
     pub(super) fn take_adjacent(
         &mut self,
         memory: &impl DeviceMemory,
@@ -61,7 +62,7 @@ impl Regions {
             Some(range) => range,
             None => {
                 let page = page_of(memory)?;
-                // A multiple of the page size, if it does not overflow.
+                // Round up to the page size, unless that overflows.
                 let size = limit.checked_next_multiple_of(page).unwrap_or(limit / page * page);
                 let Some(addresses) = unless_refused(memory.reserve_addresses(Bytes(size)))? else {
                     return Ok(None);
@@ -90,8 +91,8 @@ impl Regions {
     }
 
     pub(super) fn add(&mut self, region: Region, first: BlockId) {
-        let place = self.held.partition_point(|held| held.region.address < region.address);
-        self.held.insert(place, HeldRegion { region, first });
+        let index = self.held.partition_point(|held| held.region.address < region.address);
+        self.held.insert(index, HeldRegion { region, first });
     }
 
     /// Frees a region.
@@ -109,7 +110,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Frees everything, as far as the device permits.
+    /// Frees all regions, as far as the device permits.
     pub(super) fn give_all_back(&mut self, memory: &impl DeviceMemory) {
         for held in std::mem::take(&mut self.held) {
             let _ = self.give_back(memory, held.region);

@@ -14,14 +14,14 @@ const NAME: &str = "GPU_0_bfc";
 const MAP: u64 = 100;
 
 impl<M: DeviceMemory> Bfc<M> {
-    /// Returns TensorFlow's memory report, as it logs it on an out-of-memory error: the bins, the
-    /// free chunks of the bin for a request of `asked`, every chunk, the sums, and a map (`*` in
-    /// use, `x` allocated beyond the request, `_` free).
+    /// Returns the memory report that TensorFlow logs on an out-of-memory error: the bins, the free
+    /// chunks of the bin for a request of `asked`, every chunk, the sums, and a map (`*` in use,
+    /// `x` allocated beyond the request, `_` free).
     ///
     /// A free chunk has no requested size here; TensorFlow prints that of its last owner.
     pub fn report(&self, asked: Option<Bytes>) -> String {
         let mut text = String::new();
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.write_report(&mut text, asked);
         text
     }
@@ -140,11 +140,11 @@ impl<M: DeviceMemory> Bfc<M> {
             return "<allocator contains no memory>".to_owned();
         }
         let mut map = vec!['_'; MAP as usize];
-        let place =
+        let column =
             |offset: u64| (u128::from(offset) * u128::from(MAP) / u128::from(pool)) as usize;
         let mut draw = |from: u64, to: u64, letter| {
             if from < to {
-                map[place(from)..=place(to - 1)].fill(letter);
+                map[column(from)..=column(to - 1)].fill(letter);
             }
         };
         let mut below = 0;

@@ -1,8 +1,8 @@
 //! Chunks that were freed before the work that uses them has ended.
 //!
 //! TensorFlow stamps them with a counter of its work. Work that runs after the timestamp may reuse
-//! them at once. Such a chunk does not merge with its neighbours until no work uses it, or until
-//! nothing else can satisfy a request.
+//! them at once. Such a chunk does not merge with its neighbours until work no longer uses it, or
+//! until only merging can satisfy a request.
 
 use super::Bfc;
 use crate::blocks::{BlockId, Blocks};
@@ -11,11 +11,11 @@ use crate::policy::BlockState;
 use gpu_core::DeviceMemory;
 use std::collections::BTreeMap;
 
-/// The waiting chunks. `list` of each is its number of timestamps.
+/// The waiting chunks. The `list` field of each holds its number of timestamps.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     set: FreeSet,
-    /// The group of each timestamp, oldest first; a group is named by its first timestamp.
+    /// The group of each timestamp, oldest first; a group is identified by its first timestamp.
     stamps: BTreeMap<u64, u64>,
     groups: BTreeMap<u64, Group>,
     /// The group that each chunk waits for.
@@ -27,7 +27,7 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 struct Group {
     chunk: BlockId,
-    /// May contain completed ones.
+    /// May contain completed timestamps.
     stamps: Vec<u64>,
 }
 
@@ -64,7 +64,8 @@ impl Waiting {
         self.last
     }
 
-    /// Removes a timestamp. If the chunk waits for no other, removes and returns the chunk.
+    /// Removes a timestamp. If this was the last timestamp that a chunk waited for, removes and
+    /// returns the chunk.
     pub(super) fn complete(&mut self, blocks: &mut Blocks, stamp: u64) -> Option<BlockId> {
         let group = self.stamps.remove(&stamp)?;
         let id = self.groups.get(&group)?.chunk;
@@ -129,7 +130,7 @@ impl<M: DeviceMemory> Bfc<M> {
     pub(super) fn merge_waiting(&mut self, rounded: u64) -> bool {
         for id in self.waiting.in_order() {
             if self.blocks[id].state != BlockState::AwaitingFree {
-                continue; // It was merged into another one.
+                continue; // Already merged into another chunk.
             }
             self.waiting.remove(&mut self.blocks, id);
             let merged = self.absorb_next(id);

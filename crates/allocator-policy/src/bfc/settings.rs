@@ -4,9 +4,9 @@ use super::round;
 use crate::totals::left;
 use gpu_core::{Bytes, MemoryInfo};
 
-/// The largest unused remainder of a chunk that is not split, if no fraction is set.
+/// The maximum unused remainder of a chunk that is not split, if no fraction is set.
 const MAX_SLACK: u64 = 128 << 20;
-/// The size of the first region with growth.
+/// The size of the first region when growth is allowed.
 const FIRST_REGION: u64 = 2 << 20;
 
 /// The settings of TensorFlow's allocator; the default is TensorFlow's own.
@@ -14,8 +14,8 @@ const FIRST_REGION: u64 = 2 << 20;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct Settings {
-    /// The most memory to take from the device (`LogicalDeviceConfiguration(memory_limit=…)`); if
-    /// not set, [`default_limit`] of the memory that is free at startup.
+    /// The maximum memory to take from the device (`LogicalDeviceConfiguration(memory_limit=…)`);
+    /// if not set, [`default_limit`] of the free memory at startup.
     #[cfg_attr(feature = "serde", serde(rename = "limit_bytes"))]
     pub limit: Option<Bytes>,
     /// Takes regions as needed, each twice as long as the previous one, instead of one region at
@@ -24,10 +24,10 @@ pub struct Settings {
     /// Frees completely free regions before a request fails (`TF_ENABLE_GPU_GARBAGE_COLLECTION`; on
     /// in TensorFlow, off in JAX).
     pub garbage_collection: bool,
-    /// The largest unused remainder of a chunk that is not split, as a fraction of the limit; 0
+    /// The maximum unused remainder of a chunk that is not split, as a fraction of the limit; 0
     /// means 128 MiB (`experimental.internal_fragmentation_fraction`).
     pub fragmentation_fraction: f64,
-    /// When it asks for less after the device refuses a region.
+    /// When to request less after the device refuses a region.
     pub back_off: BackOff,
     /// Maps pages at adjacent addresses, so that regions merge; for devices with virtual memory
     /// (TensorFlow's virtual memory sub-allocator).
@@ -36,7 +36,7 @@ pub struct Settings {
     pub compute_capability: u32,
 }
 
-/// When an allocator asks for less after the device refuses a region.
+/// When an allocator requests less after the device refuses a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -62,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-/// Why a setting was refused.
+/// Why a setting was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// No such setting exists.
@@ -134,7 +134,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the limit on a device with this memory; all memory if the device does not report it.
+    /// Returns the limit on a device with this memory: all of it if the device does not report its
+    /// size.
     pub(super) fn limit_on(&self, memory: MemoryInfo) -> u64 {
         let free = || left(memory);
         let limit = self.limit.or_else(|| Some(default_limit(free()?, self.compute_capability)));
@@ -147,7 +148,7 @@ impl Settings {
         round(first).unwrap_or(first)
     }
 
-    /// Returns the largest unused remainder of a chunk that is not split.
+    /// Returns the maximum unused remainder of a chunk that is not split.
     pub(super) fn most_slack(&self, limit: u64) -> u64 {
         if self.fragmentation_fraction > 0.0 {
             (self.fragmentation_fraction * limit as f64) as u64

@@ -17,9 +17,9 @@ pub struct Statistics {
     pub largest_alloc_size: Bytes,
     /// The limit.
     pub bytes_limit: Bytes,
-    /// Memory set aside by others on the allocator's behalf; always 0 in this allocator.
+    /// Memory that others set aside on the allocator's behalf; always 0 here.
     pub bytes_reserved: Bytes,
-    /// Memory held of the device.
+    /// Device memory held.
     pub pool_bytes: Bytes,
     /// The maximum of `pool_bytes` since startup. [`reset_peaks`](crate::Policy::reset_peaks) does
     /// not reset it, and neither does TensorFlow's `ClearStats`.
@@ -41,7 +41,7 @@ pub(super) struct Counts {
     pub(super) largest: u64,
     pub(super) pool: u64,
     pub(super) peak_pool: u64,
-    /// The most memory held since the last reset.
+    /// The maximum memory held since the last reset.
     pub(super) recent_peak_pool: u64,
     pub(super) retries: u64,
     pub(super) out_of_memory: u64,

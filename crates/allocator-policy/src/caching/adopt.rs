@@ -18,7 +18,7 @@ pub struct Adopted {
     pub retired: Vec<Retired>,
 }
 
-/// Why a region could not be adopted; nothing of it was.
+/// Why a region could not be adopted. No part of it is adopted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AdoptError {
     /// A region or a block is empty, or exceeds the address space.
@@ -33,8 +33,8 @@ pub enum AdoptError {
     /// The requested size exceeds the block.
     #[error("adopt block at {0:#x}: requested size exceeds its length")]
     Requested(u64),
-    /// An expandable segment without its address range, or a range with an ordinary segment, or
-    /// with a segment of another stream, kind or pool.
+    /// An expandable segment has no address range, or a range contains an ordinary segment or a
+    /// segment of another stream, kind or pool.
     #[error("adopt segment at {0:#x}: incompatible segment kinds")]
     Mixed(u64),
     /// A part of an expandable segment is not a multiple of the page size.
@@ -52,8 +52,9 @@ struct Piece {
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Adopts a region that [`DeviceMemory::reserve`] returned, with its blocks.
     ///
-    /// If a block's size is the requested size, it is rounded up. It also gets the memory up to the
-    /// next block if the allocator would not have split that off. Limits do not apply here.
+    /// If a block has exactly its requested size, the size is rounded up. It also includes the
+    /// memory up to the next block if the allocator would not have split that off. Limits do not
+    /// apply here.
     ///
     /// # Errors
     /// An [`AdoptError`] if the region or its blocks are inconsistent.
@@ -61,15 +62,15 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         if segment.expandable {
             return Err(AdoptError::Mixed(segment.address));
         }
-        self.check_place(segment.address, segment.size)?;
+        self.check_addresses(segment.address, segment.size)?;
         let pieces = pieces(segment, &self.rules)?;
-        let shelf = self.shelf_for(segment);
-        let id = self.blocks.add(Block::whole(segment.address, segment.size, list_of(shelf)));
+        let free_list = self.free_list_for(segment);
+        let id = self.blocks.add(Block::whole(segment.address, segment.size, list_of(free_list)));
         let held = HeldSegment { size: segment.size, first: id, page: None };
         self.segments.insert(segment.address, held);
-        self.count_segment(shelf, segment.size);
+        self.count_segment(free_list, segment.size);
         let mut adopted = Adopted::default();
-        self.divide(id, shelf, &pieces, &mut adopted);
+        self.divide(id, free_list, &pieces, &mut adopted);
         Ok(adopted)
     }
 
@@ -78,9 +79,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     ///
     /// # Errors
     /// An [`AdoptError`] if the range, its segments or their blocks are inconsistent, if there are
-    /// no segments, or if these differ in stream, kind or pool.
+    /// no segments, or if the segments differ in stream, kind or pool.
     pub fn adopt_range(&mut self, range: Region, parts: &[Segment]) -> Result<Adopted, AdoptError> {
-        self.check_place(range.address, range.size.0)?;
+        self.check_addresses(range.address, range.size.0)?;
         let first = parts.first().ok_or(AdoptError::Extent(range.address))?;
         let page = self.rules.page_of(first.kind);
         if !range.size.0.is_multiple_of(page) {
@@ -109,25 +110,25 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             all_pieces.push(pieces(part, &self.rules)?);
             above = Some(end);
         }
-        let shelf = self.shelf_for(first);
-        let mut rest = self.add_addresses(shelf, range, page);
+        let free_list = self.free_list_for(first);
+        let mut rest = self.add_addresses(free_list, range, page);
         let mut adopted = Adopted::default();
         for (part, pieces) in parts.iter().zip(&all_pieces) {
             let below = part.address - self.blocks[rest].address;
             if below > 0 {
                 rest = self.blocks.split(rest, below);
-                self.shelves[shelf].unmapped.insert(part.address, rest);
+                self.free_lists[free_list].unmapped.insert(part.address, rest);
             }
             let id = self.note_mapped(rest, part.size);
             rest = self.blocks[id].next;
-            self.unshelve(id);
-            self.divide(id, shelf, pieces, &mut adopted);
+            self.remove_free(id);
+            self.divide(id, free_list, pieces, &mut adopted);
         }
         Ok(adopted)
     }
 
-    /// Returns whether a block of a segment that serves a request can have this size: that of the
-    /// rounded request, and a rest that the allocator does not split off.
+    /// Returns whether a block of a segment that serves a request can have this size: the rounded
+    /// request plus a remainder that the allocator does not split off.
     pub fn is_block_size(&self, segment: &Segment, request: u64, size: u64) -> bool {
         if size < request {
             return false;
@@ -138,22 +139,22 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             || size > rounded && self.rules.may_serve(size, rounded) && keeps(size - rounded)
     }
 
-    fn shelf_for(&mut self, segment: &Segment) -> FreeListId {
+    fn free_list_for(&mut self, segment: &Segment) -> FreeListId {
         let pool = match PoolId(segment.pool.0, segment.pool.1) {
             common if common == PoolId::default() => 0,
             id => {
                 // A graph uses a pool that still holds memory.
-                let pool = self.shelves.pool_or_new(id);
-                let users = &mut self.shelves.pools[pool as usize].users;
+                let pool = self.free_lists.pool_or_new(id);
+                let users = &mut self.free_lists.pools[pool as usize].users;
                 *users = (*users).max(1);
                 pool
             }
         };
-        self.shelves.find(pool, Stream(segment.stream), segment.kind)
+        self.free_lists.find(pool, Stream(segment.stream), segment.kind)
     }
 
-    /// Checks that the addresses are not held already.
-    fn check_place(&self, address: u64, size: u64) -> Result<(), AdoptError> {
+    /// Checks that the addresses are not already held.
+    fn check_addresses(&self, address: u64, size: u64) -> Result<(), AdoptError> {
         let end =
             address.checked_add(size).filter(|_| size > 0).ok_or(AdoptError::Extent(address))?;
         match self.segments.range(..end).next_back() {
@@ -163,19 +164,25 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Splits a free block that is in no free list.
-    fn divide(&mut self, id: BlockId, shelf: FreeListId, pieces: &[Piece], adopted: &mut Adopted) {
-        let kind = kind_of(shelf);
+    fn divide(
+        &mut self,
+        id: BlockId,
+        free_list: FreeListId,
+        pieces: &[Piece],
+        adopted: &mut Adopted,
+    ) {
+        let kind = kind_of(free_list);
         let mut rest = id;
-        for (place, piece) in pieces.iter().enumerate() {
+        for (index, piece) in pieces.iter().enumerate() {
             let id = rest;
-            if place + 1 < pieces.len() {
+            if index + 1 < pieces.len() {
                 rest = self.blocks.split(id, piece.size);
             }
             let block = &mut self.blocks[id];
             let part = block.is_part() && block.list & EXPANDABLE == 0;
             debug_assert!(block.list & UNMAPPED == 0 && block.size == piece.size);
             if piece.state == BlockState::Free {
-                self.shelve(id);
+                self.insert_free(id);
                 if part {
                     self.counters.add(kind, Metric::InactiveSplit, 1);
                     self.counters.add(kind, Metric::InactiveSplitBytes, piece.size);
@@ -200,7 +207,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 }
 
-/// Returns whether a block of this size in a segment keeps the rest behind it, which is not split off.
+/// Returns whether a block of this size in a segment keeps the remainder behind it instead of
+/// splitting it off.
 fn keeps_rest(segment: &Segment, rules: &Rules, size: u64, rest: u64) -> bool {
     !segment.expandable && !rules.splits(segment.kind, size, rest)
 }
@@ -214,15 +222,15 @@ fn pieces(segment: &Segment, rules: &Rules) -> Result<Vec<Piece>, AdoptError> {
     let mut pieces = Vec::new();
     let gap = |size| Piece { size, requested: 0, state: BlockState::Free };
     let mut cursor = segment.address;
-    for (place, block) in held.iter().enumerate() {
+    for (index, block) in held.iter().enumerate() {
         let address = block.address;
         let least_end = address
             .checked_add(block.size)
             .filter(|_| block.size > 0)
             .ok_or(AdoptError::Extent(address))?;
-        let limit = held.get(place + 1).map_or(end, |next| next.address);
+        let limit = held.get(index + 1).map_or(end, |next| next.address);
         if address < cursor {
-            let outside = place == 0;
+            let outside = index == 0;
             return Err(if outside {
                 AdoptError::Outside(address)
             } else {
@@ -234,7 +242,7 @@ fn pieces(segment: &Segment, rules: &Rules) -> Result<Vec<Piece>, AdoptError> {
         }
         if least_end > limit || limit > end {
             return Err(AdoptError::Overlap(
-                held.get(place + 1).map_or(address, |next| next.address),
+                held.get(index + 1).map_or(address, |next| next.address),
             ));
         }
         let requested = block.requested.unwrap_or(block.size);

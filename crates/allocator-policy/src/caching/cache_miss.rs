@@ -15,12 +15,12 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     #[cold]
     pub(super) fn miss(
         &mut self,
-        shelf: FreeListId,
+        free_list: FreeListId,
         size: u64,
         asked: u64,
     ) -> Result<BlockId, Failure> {
         if self.call_back(size)?
-            && let Some(id) = self.find(shelf, size)
+            && let Some(id) = self.find(free_list, size)
         {
             return Ok(id);
         }
@@ -28,18 +28,18 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             self.collect_garbage(threshold)?;
         }
         let segment = self.rules.segment_for(size);
-        if let Some(id) = self.take_more(shelf, size, segment)? {
+        if let Some(id) = self.take_more(free_list, size, segment)? {
             return Ok(id);
         }
-        if self.release_oversize(shelf, size)?
-            && let Some(id) = self.take_more(shelf, size, segment)?
+        if self.release_oversize(free_list, size)?
+            && let Some(id) = self.take_more(free_list, size, segment)?
         {
             return Ok(id);
         }
         if self.captures.is_empty() {
             self.release_cached()?;
             self.counters.retries += 1;
-            if let Some(id) = self.take_more(shelf, size, segment)? {
+            if let Some(id) = self.take_more(free_list, size, segment)? {
                 return Ok(id);
             }
         }
@@ -47,10 +47,10 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Err(self.shortage(asked, segment))
     }
 
-    /// Describes the state in which memory did not suffice.
+    /// Describes the state in which memory was insufficient.
     #[cold]
     pub(super) fn shortage(&mut self, asked: u64, segment: u64) -> Failure {
-        self.shelves.sort_largest(&self.blocks);
+        self.free_lists.sort_largest(&self.blocks);
         Failure::OutOfMemory(Box::new(Shortage {
             asked: Bytes(asked),
             segment: Bytes(segment),
@@ -58,11 +58,11 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             device_free: self.memory.info().ok().and_then(left),
             reserved: Bytes(self.counters.now(Metric::ReservedBytes)),
             in_use: Bytes(self.counters.now(Metric::AllocatedBytes)),
-            largest_free: Bytes(self.shelves.largest(&self.blocks)),
+            largest_free: Bytes(self.free_lists.largest(&self.blocks)),
         }))
     }
 
-    /// Calls all callbacks; returns whether any freed memory.
+    /// Calls all callbacks; returns whether one freed memory.
     fn call_back(&mut self, size: u64) -> Result<bool, Failure> {
         let mut callbacks = std::mem::take(&mut self.callbacks);
         let given: Vec<_> = callbacks.iter_mut().flat_map(|call| call(Bytes(size))).collect();
@@ -77,7 +77,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Takes a new block from the device; `None` if the limit or the device does not permit it.
     fn take_more(
         &mut self,
-        shelf: FreeListId,
+        free_list: FreeListId,
         size: u64,
         segment: u64,
     ) -> Result<Option<BlockId>, Failure> {
@@ -86,24 +86,24 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             return Ok(None);
         }
         if self.rules.expandable {
-            return self.expand(shelf, size);
+            return self.expand(free_list, size);
         }
         let given = unless_refused(self.memory.reserve(Bytes(segment)))?;
         // A device may return more than requested.
         let Some(Region { address, size: Bytes(size) }) = given else { return Ok(None) };
-        let id = self.blocks.add(Block::whole(address, size, list_of(shelf)));
+        let id = self.blocks.add(Block::whole(address, size, list_of(free_list)));
         self.segments.insert(address, HeldSegment { size, first: id, page: None });
-        self.count_segment(shelf, size);
+        self.count_segment(free_list, size);
         self.counters.device_allocations += 1;
         Ok(Some(id))
     }
 
     /// Counts a new region.
-    pub(super) fn count_segment(&mut self, shelf: FreeListId, size: u64) {
-        let kind = kind_of(shelf);
+    pub(super) fn count_segment(&mut self, free_list: FreeListId, size: u64) {
+        let kind = kind_of(free_list);
         self.counters.add(kind, Metric::Segment, 1);
         self.counters.add(kind, Metric::ReservedBytes, size);
-        self.shelves.pool_of(shelf).reserved += size;
+        self.free_lists.pool_of(free_list).reserved += size;
         if size >= self.rules.max_split {
             self.counters.oversize_segments.add();
         }
@@ -117,7 +117,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             return Ok(());
         }
         let target = reserved - threshold;
-        let now = self.shelves.pools[0].searches[SegmentKind::Large as usize];
+        let now = self.free_lists.pools[0].searches[SegmentKind::Large as usize];
         let mut reclaimed = 0;
         while reclaimed < target
             && let Some(whole) = &self.whole
@@ -137,20 +137,20 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Ok(())
     }
 
-    /// Frees as many oversize blocks as a request needs; returns whether that sufficed.
-    fn release_oversize(&mut self, shelf: FreeListId, size: u64) -> Result<bool, Failure> {
+    /// Frees as many oversize blocks as a request needs; returns whether that was enough.
+    fn release_oversize(&mut self, free_list: FreeListId, size: u64) -> Result<bool, Failure> {
         if self.rules.max_split == u64::MAX {
             return Ok(false);
         }
         let target = size.max(self.rules.max_split);
-        if let Some(enough) = self.whole.as_ref().and_then(|whole| whole.first(shelf, target)) {
+        if let Some(enough) = self.whole.as_ref().and_then(|whole| whole.first(free_list, target)) {
             self.release_block(enough)?;
             return Ok(true);
         }
         let mut released = 0;
         while released < target
             && let Some(whole) = &self.whole
-            && let Some(id) = whole.last(shelf, self.rules.max_split)
+            && let Some(id) = whole.last(free_list, self.rules.max_split)
         {
             released += self.blocks[id].size;
             self.release_block(id)?;

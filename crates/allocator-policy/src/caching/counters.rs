@@ -1,14 +1,14 @@
 //! The allocator's counters.
 //!
-//! Each counter exists for both kinds of pool and for their sum. Freed amounts are not stored: they
-//! are the cumulative increase minus the current level. Active amounts are not stored either: they
-//! are the memory in use by the program plus the memory that waits for its work to end. Usually
-//! nothing waits, so the peak of the active memory is that of the memory in use, except while
-//! something waits.
+//! Each counter exists for both kinds of pool and for their sum. Freed amounts are not stored,
+//! because they equal the cumulative increase minus the current level. Active amounts are not
+//! stored either, because they equal the memory in use by the program plus the memory that waits
+//! for work to end. Usually no memory waits; the peak of the active memory then equals that of the
+//! memory in use.
 
 use crate::segment::SegmentKind;
 
-/// A counted quantity; the first three change with each allocation.
+/// A counted quantity; each allocation changes the first three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Metric {
     Allocation,
@@ -70,7 +70,7 @@ impl Level {
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
     sum: Level,
-    /// By kind of pool, as all following fields.
+    /// By kind of pool, like all following fields.
     level: [Level; 2],
     /// The cumulative increase; it may wrap around at 2^64.
     added: [u64; 2],
@@ -78,26 +78,26 @@ struct Count {
     before: [u64; 2],
 }
 
-/// Blocks that were freed and are still in use.
+/// Blocks that were freed but are still in use.
 #[derive(Clone, Copy, Debug, Default)]
 struct Waiting {
     /// The number of blocks, and their bytes.
     current: [u64; 2],
-    /// The peak of the active memory while any block waited.
+    /// The peak of the active memory while blocks waited.
     peak: [u64; 2],
     before: [u64; 2],
 }
 
 /// The reported values of one quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Course {
+pub(super) struct Totals {
     pub(super) current: u64,
     pub(super) peak: u64,
     pub(super) added: u64,
     pub(super) freed: u64,
 }
 
-impl Course {
+impl Totals {
     /// Adds one.
     pub(super) fn add(&mut self) {
         self.current += 1;
@@ -105,7 +105,8 @@ impl Course {
         self.peak = self.peak.max(self.current);
     }
 
-    /// Decrements, but not below zero: a change of settings also changes which blocks are oversize.
+    /// Decrements, but not below zero: changing the settings also changes which blocks are
+    /// oversize.
     pub(super) fn take(&mut self) {
         if self.current > 0 {
             self.current -= 1;
@@ -113,8 +114,8 @@ impl Course {
         }
     }
 
-    fn sum(small: Course, large: Course, peak: u64) -> Self {
-        Course {
+    fn sum(small: Totals, large: Totals, peak: u64) -> Self {
+        Totals {
             current: small.current + large.current,
             peak,
             added: small.added.wrapping_add(large.added),
@@ -125,10 +126,10 @@ impl Course {
 
 /// A quantity of both kinds of pool and of their sum.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Courses {
-    pub(super) all: Course,
-    pub(super) large: Course,
-    pub(super) small: Course,
+pub(super) struct PoolTotals {
+    pub(super) all: Totals,
+    pub(super) large: Totals,
+    pub(super) small: Totals,
 }
 
 /// All counters.
@@ -140,10 +141,10 @@ pub(super) struct Counters {
     waiting: [Waiting; 2],
     /// The number of waiting blocks.
     all_waiting: u64,
-    /// The peak of the total active memory while any block waited.
+    /// The peak of the total active memory while blocks waited.
     peak_waiting: [u64; 2],
-    pub(super) oversize_allocations: Course,
-    pub(super) oversize_segments: Course,
+    pub(super) oversize_allocations: Totals,
+    pub(super) oversize_segments: Totals,
     pub(super) retries: u64,
     pub(super) out_of_memory: u64,
     pub(super) synchronizations: u64,
@@ -166,11 +167,11 @@ impl Count {
         self.level[kind as usize].fall(amount);
     }
 
-    fn course(&self, kind: SegmentKind) -> Course {
-        let place = kind as usize;
-        let (current, added) = (self.level[place].now(), self.added[place]);
-        let freed = self.before[place].wrapping_add(added).wrapping_sub(current);
-        Course { current, peak: self.level[place].peak, added, freed }
+    fn totals(&self, kind: SegmentKind) -> Totals {
+        let index = kind as usize;
+        let (current, added) = (self.level[index].now(), self.added[index]);
+        let freed = self.before[index].wrapping_add(added).wrapping_sub(current);
+        Totals { current, peak: self.level[index].peak, added, freed }
     }
 }
 
@@ -186,27 +187,27 @@ impl Counters {
     }
 
     /// Returns the values of a quantity over time.
-    pub(super) fn courses(&self, metric: Metric) -> Courses {
+    pub(super) fn pool_totals(&self, metric: Metric) -> PoolTotals {
         let count = &self.counts[metric as usize];
-        let [small, large] = KINDS.map(|kind| count.course(kind));
-        Courses { all: Course::sum(small, large, count.sum.peak), small, large }
+        let [small, large] = KINDS.map(|kind| count.totals(kind));
+        PoolTotals { all: Totals::sum(small, large, count.sum.peak), small, large }
     }
 
     /// Returns the number or the bytes of active blocks.
-    pub(super) fn active(&self, metric: Metric) -> Courses {
-        let place = metric as usize;
+    pub(super) fn active(&self, metric: Metric) -> PoolTotals {
+        let index = metric as usize;
         let [small, large] = KINDS.map(|kind| {
-            let (course, waiting) = (self.counts[place].course(kind), &self.waiting[kind as usize]);
-            Course {
-                current: course.current + waiting.current[place],
-                peak: course.peak.max(waiting.peak[place]),
-                added: course.added,
-                freed: (course.freed.wrapping_add(waiting.before[place]))
-                    .wrapping_sub(waiting.current[place]),
+            let (totals, waiting) = (self.counts[index].totals(kind), &self.waiting[kind as usize]);
+            Totals {
+                current: totals.current + waiting.current[index],
+                peak: totals.peak.max(waiting.peak[index]),
+                added: totals.added,
+                freed: (totals.freed.wrapping_add(waiting.before[index]))
+                    .wrapping_sub(waiting.current[index]),
             }
         });
-        let peak = self.peak(metric).max(self.peak_waiting[place]);
-        Courses { all: Course::sum(small, large, peak), small, large }
+        let peak = self.peak(metric).max(self.peak_waiting[index]);
+        PoolTotals { all: Totals::sum(small, large, peak), small, large }
     }
 
     /// Increases a quantity.
@@ -233,35 +234,35 @@ impl Counters {
     }
 
     /// Returns the current number or bytes of active blocks of a kind of pool.
-    fn active_now(&self, kind: SegmentKind, place: usize) -> u64 {
-        self.counts[place].level[kind as usize].now() + self.waiting[kind as usize].current[place]
+    fn active_now(&self, kind: SegmentKind, index: usize) -> u64 {
+        self.counts[index].level[kind as usize].now() + self.waiting[kind as usize].current[index]
     }
 
     #[cold]
     fn note_active(&mut self) {
-        for place in 0..2 {
-            let active = KINDS.map(|kind| self.active_now(kind, place));
+        for index in 0..2 {
+            let active = KINDS.map(|kind| self.active_now(kind, index));
             for (waiting, active) in self.waiting.iter_mut().zip(active) {
-                waiting.peak[place] = waiting.peak[place].max(active);
+                waiting.peak[index] = waiting.peak[index].max(active);
             }
-            self.peak_waiting[place] = self.peak_waiting[place].max(active.iter().sum());
+            self.peak_waiting[index] = self.peak_waiting[index].max(active.iter().sum());
         }
     }
 
-    /// Counts memory that the program freed and that is still in use.
+    /// Counts memory that the program freed but that is still in use.
     pub(super) fn await_end(&mut self, kind: SegmentKind, size: u64) {
         self.all_waiting += 1;
-        for (place, amount) in [1, size].into_iter().enumerate() {
-            self.counts[place].take(kind, amount);
-            self.waiting[kind as usize].current[place] += amount;
+        for (index, amount) in [1, size].into_iter().enumerate() {
+            self.counts[index].take(kind, amount);
+            self.waiting[kind as usize].current[index] += amount;
         }
     }
 
     /// Counts the end of such use.
     pub(super) fn end(&mut self, kind: SegmentKind, size: u64, requested: u64) {
         self.all_waiting -= 1;
-        for (place, amount) in [1, size].into_iter().enumerate() {
-            self.waiting[kind as usize].current[place] -= amount;
+        for (index, amount) in [1, size].into_iter().enumerate() {
+            self.waiting[kind as usize].current[index] -= amount;
         }
         self.take(kind, Metric::RequestedBytes, requested);
     }
@@ -279,15 +280,15 @@ impl Counters {
             count.sum.reset_peak();
             count.level.iter_mut().for_each(Level::reset_peak);
         }
-        for place in 0..2 {
-            let active = KINDS.map(|kind| self.active_now(kind, place));
+        for index in 0..2 {
+            let active = KINDS.map(|kind| self.active_now(kind, index));
             for (waiting, active) in self.waiting.iter_mut().zip(active) {
-                waiting.peak[place] = active;
+                waiting.peak[index] = active;
             }
-            self.peak_waiting[place] = active.iter().sum();
+            self.peak_waiting[index] = active.iter().sum();
         }
-        for course in [&mut self.oversize_allocations, &mut self.oversize_segments] {
-            course.peak = course.current;
+        for totals in [&mut self.oversize_allocations, &mut self.oversize_segments] {
+            totals.peak = totals.current;
         }
     }
 
@@ -299,8 +300,8 @@ impl Counters {
         for waiting in &mut self.waiting {
             waiting.before = waiting.current;
         }
-        for course in [&mut self.oversize_allocations, &mut self.oversize_segments] {
-            (course.added, course.freed) = (0, 0);
+        for totals in [&mut self.oversize_allocations, &mut self.oversize_segments] {
+            (totals.added, totals.freed) = (0, 0);
         }
         (self.retries, self.out_of_memory, self.synchronizations) = (0, 0, 0);
         (self.device_allocations, self.device_frees) = (0, 0);

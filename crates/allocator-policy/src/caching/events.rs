@@ -1,4 +1,4 @@
-//! The port to events, which show when memory that several streams use is free.
+//! The port for events, which show when memory used by several streams is free.
 
 use crate::policy::Stream;
 use gpu_core::Result;
@@ -34,8 +34,8 @@ pub trait Events: Send {
     fn wait_all(&mut self) -> Result<()>;
 }
 
-/// Streams without work: those of a modelled device, or of a program that itself waits for its work
-/// before it frees memory.
+/// Streams without work: those of a modelled device, or of a program that waits for its work before
+/// it frees memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoWork;
 

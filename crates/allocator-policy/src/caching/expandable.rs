@@ -1,5 +1,5 @@
 //! Expandable segments: one address range for each stream and kind, larger than the memory of the
-//! device. Pages are mapped at its lowest free addresses as needed.
+//! device. Pages are mapped at the lowest free addresses as needed.
 
 use super::counters::Metric;
 use super::free_lists::{EXPANDABLE, FreeListId, UNMAPPED, free_list_of, kind_of, list_of};
@@ -11,25 +11,25 @@ use crate::policy::BlockState;
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Continues from the best free block, which belongs to an expandable segment, to the block to
-    /// use.
+    /// Starts at the best free block, which belongs to an expandable segment, and returns the block
+    /// to use.
     ///
-    /// A block that can grow counts with the size to which it can grow. If expandable segments were
-    /// disabled after some were created, their blocks are skipped.
+    /// A block that can grow is ranked by the size to which it can grow. If expandable segments
+    /// were disabled after some were created, their blocks are skipped.
     pub(super) fn best_with_expandable(
         &mut self,
-        shelf: FreeListId,
+        free_list: FreeListId,
         first: BlockId,
     ) -> Option<BlockId> {
         let mut best = first;
         if !self.rules.expandable {
             while self.blocks[best].list & EXPANDABLE != 0 {
-                best = self.shelves[shelf].free.after(&mut self.blocks, best)?;
+                best = self.free_lists[free_list].free.after(&mut self.blocks, best)?;
             }
             return Some(best);
         }
         while self.blocks[best].list & EXPANDABLE != 0
-            && let Some(next) = self.shelves[shelf].free.after(&mut self.blocks, best)
+            && let Some(next) = self.free_lists[free_list].free.after(&mut self.blocks, best)
             && self.may_become(next) < self.may_become(best)
         {
             best = next;
@@ -46,15 +46,15 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Maps pages at the lowest addresses where a request fits; `None` if the device does not have
-    /// enough memory. Pages that were mapped stay mapped and free.
+    /// enough memory. Pages mapped until then stay mapped and free.
     pub(super) fn expand(
         &mut self,
-        shelf: FreeListId,
+        free_list: FreeListId,
         size: u64,
     ) -> Result<Option<BlockId>, Failure> {
-        let mut id = match self.lowest_room(shelf, size) {
+        let mut id = match self.lowest_room(free_list, size) {
             Some(id) => id,
-            None => match self.take_addresses(shelf, size)? {
+            None => match self.take_addresses(free_list, size)? {
                 Some(id) => id,
                 None => return Ok(None),
             },
@@ -72,14 +72,14 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
                 None => return Ok(None),
             }
         }
-        self.unshelve(id);
+        self.remove_free(id);
         Ok(Some(id))
     }
 
     /// Finds the lowest block that is followed by enough free addresses, mapped or unmapped.
-    fn lowest_room(&self, shelf: FreeListId, size: u64) -> Option<BlockId> {
+    fn lowest_room(&self, free_list: FreeListId, size: u64) -> Option<BlockId> {
         let is_free = |id: BlockId| id != NONE && self.blocks[id].state == BlockState::Free;
-        let starts = self.shelves[shelf].unmapped.values().map(|&unmapped| {
+        let starts = self.free_lists[free_list].unmapped.values().map(|&unmapped| {
             let below = self.blocks[unmapped].previous;
             if is_free(below) { below } else { unmapped }
         });
@@ -94,22 +94,31 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Reserves a new address range of nine eighths of the device's memory.
-    fn take_addresses(&mut self, shelf: FreeListId, size: u64) -> Result<Option<BlockId>, Failure> {
+    fn take_addresses(
+        &mut self,
+        free_list: FreeListId,
+        size: u64,
+    ) -> Result<Option<BlockId>, Failure> {
         let total = total(&self.memory)?;
-        let page = self.rules.page_of(kind_of(shelf));
+        let page = self.rules.page_of(kind_of(free_list));
         let length = total.saturating_add(total / 8).checked_next_multiple_of(page);
         let Some(length) = length.filter(|length| *length >= size) else { return Ok(None) };
         let range = unless_refused(self.memory.reserve_addresses(Bytes(length)))?;
-        Ok(range.map(|range| self.add_addresses(shelf, range, page)))
+        Ok(range.map(|range| self.add_addresses(free_list, range, page)))
     }
 
     /// Adds an unmapped address range; addresses beyond the last full page are not used.
-    pub(super) fn add_addresses(&mut self, shelf: FreeListId, range: Region, page: u64) -> BlockId {
+    pub(super) fn add_addresses(
+        &mut self,
+        free_list: FreeListId,
+        range: Region,
+        page: u64,
+    ) -> BlockId {
         let Region { address, size: Bytes(size) } = range;
-        let list = list_of(shelf) | EXPANDABLE | UNMAPPED;
+        let list = list_of(free_list) | EXPANDABLE | UNMAPPED;
         let id = self.blocks.add(Block::whole(address, size / page * page, list));
         self.segments.insert(address, HeldSegment { size, first: id, page: Some(page) });
-        self.shelves[shelf].unmapped.insert(address, id);
+        self.free_lists[free_list].unmapped.insert(address, id);
         id
     }
 
@@ -119,8 +128,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Some((Region { address: base, size: Bytes(held.size) }, held.page?))
     }
 
-    /// Maps pages at the lower end of an unmapped block, for at least `size` bytes or all of it.
-    /// Returns the free block that contains them; `None` if the device does not have enough memory.
+    /// Maps pages at the lower end of an unmapped block, for at least `size` bytes, or for the
+    /// whole block. Returns the free block that contains them; `None` if the device does not have
+    /// enough memory.
     fn map_pages(&mut self, id: BlockId, size: u64) -> Result<Option<BlockId>, Failure> {
         let block = self.blocks[id];
         let Some((_, page)) = self.range_of(block.address) else { return Ok(None) };
@@ -134,7 +144,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             mapped += u64::from(result.is_ok());
         }
         if result.is_err() {
-            // Undoes as much as possible; the rest stays mapped, as free memory.
+            // Undo as much as possible; the rest stays mapped as free memory.
             while mapped > 0 && self.memory.unmap(part(mapped - 1)).is_ok() {
                 mapped -= 1;
             }
@@ -151,34 +161,34 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// contains it.
     pub(super) fn note_mapped(&mut self, id: BlockId, size: u64) -> BlockId {
         let block = self.blocks[id];
-        let shelf = free_list_of(block.list);
-        self.shelves[shelf].unmapped.remove(&block.address);
+        let free_list = free_list_of(block.list);
+        self.free_lists[free_list].unmapped.remove(&block.address);
         if size < block.size {
             let above = self.blocks.split(id, size);
-            self.shelves[shelf].unmapped.insert(self.blocks[above].address, above);
+            self.free_lists[free_list].unmapped.insert(self.blocks[above].address, above);
         }
         self.blocks[id].list &= !UNMAPPED;
         let mapped = self.blocks[id];
         let mut whole = id;
         if self.joins(mapped.previous, mapped.list) {
-            self.unshelve(mapped.previous);
+            self.remove_free(mapped.previous);
             whole = mapped.previous;
             self.blocks.join_next(whole);
         }
         if self.joins(mapped.next, mapped.list) {
-            self.unshelve(mapped.next);
+            self.remove_free(mapped.next);
             self.blocks.join_next(whole);
         }
-        self.shelve(whole);
-        self.counters.add(kind_of(shelf), Metric::ReservedBytes, size);
-        self.shelves.pool_of(shelf).reserved += size;
+        self.insert_free(whole);
+        self.counters.add(kind_of(free_list), Metric::ReservedBytes, size);
+        self.free_lists.pool_of(free_list).reserved += size;
         whole
     }
 
-    /// Unmaps the full pages of a free block, and releases the range if nothing of it is left.
+    /// Unmaps the full pages of a free block, and releases the range if no part of it is left.
     pub(super) fn shrink(&mut self, id: BlockId) -> Result<(), Error> {
         let block = self.blocks[id];
-        let shelf = free_list_of(block.list);
+        let free_list = free_list_of(block.list);
         let Some((range, page)) = self.range_of(block.address) else { return Ok(()) };
         let base = range.address;
         let start = base + (block.address - base).next_multiple_of(page);
@@ -186,7 +196,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         if start >= end {
             return Ok(());
         }
-        let event = self.events.record(self.shelves[shelf].stream)?;
+        let event = self.events.record(self.free_lists[free_list].stream)?;
         self.events.wait(event)?;
         let mut unmapped = start;
         let mut result = Ok(());
@@ -199,7 +209,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             if !self.blocks[whole].is_part() {
                 result = result.and_then(|()| self.memory.release_addresses(range));
                 if result.is_ok() {
-                    self.shelves[shelf].unmapped.remove(&base);
+                    self.free_lists[free_list].unmapped.remove(&base);
                     self.blocks.remove(whole);
                     self.segments.remove(&base);
                 }
@@ -210,16 +220,16 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Marks a part of a free block as unmapped, and returns the unmapped block that contains it.
     fn note_unmapped(&mut self, id: BlockId, start: u64, size: u64) -> BlockId {
-        let shelf = free_list_of(self.blocks[id].list);
-        self.unshelve(id);
+        let free_list = free_list_of(self.blocks[id].list);
+        self.remove_free(id);
         let mut middle = id;
         if start > self.blocks[id].address {
             middle = self.blocks.split(id, start - self.blocks[id].address);
-            self.shelve(id);
+            self.insert_free(id);
         }
         if size < self.blocks[middle].size {
             let above = self.blocks.split(middle, size);
-            self.shelve(above);
+            self.insert_free(above);
         }
         self.blocks[middle].list |= UNMAPPED;
         let block = self.blocks[middle];
@@ -230,11 +240,11 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
         if self.joins(block.next, block.list) {
             let above = self.blocks[block.next].address;
-            self.shelves[shelf].unmapped.remove(&above);
+            self.free_lists[free_list].unmapped.remove(&above);
             self.blocks.join_next(whole);
         }
-        self.shelves[shelf].unmapped.insert(self.blocks[whole].address, whole);
-        self.uncount(shelf, size);
+        self.free_lists[free_list].unmapped.insert(self.blocks[whole].address, whole);
+        self.uncount(free_list, size);
         whole
     }
 }

@@ -1,8 +1,7 @@
 //! The free blocks, by private pool, stream and kind.
 //!
 //! PyTorch keeps one ordered set for each pool and kind, with the stream as the first sort key. A
-//! set for each stream gives the same results, and the set that is needed is usually the one that
-//! was needed last.
+//! set for each stream gives the same results, and the set needed is usually the one used last.
 
 use crate::blocks::{BlockId, Blocks};
 use crate::free_set::FreeSet;
@@ -10,7 +9,7 @@ use crate::policy::Stream;
 use crate::segment::SegmentKind;
 use std::collections::BTreeMap;
 
-/// Identifies a private pool, as PyTorch's `MempoolId_t`; (0, 0) is the common pool.
+/// Identifies a private pool, like PyTorch's `MempoolId_t`; (0, 0) is the common pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PoolId(pub u64, pub u64);
@@ -24,12 +23,12 @@ const FREE_LIST: u32 = 3;
 pub(super) const EXPANDABLE: u32 = 1;
 /// The block's addresses are unmapped.
 pub(super) const UNMAPPED: u32 = 2;
-/// Streams other than its own use the block.
+/// Streams other than the block's own use it.
 pub(super) const SHARED: u32 = 4;
 
 /// Returns the list field for ordinary blocks of a free list.
-pub(super) fn list_of(shelf: FreeListId) -> u32 {
-    shelf << FREE_LIST
+pub(super) fn list_of(free_list: FreeListId) -> u32 {
+    free_list << FREE_LIST
 }
 
 /// Returns the free list of a list field.
@@ -38,8 +37,8 @@ pub(super) fn free_list_of(list: u32) -> FreeListId {
 }
 
 /// Returns the kind of blocks in a free list.
-pub(super) fn kind_of(shelf: FreeListId) -> SegmentKind {
-    if shelf & 1 == 0 { SegmentKind::Small } else { SegmentKind::Large }
+pub(super) fn kind_of(free_list: FreeListId) -> SegmentKind {
+    if free_list & 1 == 0 { SegmentKind::Small } else { SegmentKind::Large }
 }
 
 /// Free blocks of one pool, stream and kind.
@@ -55,19 +54,19 @@ pub(super) struct FreeList {
     pub(super) pool: u32,
 }
 
-/// A pool of blocks: the common pool, or that of a CUDA graph.
+/// A pool of blocks: the common pool, or the pool of a CUDA graph.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     pub(super) id: PoolId,
     /// The number of captures and graphs that use it.
     pub(super) users: u32,
-    /// The bytes that it holds of the device.
+    /// The bytes that it holds on the device.
     pub(super) reserved: u64,
     /// The number of searches while garbage collection was on, by kind.
     pub(super) searches: [u64; 2],
-    /// By kind, blocks to examine when the cache is emptied: every free block that is a whole
-    /// region or may contain a whole page. A block that has been reused since may also be in the
-    /// list, even twice.
+    /// By kind, the blocks to examine when the cache is emptied: every free block that is a whole
+    /// region or may contain a whole page. The list may also contain blocks that have since been
+    /// reused, even twice.
     pub(super) queue: [Vec<BlockId>; 2],
 }
 
@@ -80,7 +79,7 @@ impl Pool {
 /// All free lists.
 #[derive(Debug)]
 pub(super) struct FreeLists {
-    shelves: Vec<FreeList>,
+    lists: Vec<FreeList>,
     pub(super) pools: Vec<Pool>,
     by_pool_and_stream: BTreeMap<(u32, Stream), FreeListId>,
     recent: Option<(u32, Stream, FreeListId)>,
@@ -90,7 +89,7 @@ impl Default for FreeLists {
     fn default() -> Self {
         let common = Pool::new(PoolId::default(), 1);
         FreeLists {
-            shelves: Vec::new(),
+            lists: Vec::new(),
             pools: vec![common],
             by_pool_and_stream: BTreeMap::new(),
             recent: None,
@@ -103,7 +102,7 @@ impl FreeLists {
     #[inline]
     pub(super) fn find(&mut self, pool: u32, stream: Stream, kind: SegmentKind) -> FreeListId {
         let first = match self.recent {
-            Some((its, recent, shelf)) if recent == stream && its == pool => shelf,
+            Some((its, recent, free_list)) if recent == stream && its == pool => free_list,
             _ => self.look_up(pool, stream),
         };
         first + (kind as FreeListId)
@@ -112,10 +111,10 @@ impl FreeLists {
     #[cold]
     fn look_up(&mut self, pool: u32, stream: Stream) -> FreeListId {
         let first = *self.by_pool_and_stream.entry((pool, stream)).or_insert_with(|| {
-            let first = self.shelves.len() as FreeListId;
+            let first = self.lists.len() as FreeListId;
             for _ in 0..2 {
                 let (free, unmapped) = (FreeSet::default(), BTreeMap::new());
-                self.shelves.push(FreeList { free, unmapped, stream, pool });
+                self.lists.push(FreeList { free, unmapped, stream, pool });
             }
             first
         });
@@ -125,7 +124,7 @@ impl FreeLists {
 
     /// Returns the index of a private pool.
     pub(super) fn pool(&self, id: PoolId) -> Option<u32> {
-        self.pools.iter().position(|pool| pool.id == id).map(|place| place as u32)
+        self.pools.iter().position(|pool| pool.id == id).map(|index| index as u32)
     }
 
     /// Returns the index of a private pool, and creates the pool if it does not exist.
@@ -138,34 +137,34 @@ impl FreeLists {
 
     /// Makes [`largest`](Self::largest) fast.
     pub(super) fn sort_largest(&mut self, blocks: &Blocks) {
-        self.shelves.iter_mut().for_each(|shelf| shelf.free.sort_largest(blocks));
+        self.lists.iter_mut().for_each(|list| list.free.sort_largest(blocks));
     }
 
     /// Returns the size of the largest free block.
     pub(super) fn largest(&self, blocks: &Blocks) -> u64 {
-        self.shelves
+        self.lists
             .iter()
-            .filter_map(|shelf| shelf.free.largest(blocks))
+            .filter_map(|list| list.free.largest(blocks))
             .map(|id| blocks[id].size)
             .max()
             .unwrap_or(0)
     }
 
     /// Returns the pool of a free list.
-    pub(super) fn pool_of(&mut self, shelf: FreeListId) -> &mut Pool {
-        &mut self.pools[self.shelves[shelf as usize].pool as usize]
+    pub(super) fn pool_of(&mut self, free_list: FreeListId) -> &mut Pool {
+        &mut self.pools[self.lists[free_list as usize].pool as usize]
     }
 }
 
 impl std::ops::Index<FreeListId> for FreeLists {
     type Output = FreeList;
-    fn index(&self, shelf: FreeListId) -> &FreeList {
-        &self.shelves[shelf as usize]
+    fn index(&self, free_list: FreeListId) -> &FreeList {
+        &self.lists[free_list as usize]
     }
 }
 
 impl std::ops::IndexMut<FreeListId> for FreeLists {
-    fn index_mut(&mut self, shelf: FreeListId) -> &mut FreeList {
-        &mut self.shelves[shelf as usize]
+    fn index_mut(&mut self, free_list: FreeListId) -> &mut FreeList {
+        &mut self.lists[free_list as usize]
     }
 }

@@ -1,4 +1,4 @@
-//! The held memory, region by region.
+//! Maps the held memory, region by region.
 
 use super::free_lists::{UNMAPPED, free_list_of};
 use super::{Caching, Events};
@@ -7,8 +7,8 @@ use crate::policy::{BlockMap, SegmentMap};
 use gpu_core::{Bytes, DeviceMemory};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Returns the held regions by address. Each mapped part of an expandable segment is one, as in
-    /// PyTorch's snapshots.
+    /// Returns the held regions by address. Each mapped part of an expandable segment counts as a
+    /// region, as in PyTorch's snapshots.
     pub(super) fn map(&self) -> Vec<SegmentMap> {
         let mut segments = Vec::new();
         for held in self.segments.values() {
@@ -19,7 +19,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
                 let (address, size) = (block.address, Bytes(block.size));
                 let mapped = block.list & UNMAPPED == 0;
                 if mapped && !open {
-                    let stream = Some(self.shelves[free_list_of(block.list)].stream);
+                    let stream = Some(self.free_lists[free_list_of(block.list)].stream);
                     let (size, blocks) = (Bytes(0), Vec::new());
                     segments.push(SegmentMap { address, size, stream, blocks });
                 }

@@ -3,7 +3,7 @@
 //! The rules are those of `c10/cuda/CUDACachingAllocator.cpp` of PyTorch 2: when a recorded job is
 //! replayed, every block gets the address that PyTorch gave it. The data structures differ: blocks
 //! have IDs, each stream has its own free lists, and one bit shows whether other streams still use
-//! a block. Allocating and freeing therefore compute no hash and need no heap memory.
+//! a block. Allocating and freeing therefore need neither hashing nor heap memory.
 
 mod adopt;
 mod cache_miss;
@@ -44,8 +44,8 @@ use std::fmt;
 use stream_use::Sharing;
 use whole_blocks::WholeBlocks;
 
-/// A callback for requests that no free block satisfies. It gets the size of the missing block, and
-/// the allocations that it returns are freed.
+/// A callback for requests that no free block satisfies. It receives the size of the missing block,
+/// and returns allocations to free.
 pub type Callback = Box<dyn FnMut(Bytes) -> Vec<Allocation> + Send>;
 
 /// PyTorch's caching allocator over the memory of one device.
@@ -55,27 +55,27 @@ pub struct Caching<M: DeviceMemory, E: Events = NoWork> {
     settings: Settings,
     rules: Rules,
     blocks: Blocks,
-    shelves: FreeLists,
+    free_lists: FreeLists,
     /// Regions and address ranges, by start address.
     segments: BTreeMap<u64, HeldSegment>,
     counters: Counters,
-    /// The free whole regions in order, if the settings need it.
+    /// The free whole regions in order, if the settings need them.
     whole: Option<WholeBlocks>,
     sharing: Sharing,
     captures: Vec<Capture>,
     callbacks: Vec<Callback>,
-    /// How often the allocator waited for all work.
+    /// How many times the allocator waited for all work.
     waits: u64,
     owner: u32,
 }
 
-/// A region or an address range that is held.
+/// A held region or address range.
 #[derive(Clone, Copy, Debug)]
 struct HeldSegment {
     size: u64,
     /// Its lowest block, which never changes.
     first: BlockId,
-    /// The page size, for an address range.
+    /// The page size of an address range; `None` for a region.
     page: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ impl<M: DeviceMemory> Caching<M> {
     /// memory.
     ///
     /// # Errors
-    /// As [`DeviceMemory::info`], if the settings limit a fraction of the device.
+    /// Those of [`DeviceMemory::info`], if the settings limit a fraction of the device.
     pub fn new(memory: M, settings: Settings) -> Result<Self, Error> {
         Caching::with_events(memory, settings, NoWork)
     }
@@ -94,7 +94,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Creates an allocator that holds no memory yet.
     ///
     /// # Errors
-    /// As [`DeviceMemory::info`], if the settings limit a fraction of the device.
+    /// Those of [`DeviceMemory::info`], if the settings limit a fraction of the device.
     pub fn with_events(memory: M, settings: Settings, events: E) -> Result<Self, Error> {
         let rules = Rules::of(&settings, &memory)?;
         let mut caching = Caching {
@@ -103,7 +103,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             settings,
             rules,
             blocks: Blocks::default(),
-            shelves: FreeLists::default(),
+            free_lists: FreeLists::default(),
             segments: BTreeMap::new(),
             counters: Counters::default(),
             whole: None,
@@ -125,8 +125,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Changes the settings for later requests.
     ///
     /// # Errors
-    /// As [`DeviceMemory::info`], if the settings limit a fraction of the device; the settings are
-    /// then unchanged.
+    /// Those of [`DeviceMemory::info`], if the settings limit a fraction of the device; the
+    /// settings are then unchanged.
     pub fn set_settings(&mut self, settings: Settings) -> Result<(), Error> {
         self.rules = Rules::of(&settings, &self.memory)?;
         self.settings = settings;
@@ -140,20 +140,20 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Adds a callback for requests that no free block satisfies; it runs before the device is
-    /// asked.
+    /// queried.
     pub fn on_shortage(&mut self, callback: Callback) {
         self.callbacks.push(callback);
     }
 
     /// Finds the best free block for a request and removes it from its free list.
     #[inline(always)]
-    fn find(&mut self, shelf: FreeListId, size: u64) -> Option<BlockId> {
+    fn find(&mut self, free_list: FreeListId, size: u64) -> Option<BlockId> {
         if self.rules.garbage.is_some() {
-            self.shelves.pool_of(shelf).searches[kind_of(shelf) as usize] += 1;
+            self.free_lists.pool_of(free_list).searches[kind_of(free_list) as usize] += 1;
         }
         let rules = &self.rules;
         let serves = |best: &Block| rules.may_serve(best.size, size) && best.list & EXPANDABLE == 0;
-        match self.shelves[shelf].free.take_best_fit(&mut self.blocks, size, serves) {
+        match self.free_lists[free_list].free.take_best_fit(&mut self.blocks, size, serves) {
             Ok(taken) => {
                 if self.whole.is_some()
                     && let Some(id) = taken
@@ -162,34 +162,45 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
                 }
                 taken
             }
-            Err(best) => self.find_further(shelf, size, best),
+            Err(best) => self.find_further(free_list, size, best),
         }
     }
 
-    /// Continues from the best block if it belongs to an expandable segment.
+    /// Continues from the best block, which belongs to an expandable segment.
     #[cold]
-    fn find_further(&mut self, shelf: FreeListId, size: u64, mut best: BlockId) -> Option<BlockId> {
+    fn find_further(
+        &mut self,
+        free_list: FreeListId,
+        size: u64,
+        mut best: BlockId,
+    ) -> Option<BlockId> {
         if self.blocks[best].list & EXPANDABLE != 0 {
-            best = self.best_with_expandable(shelf, best)?;
+            best = self.best_with_expandable(free_list, best)?;
         }
         if !self.rules.may_serve(self.blocks[best].size, size) {
             return None;
         }
-        self.unshelve(best);
+        self.remove_free(best);
         Some(best)
     }
 
     /// Allocates a block that is in no free list, or its lower part.
     #[inline(always)]
-    fn hand_out(&mut self, id: BlockId, shelf: FreeListId, size: u64, asked: u64) -> Allocation {
-        let kind = kind_of(shelf);
+    fn hand_out(
+        &mut self,
+        id: BlockId,
+        free_list: FreeListId,
+        size: u64,
+        asked: u64,
+    ) -> Allocation {
+        let kind = kind_of(free_list);
         let block = self.blocks[id];
         let (was_part, ordinary) = (block.is_part(), block.list & EXPANDABLE == 0);
         let rest = block.size - size;
         let mut given = block.size;
         if self.rules.splits(kind, size, rest) {
             let upper = self.blocks.split(id, size);
-            self.shelve(upper);
+            self.insert_free(upper);
             given = size;
             if ordinary && was_part {
                 self.counters.take(kind, Metric::InactiveSplitBytes, size);
@@ -213,9 +224,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Adds a mapped free block to its free list.
     #[inline(always)]
-    fn shelve(&mut self, id: BlockId) {
-        let shelf = free_list_of(self.blocks[id].list);
-        self.shelves[shelf].free.insert(&mut self.blocks, id);
+    fn insert_free(&mut self, id: BlockId) {
+        let free_list = free_list_of(self.blocks[id].list);
+        self.free_lists[free_list].free.insert(&mut self.blocks, id);
         if !self.blocks[id].queued && self.may_release(id) {
             self.enqueue(id);
         }
@@ -226,9 +237,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Removes a mapped free block from its free list.
     #[inline(always)]
-    fn unshelve(&mut self, id: BlockId) {
-        let shelf = free_list_of(self.blocks[id].list);
-        self.shelves[shelf].free.remove(&mut self.blocks, id);
+    fn remove_free(&mut self, id: BlockId) {
+        let free_list = free_list_of(self.blocks[id].list);
+        self.free_lists[free_list].free.remove(&mut self.blocks, id);
         if self.whole.is_some() {
             self.note_taken(id);
         }
@@ -250,7 +261,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Counts a block that the program frees and that is still in use.
+    /// Counts a block that the program frees but that is still in use.
     fn await_end(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.state = BlockState::AwaitingFree;
@@ -265,32 +276,32 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Ends the use of a block that the program freed before.
+    /// Ends the use of a block that the program has already freed.
     fn end(&mut self, id: BlockId) {
         let block = &self.blocks[id];
         self.counters.end(kind_of(free_list_of(block.list)), block.size, block.requested);
         self.put_back(id);
     }
 
-    /// Frees a block that no work uses, and merges it with its free neighbours.
+    /// Frees a block that is no longer in use, and merges it with its free neighbours.
     #[inline(always)]
     fn put_back(&mut self, id: BlockId) {
         let block = self.blocks[id];
-        let shelf = free_list_of(block.list);
-        let kind = kind_of(shelf);
+        let free_list = free_list_of(block.list);
+        let kind = kind_of(free_list);
         let (mut absorbed, mut absorbed_bytes) = (0, 0);
         let mut whole = id;
         if self.joins(block.previous, block.list) {
             absorbed += 1;
             absorbed_bytes += self.blocks[block.previous].size;
-            self.unshelve(block.previous);
+            self.remove_free(block.previous);
             whole = block.previous;
             self.blocks.join_next(whole);
         }
         if self.joins(block.next, block.list) {
             absorbed += 1;
             absorbed_bytes += self.blocks[block.next].size;
-            self.unshelve(block.next);
+            self.remove_free(block.next);
             self.blocks.join_next(whole);
         }
         let merged = &mut self.blocks[whole];
@@ -300,7 +311,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
             let is_part = merged.is_part();
             self.count_split(kind, is_part, block.size, absorbed, absorbed_bytes);
         }
-        self.shelve(whole);
+        self.insert_free(whole);
     }
 
     /// Counts a freed block of this size that was merged with its free neighbours; the merged block
@@ -317,7 +328,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         let counters = &mut self.counters;
         if is_part {
             counters.add(kind, Metric::InactiveSplitBytes, size);
-            // Arithmetic instead of branches that the processor could not predict.
+            // Arithmetic instead of branches that the processor cannot predict.
             counters.add(kind, Metric::InactiveSplit, u64::from(absorbed == 0));
             counters.take(kind, Metric::InactiveSplit, u64::from(absorbed == 2));
         } else {
@@ -348,12 +359,12 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
         }
         let pool = self.pool_for(stream);
         let rounded = self.rules.round(size.0);
-        let shelf = self.shelves.find(pool, stream, kind_for(rounded));
-        let id = match self.find(shelf, rounded) {
+        let free_list = self.free_lists.find(pool, stream, kind_for(rounded));
+        let id = match self.find(free_list, rounded) {
             Some(id) => id,
-            None => self.miss(shelf, rounded, size.0)?,
+            None => self.miss(free_list, rounded, size.0)?,
         };
-        Ok(self.hand_out(id, shelf, rounded, size.0))
+        Ok(self.hand_out(id, free_list, rounded, size.0))
     }
 
     fn free(&mut self, allocation: Allocation) -> Result<(), Failure> {
@@ -401,7 +412,7 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
             peak_reserved: Bytes(self.counters.peak(Metric::ReservedBytes)),
             allocations: self.counters.now(Metric::Allocation),
             segments: self.segments.len() as u64,
-            largest_free: Bytes(self.shelves.largest(&self.blocks)),
+            largest_free: Bytes(self.free_lists.largest(&self.blocks)),
             retries: self.counters.retries,
             out_of_memory: self.counters.out_of_memory,
             device_allocations: self.counters.device_allocations,
@@ -431,7 +442,7 @@ impl<M: DeviceMemory, E: Events> Policy for Caching<M, E> {
 }
 
 impl<M: DeviceMemory, E: Events> Drop for Caching<M, E> {
-    /// Frees everything. Memory that the device does not accept back is left to it.
+    /// Frees all memory. The device keeps memory that it does not accept back.
     fn drop(&mut self) {
         // A device waits for its work before it frees a region, but not before it unmaps pages.
         if self.segments.values().any(|held| held.page.is_some()) {

@@ -21,15 +21,15 @@ pub enum PoolError {
     /// A capture into it is already in progress.
     #[error("begin capture into pool ({}, {}): already capturing", .0.0, .0.1)]
     Busy(PoolId),
-    /// No capture into it is in progress, or nothing uses it.
+    /// No capture into it is in progress, or it is not in use.
     #[error("release pool ({}, {}): not in use", .0.0, .0.1)]
     Unused(PoolId),
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Serves requests on a stream, or on all streams, from a private pool until
-    /// [`end_capture`](Caching::end_capture). During a capture the allocator cannot wait for work,
-    /// so blocks in use by other streams stay in use and the cache is not emptied.
+    /// [`end_capture`](Caching::end_capture). During a capture, the allocator cannot wait for work,
+    /// so blocks in use by other streams stay in use, and the cache is not emptied.
     ///
     /// # Errors
     /// [`PoolError::Common`] and [`PoolError::Busy`].
@@ -37,11 +37,11 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         if id == PoolId::default() {
             return Err(PoolError::Common);
         }
-        let pool = self.shelves.pool_or_new(id);
+        let pool = self.free_lists.pool_or_new(id);
         if self.captures.iter().any(|capture| capture.pool == pool) {
             return Err(PoolError::Busy(id));
         }
-        self.shelves.pools[pool as usize].users += 1;
+        self.free_lists.pools[pool as usize].users += 1;
         self.captures.push(Capture { pool, stream });
         Ok(())
     }
@@ -51,38 +51,38 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// # Errors
     /// [`PoolError::Unused`].
     pub fn end_capture(&mut self, id: PoolId) -> Result<(), PoolError> {
-        let pool = self.shelves.pool(id);
-        let place = self.captures.iter().position(|capture| Some(capture.pool) == pool);
-        self.captures.remove(place.ok_or(PoolError::Unused(id))?);
+        let pool = self.free_lists.pool(id);
+        let index = self.captures.iter().position(|capture| Some(capture.pool) == pool);
+        self.captures.remove(index.ok_or(PoolError::Unused(id))?);
         Ok(())
     }
 
-    /// Serves all requests from a pool, instead of all captures in progress.
+    /// Serves all requests from this pool, and ends all captures in progress.
     pub(super) fn capture_all(&mut self, id: PoolId) {
         self.captures.clear();
-        // It fails only for the common pool, which needs no capture.
+        // This fails only for the common pool, which needs no capture.
         let _ = self.begin_capture(id, None);
     }
 
-    /// Notes that a graph that used a pool is gone. Once no graph uses the pool, its free memory
-    /// returns to the device when the cache is emptied.
+    /// Records that a graph no longer uses a pool. Once no graph uses the pool, emptying the cache
+    /// returns its free memory to the device.
     ///
     /// # Errors
     /// [`PoolError::Common`] and [`PoolError::Unused`].
     pub fn release_pool(&mut self, id: PoolId) -> Result<(), PoolError> {
-        match self.shelves.pool(id) {
+        match self.free_lists.pool(id) {
             Some(0) => Err(PoolError::Common),
-            Some(pool) if self.shelves.pools[pool as usize].users > 0 => {
-                self.shelves.pools[pool as usize].users -= 1;
+            Some(pool) if self.free_lists.pools[pool as usize].users > 0 => {
+                self.free_lists.pools[pool as usize].users -= 1;
                 Ok(())
             }
             _ => Err(PoolError::Unused(id)),
         }
     }
 
-    /// Returns the private pools and the memory that each holds of the device.
+    /// Returns the private pools and the device memory that each holds.
     pub fn private_pools(&self) -> impl Iterator<Item = (PoolId, Bytes)> + '_ {
-        self.shelves.pools.iter().skip(1).map(|pool| (pool.id, Bytes(pool.reserved)))
+        self.free_lists.pools.iter().skip(1).map(|pool| (pool.id, Bytes(pool.reserved)))
     }
 
     /// Returns the index of the pool that currently serves a stream.

@@ -1,4 +1,4 @@
-//! Returning memory to the device.
+//! Returns memory to the device.
 
 use super::counters::Metric;
 use super::free_lists::{EXPANDABLE, UNMAPPED, free_list_of, kind_of};
@@ -11,17 +11,17 @@ use crate::segment::SegmentKind;
 use gpu_core::{Bytes, DeviceMemory, Error, Region};
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Waits for all work and frees as much as possible: the large blocks and then the small ones,
-    /// by stream, size and address, and the free memory of private pools that no graph uses.
+    /// Waits for all work and frees as much as possible: first the large blocks and then the small
+    /// ones, by stream, size and address; then the free memory of private pools that no graph uses.
     ///
     /// # Errors
-    /// The first failure of the device; the other blocks are freed nevertheless.
+    /// The first failure of the device. The other blocks are freed nevertheless.
     pub(super) fn release_cached(&mut self) -> Result<(), Failure> {
         self.wait_for_all_work()?;
         let mut result = self.release_free(0, SegmentKind::Large);
         result = result.and(self.release_free(0, SegmentKind::Small));
-        for pool in 1..self.shelves.pools.len() {
-            if self.shelves.pools[pool].users == 0 {
+        for pool in 1..self.free_lists.pools.len() {
+            if self.free_lists.pools[pool].users == 0 {
                 for kind in [SegmentKind::Small, SegmentKind::Large] {
                     result = result.and(self.release_free(pool as u32, kind));
                 }
@@ -32,8 +32,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Frees the unsplit blocks of a pool, and unmaps the free pages of its expandable segments.
     ///
-    /// It examines only blocks that became free since the last time, because the others have
-    /// nothing to release.
+    /// It examines only blocks that became free since the last call, because others have no memory
+    /// to release.
     fn release_free(&mut self, pool: u32, kind: SegmentKind) -> Result<(), Error> {
         let mut found = self.take_queue(pool, kind);
         let rank = |id: &BlockId| (self.blocks[*id].list & EXPANDABLE, self.rank(*id));
@@ -52,15 +52,17 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         result
     }
 
-    /// Empties the queue of a pool, and returns each block of it that may be released.
+    /// Empties the queue of a pool, and returns the blocks in it that may be released.
     fn take_queue(&mut self, pool: u32, kind: SegmentKind) -> Vec<BlockId> {
-        let mut queue = std::mem::take(&mut self.shelves.pools[pool as usize].queue[kind as usize]);
+        let mut queue =
+            std::mem::take(&mut self.free_lists.pools[pool as usize].queue[kind as usize]);
         queue.retain(|id| {
             let block = self.blocks[*id];
-            let shelf = free_list_of(block.list);
-            // A removed block is no longer queued; another pool may have reused its ID.
-            let is_ours =
-                block.queued && kind_of(shelf) == kind && self.shelves[shelf].pool == pool;
+            let free_list = free_list_of(block.list);
+            // Removed blocks are no longer queued, but another pool may have reused their IDs.
+            let is_ours = block.queued
+                && kind_of(free_list) == kind
+                && self.free_lists[free_list].pool == pool;
             if is_ours {
                 self.blocks[*id].queued = false;
             }
@@ -82,36 +84,36 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Queues a block to examine when the cache is emptied.
     pub(super) fn enqueue(&mut self, id: BlockId) {
-        let shelf = free_list_of(self.blocks[id].list);
-        let (pool, kind) = (self.shelves[shelf].pool, kind_of(shelf));
+        let free_list = free_list_of(self.blocks[id].list);
+        let (pool, kind) = (self.free_lists[free_list].pool, kind_of(free_list));
         let (pool_, kind_) = (pool as usize, kind as usize);
-        if self.shelves.pools[pool_].queue[kind_].len() > 2 * self.blocks.len() {
+        if self.free_lists.pools[pool_].queue[kind_].len() > 2 * self.blocks.len() {
             // Most of the queue has been reused since.
             let live = self.take_queue(pool, kind);
             live.iter().for_each(|id| self.blocks[*id].queued = true);
-            self.shelves.pools[pool_].queue[kind_] = live;
+            self.free_lists.pools[pool_].queue[kind_] = live;
         }
         self.blocks[id].queued = true;
-        self.shelves.pools[pool_].queue[kind_].push(id);
+        self.free_lists.pools[pool_].queue[kind_].push(id);
     }
 
-    /// Returns the place of a block in the order in which PyTorch releases: by stream, then by size
+    /// Returns the rank of a block in the order in which PyTorch releases: by stream, then by size
     /// and address.
     pub(super) fn rank(&self, id: BlockId) -> (Stream, u128) {
         let block = &self.blocks[id];
-        (self.shelves[free_list_of(block.list)].stream, block.key())
+        (self.free_lists[free_list_of(block.list)].stream, block.key())
     }
 
     /// Frees an unsplit free block.
     pub(super) fn release_block(&mut self, id: BlockId) -> Result<(), Error> {
         let block = self.blocks[id];
         self.memory.release(Region { address: block.address, size: Bytes(block.size) })?;
-        self.unshelve(id);
+        self.remove_free(id);
         self.blocks.remove(id);
         self.segments.remove(&block.address);
-        let shelf = free_list_of(block.list);
-        self.counters.take(kind_of(shelf), Metric::Segment, 1);
-        self.uncount(shelf, block.size);
+        let free_list = free_list_of(block.list);
+        self.counters.take(kind_of(free_list), Metric::Segment, 1);
+        self.uncount(free_list, block.size);
         if block.size >= self.rules.max_split {
             self.counters.oversize_segments.take();
         }
@@ -119,9 +121,9 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     }
 
     /// Updates the counters for freed memory.
-    pub(super) fn uncount(&mut self, shelf: FreeListId, size: u64) {
-        self.counters.take(kind_of(shelf), Metric::ReservedBytes, size);
-        self.shelves.pool_of(shelf).reserved -= size;
+    pub(super) fn uncount(&mut self, free_list: FreeListId, size: u64) {
+        self.counters.take(kind_of(free_list), Metric::ReservedBytes, size);
+        self.free_lists.pool_of(free_list).reserved -= size;
         self.counters.device_frees += 1;
     }
 }

@@ -10,11 +10,11 @@ pub(super) const MIN_BLOCK: u64 = 512;
 pub(super) const SMALL: u64 = 1 << 20;
 /// The segment size of the small pool.
 pub(super) const SMALL_SEGMENT: u64 = 2 << 20;
-/// From this size on, a request gets a segment of its own size.
+/// A request of at least this size gets a segment of its own size.
 const MIN_LARGE: u64 = 10 << 20;
 /// The size of such a segment is rounded up to a multiple of this.
 const SEGMENT_STEP: u64 = 2 << 20;
-/// From this size on, PyTorch refuses a request without asking the device: 1 EiB.
+/// PyTorch refuses requests of at least this size without asking the device: 1 EiB.
 pub(super) const TOO_LARGE: u64 = 1 << 60;
 
 /// The settings as plain numbers.
@@ -29,12 +29,12 @@ pub(super) struct Rules {
     /// The segment size for requests of the large pool below [`MIN_LARGE`], and the page size of
     /// the large pool.
     large_segment: u64,
-    /// The most memory that may be held of the device; `u64::MAX` if not set.
+    /// The maximum device memory that may be held; `u64::MAX` if not set.
     pub(super) limit: u64,
-    /// The held bytes from which on garbage is collected, if enabled.
+    /// The held bytes above which garbage is collected, if enabled.
     pub(super) garbage: Option<u64>,
-    /// By kind: the request size from which on a block is not split, and the least remainder that
-    /// is split off a block otherwise.
+    /// By kind: the minimum request size for which a block is not split, and the minimum remainder
+    /// that is split off otherwise.
     splits: [(u64, u64); 2],
     rounds_up: bool,
     divisions: [u64; 16],
@@ -72,7 +72,7 @@ impl Rules {
         if self.rounds_up {
             return self.round_up(size);
         }
-        // Branchless, unlike `next_multiple_of`: below TOO_LARGE nothing overflows.
+        // Branchless, unlike `next_multiple_of`. This cannot overflow below TOO_LARGE.
         (size.max(1) + MIN_BLOCK - 1) & !(MIN_BLOCK - 1)
     }
 
@@ -88,7 +88,7 @@ impl Rules {
         size.next_multiple_of(1 << (size.ilog2() - divisions.ilog2()))
     }
 
-    /// Returns whether the remainder of a block is split off.
+    /// Returns whether to split off the remainder of a block.
     #[inline]
     pub(super) fn splits(&self, kind: SegmentKind, size: u64, rest: u64) -> bool {
         let (below, least) = self.splits[kind as usize];
@@ -114,7 +114,7 @@ impl Rules {
         }
     }
 
-    /// Returns whether the best block for a request may serve it.
+    /// Returns whether the best block for a request may be used for it.
     #[inline]
     pub(super) fn may_serve(&self, block: u64, size: u64) -> bool {
         if size < self.max_split {

@@ -1,6 +1,6 @@
 //! The statistics of PyTorch's `torch.cuda.memory_stats`.
 
-use super::counters::{Course, Courses, Metric};
+use super::counters::{Metric, PoolTotals, Totals};
 use super::{Caching, Events};
 use gpu_core::{Bytes, DeviceMemory};
 use std::collections::BTreeMap;
@@ -39,13 +39,13 @@ pub struct Statistics {
     pub allocation: Pools,
     /// Regions from `cudaMalloc`; expandable segments do not count.
     pub segment: Pools,
-    /// Blocks that the program uses, or that work on the device may still use.
+    /// Blocks that are in use by the program or may still be in use by work on the device.
     pub active: Pools,
     /// Free blocks that are part of a region; those of expandable segments do not count.
     pub inactive_split: Pools,
     /// Bytes of the blocks in use by the program.
     pub allocated_bytes: Pools,
-    /// Bytes held of the device.
+    /// Bytes held on the device.
     pub reserved_bytes: Pools,
     /// Bytes of active blocks.
     pub active_bytes: Pools,
@@ -57,22 +57,22 @@ pub struct Statistics {
     pub oversize_allocations: Stat,
     /// Regions of at least `max_split_size`.
     pub oversize_segments: Stat,
-    /// How often the cache was emptied because the device refused.
+    /// How many times the cache was emptied because the device refused.
     pub num_alloc_retries: u64,
     /// The number of out-of-memory errors.
     pub num_ooms: u64,
-    /// How often the allocator waited for all streams.
+    /// How many times the allocator waited for all streams.
     pub num_sync_all_streams: u64,
     /// The number of device allocations.
     pub num_device_alloc: u64,
     /// The number of device frees.
     pub num_device_free: u64,
-    /// The size from which on blocks are not split; -1 if not set.
+    /// The minimum size of blocks that are not split; -1 if not set.
     pub max_split_size: i64,
 }
 
 impl Statistics {
-    /// Returns the statistics that exist for each kind of pool, with PyTorch's names.
+    /// Returns the statistics that exist for each kind of pool, under PyTorch's names.
     pub(super) fn by_pool(&self) -> [(&'static str, &Pools); 9] {
         [
             ("allocation", &self.allocation),
@@ -119,16 +119,16 @@ impl Statistics {
     }
 }
 
-impl From<Course> for Stat {
-    fn from(course: Course) -> Self {
-        let Course { current, peak, added, freed } = course;
+impl From<Totals> for Stat {
+    fn from(totals: Totals) -> Self {
+        let Totals { current, peak, added, freed } = totals;
         Stat { current, peak, allocated: added, freed }
     }
 }
 
-impl From<Courses> for Pools {
-    fn from(courses: Courses) -> Self {
-        let Courses { all, large, small } = courses;
+impl From<PoolTotals> for Pools {
+    fn from(totals: PoolTotals) -> Self {
+        let PoolTotals { all, large, small } = totals;
         Pools { all: all.into(), large_pool: large.into(), small_pool: small.into() }
     }
 }
@@ -137,7 +137,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Returns all statistics.
     pub fn statistics(&self) -> Statistics {
         let counters = &self.counters;
-        let of = |metric| Pools::from(counters.courses(metric));
+        let of = |metric| Pools::from(counters.pool_totals(metric));
         Statistics {
             allocation: of(Metric::Allocation),
             segment: of(Metric::Segment),
@@ -159,33 +159,33 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Returns all values by PyTorch's keys, as `torch.cuda.memory_stats` does.
+    /// Returns all values by PyTorch's keys, like `torch.cuda.memory_stats`.
     pub fn memory_stats(&self) -> BTreeMap<String, i64> {
         self.statistics().flat()
     }
 
-    /// Returns the memory in use by the program, as `torch.cuda.memory_allocated` does.
+    /// Returns the memory in use by the program, like `torch.cuda.memory_allocated`.
     pub fn memory_allocated(&self) -> Bytes {
         Bytes(self.counters.now(Metric::AllocatedBytes))
     }
 
-    /// Returns its maximum, as `torch.cuda.max_memory_allocated` does.
+    /// Returns its maximum, like `torch.cuda.max_memory_allocated`.
     pub fn max_memory_allocated(&self) -> Bytes {
         Bytes(self.counters.peak(Metric::AllocatedBytes))
     }
 
-    /// Returns the memory held of the device, as `torch.cuda.memory_reserved` does.
+    /// Returns the device memory held, like `torch.cuda.memory_reserved`.
     pub fn memory_reserved(&self) -> Bytes {
         Bytes(self.counters.now(Metric::ReservedBytes))
     }
 
-    /// Returns its maximum, as `torch.cuda.max_memory_reserved` does.
+    /// Returns its maximum, like `torch.cuda.max_memory_reserved`.
     pub fn max_memory_reserved(&self) -> Bytes {
         Bytes(self.counters.peak(Metric::ReservedBytes))
     }
 
-    /// Resets the cumulative values and the event counts, as
-    /// `torch.cuda.reset_accumulated_memory_stats` does.
+    /// Resets the cumulative values and the event counts, like
+    /// `torch.cuda.reset_accumulated_memory_stats`.
     pub fn reset_accumulated(&mut self) {
         self.counters.reset_accumulated();
     }

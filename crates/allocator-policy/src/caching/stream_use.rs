@@ -1,4 +1,4 @@
-//! Blocks that streams other than their own use, and blocks that the caller completes.
+//! Blocks used by streams other than their own, and blocks that the caller completes.
 
 use super::events::Event;
 use super::free_lists::{SHARED, free_list_of};
@@ -12,24 +12,24 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// The use of blocks by other streams.
 #[derive(Debug, Default)]
 pub(super) struct Sharing {
-    /// The other streams that use a block that is in use or deferred.
+    /// The other streams that use a block that is allocated or deferred.
     users: BTreeMap<BlockId, Users>,
-    /// Blocks that were freed during a capture and whose events are not recorded yet.
+    /// Blocks that were freed during a capture and have no recorded events yet.
     deferred: Vec<BlockId>,
-    /// Whether an event could not be recorded, so that blocks wait until the device is idle.
+    /// Whether recording an event failed, so that blocks wait until the device is idle.
     stuck: bool,
     /// Recorded events by stream, with the blocks that wait for them.
     events: BTreeMap<Stream, VecDeque<(Event, BlockId)>>,
-    /// The number of events that a block waits for, including those that could not be recorded.
+    /// The number of events that each block waits for, including those that could not be recorded.
     waiting: BTreeMap<BlockId, usize>,
-    /// The blocks that wait for their caller.
+    /// The blocks that wait for the caller.
     retired: BTreeSet<BlockId>,
 }
 
 #[derive(Debug, Default)]
 struct Users {
     streams: Vec<Stream>,
-    /// Streams that a graph captured: their work is not on the stream.
+    /// Streams that a graph captured: their work does not run on the stream itself.
     captured: Vec<Stream>,
 }
 
@@ -41,8 +41,8 @@ impl Sharing {
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Notes that work on another stream uses the memory. After it is freed, it is not reused
-    /// before the work that this stream has at that time has ended.
+    /// Records that work on another stream uses the memory. After the memory is freed, it is not
+    /// reused until the work submitted to that stream before the free has ended.
     ///
     /// # Errors
     /// [`Failure::Foreign`] for an allocation of another policy.
@@ -53,7 +53,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     ) -> Result<(), Failure> {
         let id = self.check(allocation)?;
         let block = &mut self.blocks[id];
-        if self.shelves[free_list_of(block.list)].stream == stream {
+        if self.free_lists[free_list_of(block.list)].stream == stream {
             return Ok(());
         }
         block.list |= SHARED;
@@ -70,7 +70,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
     /// Makes a freed block wait for the streams that use it.
     ///
     /// # Errors
-    /// If an event cannot be recorded: the block then waits until the device is idle.
+    /// If an event cannot be recorded; the block then waits until the device is idle.
     #[cold]
     pub(super) fn await_other_streams(&mut self, id: BlockId) -> Result<(), Failure> {
         self.await_end(id);
@@ -119,7 +119,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Frees the blocks whose events have completed.
+    /// Frees blocks whose events have completed.
     #[cold]
     pub(super) fn free_what_is_done(&mut self) -> Result<(), Failure> {
         self.record_deferred();
@@ -164,7 +164,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         self.sharing.events.get(&stream)?.front()
     }
 
-    /// Processes the completion of the first event of a stream.
+    /// Handles the completion of the first event of a stream.
     fn note_done(&mut self, stream: Stream) {
         let Some(queue) = self.sharing.events.get_mut(&stream) else { return };
         let done = queue.pop_front();
@@ -180,7 +180,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         }
     }
 
-    /// Makes a block wait for its caller, which knows what uses it.
+    /// Makes a block wait for the caller, which knows when its use ends.
     pub(super) fn retire_block(&mut self, id: BlockId, allocation: Allocation) -> Retired {
         self.await_end(id);
         let block = &mut self.blocks[id];
@@ -193,7 +193,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         Retired(Allocation { size: self.waits, ..allocation })
     }
 
-    /// Frees a block whose use has ended, unless it is already free.
+    /// Frees a block that is no longer in use, unless it is already free.
     pub(super) fn complete_block(&mut self, retired: Retired) -> Result<(), Failure> {
         let Retired(Allocation { address, size: waits, block: id, owner }) = retired;
         if owner != self.owner {

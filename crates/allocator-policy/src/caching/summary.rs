@@ -8,7 +8,7 @@ use std::fmt::Write;
 /// The width of the table between its outer lines.
 const WIDTH: usize = 75;
 
-/// Formats the numbers of a row, in the unit that suits its first number.
+/// Formats the numbers of a row, in a unit that suits the first one.
 type Writer = fn(u64, u64) -> String;
 
 fn size(value: u64, measure: u64) -> String {
@@ -22,7 +22,7 @@ fn count(value: u64, measure: u64) -> String {
     format!("{value:7} {unit} ")
 }
 
-/// Divides a number by `step` while the measure is at least `from`.
+/// Divides a number by `step` while `measure` is at least `from`.
 fn scaled(
     mut value: u64,
     measure: u64,
@@ -93,14 +93,14 @@ fn table(statistics: &Statistics, device: Option<u32>, abbreviated: bool) -> Str
     }
     lines.push(double);
     lines.iter().fold(String::new(), |mut text, line| {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "|{line:WIDTH$}|");
         text
     })
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Returns the table of `torch.cuda.memory_summary`; the abbreviated one does not list the
+    /// Returns the table of `torch.cuda.memory_summary`; the abbreviated table does not list the
     /// pools separately.
     pub fn memory_summary(&self, device: Option<u32>, abbreviated: bool) -> String {
         table(&self.statistics(), device, abbreviated)

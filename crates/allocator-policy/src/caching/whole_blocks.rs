@@ -12,11 +12,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The free whole regions of an allocator. Only settings that release single regions need them.
 #[derive(Debug, Default)]
 pub(super) struct WholeBlocks {
-    /// The large ones of the common pool, by the number of searches when they became free.
+    /// The large regions of the common pool, by the number of searches when they became free.
     by_time: BTreeSet<(u64, BlockId)>,
-    /// The time of each of them.
+    /// The time of each region in `by_time`.
     times: BTreeMap<BlockId, u64>,
-    /// The sum of these times.
+    /// The sum of `times`.
     sum: u128,
     /// The regions of each free list by size and address ([`Block::key`]).
     by_size: BTreeMap<(FreeListId, u128), BlockId>,
@@ -47,35 +47,35 @@ impl WholeBlocks {
         (count > 0).then(|| (count * u128::from(now) - self.sum) as f64 / count as f64)
     }
 
-    /// Returns the large regions that are at least this old, oldest first.
+    /// Returns the large regions of at least this age, oldest first.
     pub(super) fn at_least(&self, age: f64, now: u64) -> impl Iterator<Item = BlockId> + '_ {
         let is_old = move |(time, _): &&(u64, BlockId)| (now - time) as f64 >= age;
         self.by_time.iter().take_while(is_old).map(|(_, id)| *id)
     }
 
     /// Returns the best fit among the regions of a free list.
-    pub(super) fn first(&self, shelf: FreeListId, size: u64) -> Option<BlockId> {
-        self.of_size(shelf, size).next()
+    pub(super) fn first(&self, free_list: FreeListId, size: u64) -> Option<BlockId> {
+        self.of_size(free_list, size).next()
     }
 
     /// Returns the largest region of a free list, if it has at least `size` bytes.
-    pub(super) fn last(&self, shelf: FreeListId, size: u64) -> Option<BlockId> {
-        self.of_size(shelf, size).next_back()
+    pub(super) fn last(&self, free_list: FreeListId, size: u64) -> Option<BlockId> {
+        self.of_size(free_list, size).next_back()
     }
 
     fn of_size(
         &self,
-        shelf: FreeListId,
+        free_list: FreeListId,
         size: u64,
     ) -> impl DoubleEndedIterator<Item = BlockId> + '_ {
-        let range = (shelf, u128::from(size) << 64)..=(shelf, u128::MAX);
+        let range = (free_list, u128::from(size) << 64)..=(free_list, u128::MAX);
         self.by_size.range(range).map(|(_, id)| *id)
     }
 }
 
 impl<M: DeviceMemory, E: Events> Caching<M, E> {
-    /// Begins to keep the free whole regions in order if the settings need it; those that are free
-    /// already count as free since the first search.
+    /// Starts to keep the free whole regions in order if the settings need it. Regions that are
+    /// already free count as free since the first search.
     pub(super) fn keep_order(&mut self) {
         let needed = self.rules.garbage.is_some() || self.rules.max_split != u64::MAX;
         if !needed || self.whole.is_some() {
@@ -93,8 +93,8 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
 
     /// Returns whether garbage collection may release a whole region.
     fn ages_with(&self, id: BlockId) -> bool {
-        let shelf = free_list_of(self.blocks[id].list);
-        kind_of(shelf) == SegmentKind::Large && self.shelves[shelf].pool == 0
+        let free_list = free_list_of(self.blocks[id].list);
+        kind_of(free_list) == SegmentKind::Large && self.free_lists[free_list].pool == 0
     }
 
     /// Adds a block that became free, if it is a whole region.
@@ -103,7 +103,7 @@ impl<M: DeviceMemory, E: Events> Caching<M, E> {
         if !self.is_whole(id) {
             return;
         }
-        let searches = self.shelves.pools[0].searches[SegmentKind::Large as usize];
+        let searches = self.free_lists.pools[0].searches[SegmentKind::Large as usize];
         let time = self.ages_with(id).then_some(searches);
         if let Some(whole) = &mut self.whole {
             whole.add(&self.blocks, id, time);

@@ -25,7 +25,8 @@ impl Default for Addresses {
 }
 
 impl Addresses {
-    /// Takes `size` bytes, and returns their ID and start address; `None` if no addresses are left.
+    /// Takes `size` bytes, and returns their ID and start address; `None` if the addresses are used
+    /// up.
     pub(super) fn take(&mut self, size: u64) -> Option<(BlockId, u64)> {
         let Some(gap) = self.gaps.best_fit(&mut self.blocks, size) else {
             return self.append(size);

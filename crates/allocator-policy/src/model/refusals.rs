@@ -1,18 +1,18 @@
-//! What a modelled device refused, and what would follow from a larger one.
+//! The refusals of a modelled device, and what would follow on a larger one.
 
 /// The refusals of a device since its start and in the current request of the program.
 ///
 /// Assume that a request failed on a device of some total. On a larger device of a total `t`, all
-/// refusals of more than `t` remain, and the first refusal of `t` becomes a grant. With `t` the
-/// least amount that was refused, everything before that refusal happens in the same way.
+/// refusals of more than `t` remain, and the first refusal of `t` becomes a grant. If `t` is the
+/// smallest refused amount, all events before that refusal stay the same.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
-    /// The least amount in use with which a refused part of a request would have been granted.
+    /// The smallest amount in use at which a refused part of a request would have been granted.
     least: Option<u64>,
-    /// The amount of the last refusal, and the least of those before it.
+    /// The amount of the last refusal, and the smallest of those before it.
     last: Option<u64>,
     least_before_last: Option<u64>,
-    /// The least one before the current request.
+    /// The smallest amount before the current request.
     least_before_request: Option<u64>,
     /// A hash of all memory in use on the device, now and when the request began.
     held: u64,
@@ -20,7 +20,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Returns the least refused amount.
+    /// Returns the smallest refused amount.
     pub(super) fn least(&self) -> Option<u64> {
         self.least
     }
@@ -38,23 +38,23 @@ impl Refusals {
         self.least = Some(self.least.map_or(wanted, |least| least.min(wanted)));
     }
 
-    /// Records that a region or a page was taken or given back; both together cancel out. A
-    /// reserved address range does not count, because the request would reserve it again.
+    /// Records that a region or page was taken or returned; doing both cancels out. Reserved
+    /// address ranges do not count, because the request would reserve them again.
     pub(super) fn note_change(&mut self, address: u64, size: u64) {
         self.held ^= mix(address ^ mix(size));
     }
 
-    /// Returns the total with which the failed request continues as it would have done on a device
-    /// of that total, and forgets the refusals that would not have happened there; `None` if it
-    /// would not continue from here.
+    /// Returns the total with which the failed request continues as on a device of that total, and
+    /// forgets the refusals that would not have happened there; `None` if it would not continue
+    /// from here.
     pub(super) fn raise(&mut self) -> Option<u64> {
         let (least, last) = (self.least?, self.last?);
         let is_less = |before: Option<u64>| before.is_none_or(|before| least < before);
         if last == least && is_less(self.least_before_last) {
-            // All refusals before the last one remain, with what the policy did in response.
+            // All refusals before the last one remain, as do the policy's responses to them.
             self.least = self.least_before_last;
         } else if self.held == self.held_before_request && is_less(self.least_before_request) {
-            // The failed request had no effect, so it can start again.
+            // The failed request had no effect, so it can start over.
             self.least = self.least_before_request;
         } else {
             return None;
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn request_goes_on_where_the_next_size_first_differs() {
+    fn request_continues_where_next_size_first_differs() {
         for (before, in_request, has_effect, raised, left) in [
             (&[][..], &[70][..], false, Some(70), None),
             (&[90, 80], &[70], true, Some(70), Some(80)),
@@ -97,10 +97,10 @@ mod tests {
             // The policy freed memory and tried again.
             (&[], &[90, 70], true, Some(70), Some(90)),
             (&[80], &[90, 70], true, Some(70), Some(80)),
-            // It made the same request twice, with and without an effect in between.
+            // The policy made the same request twice, with and without an effect in between.
             (&[80], &[70, 70], false, Some(70), Some(80)),
             (&[80], &[70, 70], true, None, Some(70)),
-            // The first of its refusals would have been the grant.
+            // The first of these refusals would have been the grant.
             (&[80], &[70, 75], true, None, Some(70)),
             (&[], &[], false, None, None),
         ] {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_and_given_back_is_no_change() {
+    fn taking_and_returning_memory_cancel_out() {
         let mut refusals = refused(&[], &[70, 70]);
         for _ in 0..2 {
             refusals.note_change(5, 512);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A modelled device whose `n`th call fails, and which records the requests.
+/// A modelled device that records its requests and fails at the `n`th call.
 #[derive(Debug)]
 pub(crate) struct Faulty {
     pub(crate) model: ModelMemory,
@@ -113,7 +113,7 @@ pub(crate) fn steps(largest: u64) -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..120)
 }
 
-/// Runs a policy beside a list of its allocations, and compares them at each step.
+/// Runs a policy alongside a list of its allocations, and compares them at each step.
 pub(crate) struct Model<P> {
     pub(crate) policy: P,
     pub(crate) live: Vec<(Allocation, u64)>,
@@ -222,7 +222,7 @@ impl<P: Policy> Model<P> {
         self.peak_reserved = usage.peak_reserved.0;
     }
 
-    /// Frees all live allocations, in an order that depends on a number.
+    /// Frees all live allocations, in an order that depends on `order`.
     pub(crate) fn free_all(&mut self, mut order: u64) {
         while !self.retired.is_empty() {
             self.step(&Step::Complete(order as usize));

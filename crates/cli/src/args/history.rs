@@ -1,39 +1,8 @@
-//! Arguments about recordings: files for --sim, and histories.
+//! Arguments that name a history.
 
-use super::time::time;
 use clap::Args;
 use gpu_report::Moment;
 use std::path::PathBuf;
-use std::time::Duration;
-
-#[derive(Debug, Args)]
-pub(crate) struct RecordArgs {
-    /// The file to write, which must not exist; with --for the directory of the history.
-    pub(crate) path: PathBuf,
-    /// Include process names, command lines and users. A history with them can be continued; one
-    /// without them is written to a new directory, because each recorder numbers users anew.
-    #[arg(long)]
-    pub(crate) names: bool,
-    /// Number of samples; several tell an idle process from a pausing one.
-    #[arg(long = "samples", alias = "looks", value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u16).range(1..=1000))]
-    pub(crate) count: u16,
-    /// Write a history instead, which --replay reads: a sample each second for this long, or until
-    /// Ctrl-C.
-    #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "count")]
-    pub(crate) duration: Option<Duration>,
-    /// Time between samples; default: 5s, with --for 1s.
-    #[arg(long, value_name = "TIME", value_parser = time)]
-    every: Option<Duration>,
-}
-
-impl RecordArgs {
-    /// Returns the time between samples.
-    pub(crate) fn every(&self) -> Duration {
-        let usual = if self.duration.is_some() { 1 } else { 5 };
-        self.every.unwrap_or(Duration::from_secs(usual))
-    }
-}
 
 // The moment of a history that is shown instead of the machine.
 #[derive(Debug, Default, Args)]

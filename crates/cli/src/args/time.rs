@@ -4,7 +4,7 @@ use jiff::SpanRelativeTo;
 use std::time::Duration;
 
 /// Parses a duration such as `10m`; a number without a unit is in seconds.
-pub(super) fn time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
     if let Ok(seconds) = text.parse::<f64>() {
         return seconds_within(seconds);
     }
@@ -15,7 +15,7 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// Parses a duration that may be zero.
-pub(super) fn time_or_zero(text: &str) -> Result<Duration, String> {
+pub(crate) fn time_or_zero(text: &str) -> Result<Duration, String> {
     let is_zero = text.trim_end_matches('s').parse() == Ok(0.0);
     if is_zero { Ok(Duration::ZERO) } else { time(text) }
 }

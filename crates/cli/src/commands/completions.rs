@@ -1,12 +1,17 @@
 //! `gpuws completions`: prints a completion script.
 
-use crate::args::{Cli, CompletionsArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::Screen;
 use clap::builder::PossibleValuesParser;
-use clap::{Command, CommandFactory, ValueHint};
+use clap::{Args, Command, ValueHint};
 use clap_complete::Shell;
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    pub(crate) shell: Shell,
+}
 
 /// What bash completes after an option. clap_complete generates only files for these.
 const IN_BASH: [(&str, &str); 2] = [
@@ -18,8 +23,12 @@ const IN_BASH: [(&str, &str); 2] = [
     ),
 ];
 
-pub(crate) fn run(args: &CompletionsArgs, screen: &mut Screen) -> Result<Exit, Failure> {
-    let mut command = Cli::command();
+/// Prints the script that completes the arguments of `command`.
+pub(crate) fn run(
+    args: &CompletionsArgs,
+    mut command: Command,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
     // Adds the options of the commands, which are built when they are needed.
     command.build();
     let mut command = hinted(command);

@@ -1,15 +1,23 @@
 //! `gpuws demo`: shows every step on a simulated machine.
 
-use crate::args::{DemoArgs, Global};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{Source, opening};
 use crate::terminal::{Line, Screen};
 use crate::wording;
+use clap::Args;
 use gpu_core::Pid;
 use gpu_reaper::{Advice, Diagnosis, Guard, Request};
 use gpu_sim::Simulation;
 use std::path::Path;
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// The machine.
+    #[arg(default_value = "p100-ghost")]
+    pub(crate) machine: String,
+}
 
 pub(crate) fn run(args: &DemoArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let name = &args.machine;

@@ -1,6 +1,8 @@
 //! `gpuws status --host` and `gpuws doctor --host`: asks other machines over ssh.
 
-use crate::args::{DoctorArgs, Global, HostArgs, StatusArgs};
+use crate::args::{Global, HostArgs};
+use crate::commands::doctor::DoctorArgs;
+use crate::commands::status::StatusArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Screen, progress};

@@ -1,20 +1,28 @@
 //! `gpuws leases`: leases and waiting claims.
 
-use crate::args::{Global, LeasesArgs};
-use crate::claim_request;
+use crate::args::Global;
+use crate::commands::claim::lease_keepers;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lease_keepers;
-use crate::queue_status::user;
 use crate::source;
 use crate::terminal::{Line, Screen};
+use crate::users::user;
 use crate::wording;
 use crate::wording::path_word;
+use clap::Args;
 use gpu_core::{DeviceId, DeviceUuid, LeaseEntry};
 use gpu_host::FileLeaseStore;
 use gpu_report::json;
 use gpu_report::wording::claims;
 use gpu_steward::{LeaseKeepers, Listed, Listing, Ports, listing};
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(crate) struct LeasesArgs {
+    /// Lease directory to use instead of the system-wide one.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) claims: Option<PathBuf>,
+}
 
 pub(crate) fn run(
     args: &LeasesArgs,
@@ -27,7 +35,7 @@ pub(crate) fn run(
         backend: &*source.backend,
         host: &*source.host,
         clock: &*source.clock,
-        journal: &claim_request::no_journal(),
+        journal: &source::no_journal(),
         locks: &locks,
     };
     let listing = listing(&ports)?;
@@ -89,7 +97,7 @@ fn show(screen: &mut Screen, global: &Global, listing: &Listing, dir: &str) -> R
     if listing.leases.is_empty() && listing.queue.is_empty() {
         screen.print(&Line::new().plain("no leases and no waiting claims"))?;
         if !global.quiet {
-            let within = claim_request::within(global);
+            let within = source::within(global);
             let run = format!("{within}gpuws run -n 1{dir} -- COMMAND");
             wording::copyable(screen, "to claim GPUs:", &run)?;
         }

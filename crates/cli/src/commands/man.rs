@@ -1,19 +1,28 @@
 //! `gpuws man`: prints the manual page of the program or of one of its commands.
 
-use crate::args::{Cli, ManArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::Screen;
-use clap::CommandFactory;
+use clap::{Args, Command};
 use clap_mangen::Man;
 
-pub(crate) fn run(args: &ManArgs, screen: &mut Screen) -> Result<Exit, Failure> {
-    let mut program = Cli::command();
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The command to document, such as `reap` or `mem fit`; default: gpuws itself.
+    pub(crate) command: Vec<String>,
+}
+
+/// Prints the page of a command of `program`.
+pub(crate) fn run(
+    args: &ManArgs,
+    mut program: Command,
+    screen: &mut Screen,
+) -> Result<Exit, Failure> {
     program.build();
     let mut page = &program;
     for name in &args.command {
         page = page.find_subcommand(name).ok_or_else(|| {
-            let names: Vec<_> = page.get_subcommands().map(clap::Command::get_name).collect();
+            let names: Vec<_> = page.get_subcommands().map(Command::get_name).collect();
             let failure = Failure::new(Exit::Usage, format!("find the command '{name}'"));
             match names.is_empty() {
                 true => failure.with_hint(format!("{} has no commands", page.get_name())),

@@ -1,11 +1,10 @@
-//! One file per command.
+//! One file or directory per command.
 
 pub(crate) mod claim;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod export;
-pub(crate) mod frontend;
 pub(crate) mod holders;
 mod hosts;
 pub(crate) mod leases;
@@ -13,7 +12,6 @@ pub(crate) mod man;
 pub(crate) mod mem;
 pub(crate) mod monitor;
 pub(crate) mod parse;
-mod paste;
 pub(crate) mod place;
 pub(crate) mod query;
 pub(crate) mod reap;

@@ -1,13 +1,47 @@
 //! `gpuws dmon` and `gpuws pmon`: streams of rows in nvidia-smi's format.
 
-use crate::args::{Global, Stream};
+use crate::args::{Global, Only, time};
 use crate::commands::{query, repeat};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;
 use crate::terminal::Screen;
+use clap::Args;
 use gpu_report::csv::Subject;
-use gpu_report::monitor::{Look, Page, Release, Rows};
+use gpu_report::monitor::{Dmon, Look, Page, Pmon, Release, Rows};
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub(crate) struct DmonArgs {
+    /// Groups of columns: p power and temperature, u utilization, c clocks, v violations (always -),
+    /// m memory, e errors, t PCIe throughput.
+    #[arg(short, long, value_name = "LETTERS", default_value = "puc", value_parser = Dmon::parse)]
+    pub(crate) select: Dmon,
+    #[command(flatten)]
+    pub(crate) stream: Stream,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PmonArgs {
+    /// Groups of columns: u utilization (sm only, others -), m memory.
+    #[arg(short, long, value_name = "LETTERS", default_value = "u", value_parser = Pmon::parse)]
+    pub(crate) select: Pmon,
+    #[command(flatten)]
+    pub(crate) stream: Stream,
+}
+
+// The rows of a stream.
+#[derive(Debug, Args)]
+pub(crate) struct Stream {
+    /// Stop after so many samples; default: at Ctrl-C.
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) count: Option<u32>,
+    /// Time between samples.
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    pub(crate) delay: Duration,
+    #[command(flatten)]
+    pub(crate) only: Only,
+}
 
 /// Prints rows about the devices or their processes until the stream ends.
 pub(crate) fn run(

@@ -1,13 +1,42 @@
 //! `gpuws parse`: converts the output of other tools to JSON.
 
-use crate::args::ParseArgs;
+use crate::args::named;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::Screen;
+use clap::Args;
+use clap::builder::TypedValueParser;
 use gpu_text::{ErrorCode, Hint, Kind};
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct ParseArgs {
+    /// Kind of the text; default: detected.
+    #[arg(long, value_parser = kind())]
+    pub(crate) kind: Option<Kind>,
+    /// Fields, in order, of CSV without a header line.
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    pub(crate) fields: Vec<String>,
+    /// The file; `-` is standard input.
+    pub(crate) file: PathBuf,
+}
+
+/// The kinds of text, by their names in JSON.
+const KINDS: [(&str, Kind); Kind::ALL.len()] = {
+    let mut kinds = [("", Kind::Error); Kind::ALL.len()];
+    let mut at = 0;
+    while at < kinds.len() {
+        kinds[at] = (Kind::ALL[at].name(), Kind::ALL[at]);
+        at += 1;
+    }
+    kinds
+};
+
+fn kind() -> impl TypedValueParser<Value = Kind> {
+    named(&KINDS)
+}
 
 /// The maximum input size in bytes, a hundred times the output of the largest machines.
 const MAX: u64 = 64 << 20;
@@ -72,4 +101,17 @@ pub(crate) fn read_up_to(path: &Path, most: u64) -> Result<Vec<u8>, Failure> {
         return Err(Failure::new(Exit::Usage, what()).with_source(limit));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn document_kind_names_match_json() {
+        assert_eq!(KINDS.map(|(_, kind)| kind), Kind::ALL);
+        for (name, kind) in KINDS {
+            assert_eq!(serde_json::to_value(kind).unwrap(), name);
+        }
+    }
 }

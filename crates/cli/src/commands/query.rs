@@ -1,17 +1,47 @@
 //! `gpuws query`: CSV with nvidia-smi's fields and format, for existing scripts.
 
-use crate::args::{Fields, Global, QueryArgs, Repeat};
+use crate::args::{Fields, Global, Only, Repeat};
 use crate::commands::repeat;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};
 use crate::terminal::{Line, Screen};
 use crate::wording;
+use clap::{ArgGroup, Args};
 use gpu_core::Selector;
 use gpu_core::{Absent, ErrorKind, Inventory, Pid};
 use gpu_host::output::create;
-use gpu_report::csv::{Query, Seen, Style, Subject};
+use gpu_report::csv;
+use gpu_report::csv::{Query, Seen, Style, Subject, missing_rows};
 use std::io::Write;
+use std::path::PathBuf;
+
+/// The options of `gpuws query` of which exactly one is required.
+const WHAT: [&str; 4] =
+    ["query_gpu", "query_compute_apps", "help_query_gpu", "help_query_compute_apps"];
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(WHAT))]
+pub(crate) struct QueryArgs {
+    #[command(flatten)]
+    pub(crate) fields: Fields,
+    /// List the fields of --query-gpu.
+    #[arg(long)]
+    pub(crate) help_query_gpu: bool,
+    /// List the fields of --query-compute-apps.
+    #[arg(long)]
+    pub(crate) help_query_compute_apps: bool,
+    /// Output format: `csv`, `csv,noheader`, `csv,nounits` or `csv,noheader,nounits`.
+    #[arg(long, value_name = "FORM", value_parser = csv::Style::parse)]
+    pub(crate) format: Option<csv::Style>,
+    #[command(flatten)]
+    pub(crate) only: Only,
+    /// Write to this file instead of standard output.
+    #[arg(short = 'f', long = "filename", value_name = "FILE")]
+    pub(crate) filename: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) repeat: Repeat,
+}
 
 pub(crate) fn run(args: &QueryArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     for (is_requested, subject) in
@@ -90,7 +120,7 @@ pub(super) fn rows(
 /// Reports on standard error the devices that did not answer, whose rows are missing; returns the
 /// exit code for this case.
 pub(super) fn unanswered(devices: &[gpu_core::DeviceState], subject: Subject) -> Option<Exit> {
-    let (lines, is_late) = wording::missing_rows(devices, subject);
+    let (lines, is_late) = missing_rows(devices, subject);
     for line in &lines {
         // If standard error is closed, the exit code still reports the failure.
         let _ = writeln!(std::io::stderr(), "gpuws: {line}");

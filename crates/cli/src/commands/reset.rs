@@ -1,17 +1,29 @@
 //! `gpuws reset`: lists what blocks a reset, and with --yes resets an unblocked device.
 
-use crate::args::{Global, ResetArgs};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source, sim_option};
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use crate::wording::shell_word;
+use clap::Args;
+use gpu_core::Selector;
 use gpu_core::selector::select;
 use gpu_core::{Absent, ActToken, DeviceFault, ErrorKind, Observation};
 use gpu_reaper::reset::{Blocker, Blockers, Check, Linked, Outcome};
 use gpu_report::json;
 use gpu_report::wording::reset as reset_wording;
+
+#[derive(Debug, Args)]
+pub(crate) struct ResetArgs {
+    /// The device, by index, UUID or PCI bus ID.
+    #[arg(value_parser = Selector::single)]
+    pub(crate) gpu: Selector,
+    /// Perform the reset; without it blockers are only listed.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
 
 /// The result of the check and of the reset.
 pub(crate) struct Reset<'a> {

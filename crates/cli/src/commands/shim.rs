@@ -5,11 +5,11 @@
 //! the leased devices only, so that safe-gpu takes those. It passes any other query to the real
 //! nvidia-smi.
 
-use crate::args::Cli;
-use crate::claim_request::no_journal;
+use crate::cli::Cli;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;
+use crate::source::no_journal;
 use crate::terminal::Screen;
 use clap::Parser;
 use gpu_core::{DeviceState, EntryKind, LeaseEntry, LeaseStore, ProcessInfo};

@@ -1,17 +1,40 @@
 //! `gpuws topo`: shows the topology as a matrix or draws it.
 
-use crate::args::{Global, TopoArgs};
+use crate::args::{Global, named};
 use crate::commands::repeat;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;
 use crate::terminal::{Line, Screen};
+use clap::Args;
 use gpu_core::{Absent, Error, ErrorKind, Group, Groups, Origin, PeerCapability};
 use gpu_core::{Snapshot, Topology};
 use gpu_placement::{Matrix, picture};
 use gpu_report::json;
 use gpu_report::smi::peer_table;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct TopoArgs {
+    /// Print the matrix (default).
+    #[arg(short = 'm', long, conflicts_with = "svg")]
+    matrix: bool,
+    /// Print peer-to-peer access instead: reads, writes, NVLink, atomics or PCIe; also -p2p.
+    #[arg(short = 'p', long = "p2p", visible_alias = "p2p_status", value_name = "r|w|n|a|p",
+          value_parser = named(&CAPABILITIES), conflicts_with_all = ["matrix", "svg"])]
+    pub(crate) p2p: Option<PeerCapability>,
+    /// Write an SVG to this file instead; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
+}
+
+const CAPABILITIES: [(&str, PeerCapability); 5] = [
+    ("r", PeerCapability::Read),
+    ("w", PeerCapability::Write),
+    ("n", PeerCapability::NvLink),
+    ("a", PeerCapability::Atomics),
+    ("p", PeerCapability::Prop),
+];
 
 /// A machine and its topology.
 pub(crate) struct Connected {

@@ -1,4 +1,4 @@
-//! The trace event format of Chrome, which Perfetto reads.
+//! Chrome's trace event format, which Perfetto can read.
 
 use crate::graph::TaskGraph;
 use crate::trace::{Span, Trace};
@@ -7,10 +7,10 @@ use std::fmt::Write;
 
 /// Returns a trace as JSON in Chrome's trace event format ("Trace Event Format", Google).
 ///
-/// Each process of the lanes is a process and each lane a thread; names of nodes and of lanes come
-/// with them. A span that overlaps another of its lane has a further thread of the same name, since
-/// slices of a thread must nest. An arrow connects a node to each node after it on another lane.
-/// Times are in microseconds with three decimals.
+/// Each process of the lanes becomes a process and each lane a thread, with the names of nodes and
+/// lanes. A span that overlaps another on its lane goes to an additional thread of the same name,
+/// because slices of a thread must nest. An arrow connects a node to each of its successors on
+/// other lanes. Times are in microseconds with three decimals.
 pub fn chrome(trace: &Trace, graph: &TaskGraph) -> String {
     let rows = Rows::of(trace);
     let mut json = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
@@ -42,7 +42,7 @@ pub fn chrome(trace: &Trace, graph: &TaskGraph) -> String {
 }
 
 /// Writes an arrow from the end of a slice to the start of another. An arrow binds to the slice
-/// that covers its time, so that it leaves a slice a nanosecond before its end.
+/// that covers its time, so it leaves a slice one nanosecond before the end.
 fn write_arrow(
     json: &mut String,
     id: u64,
@@ -57,7 +57,7 @@ fn write_arrow(
     }
 }
 
-/// The threads of the file: for each lane as many as its overlapping spans need.
+/// The threads of the file: as many for each lane as its overlapping spans need.
 struct Rows {
     /// The process and the thread of each row.
     ids: Vec<(usize, usize)>,
@@ -120,7 +120,7 @@ impl Rows {
     }
 }
 
-/// Begins an event, up to its times and arguments.
+/// Starts an event, up to its times and arguments.
 fn begin(json: &mut String, phase: &str, name: &str, (pid, tid): (usize, usize)) {
     let separator = if json.ends_with('[') { "\n" } else { ",\n" };
     let name = Escaped(name);
@@ -130,7 +130,7 @@ fn begin(json: &mut String, phase: &str, name: &str, (pid, tid): (usize, usize))
     );
 }
 
-/// Nanoseconds, written in microseconds.
+/// Nanoseconds, written as microseconds.
 struct Micros(u64);
 
 impl std::fmt::Display for Micros {
@@ -139,7 +139,7 @@ impl std::fmt::Display for Micros {
     }
 }
 
-/// External text within a JSON string; characters that act are written by number.
+/// External text within a JSON string; control characters are escaped by number.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn overlapping_slices_are_on_threads_of_their_own() {
+    fn overlapping_slices_get_separate_threads() {
         let graph = TaskGraph::from_edges(3, []).expect("no cycle");
         let json = chrome(&trace(&[(0, 0, 0, 10), (1, 0, 5, 15), (2, 0, 10, 12)]), &graph);
         let thread = |node| {

@@ -1,18 +1,18 @@
-//! A trace as a picture.
+//! Draws a trace as a picture.
 
 use crate::graph::TaskGraph;
 use crate::trace::{Span, Trace};
 use gpu_core::escape_markup;
 use std::fmt::Write;
 
-/// Sizes, in units of the picture.
+/// Sizes, in SVG units.
 const MARGIN: u64 = 16;
 const LABELS: u64 = 180;
 const WIDTH: u64 = 1000;
 const ROW: u64 = 26;
 const BAR: u64 = 20;
 const HEADING: u64 = 36;
-/// The least width of a bar with its name on it, and the width of a letter.
+/// The minimum width of a bar that shows its name, and the width of a letter.
 const NAMED: u64 = 48;
 const LETTER: u64 = 7;
 /// The maximum number of lanes to draw.
@@ -78,16 +78,16 @@ pub fn svg(trace: &Trace, graph: &TaskGraph, title: &str) -> String {
     svg
 }
 
-/// A node, with those beside it that are too short to see, or several such nodes.
+/// A node together with neighbours that are too short to see, or several such nodes.
 struct Bar<'a> {
     longest: &'a Span,
-    /// How many more nodes there are.
+    /// The number of additional nodes.
     more: usize,
     from: u64,
     to: u64,
 }
 
-/// Returns the bars of a row: two never begin at the same unit.
+/// Returns the bars of a row; no two start at the same unit.
 fn bars<'a>(spans: &[&'a Span], makespan: u64) -> Vec<Bar<'a>> {
     let place = |nanos: u64| {
         let scaled = u128::from(nanos) * u128::from(WIDTH) / u128::from(makespan.max(1));
@@ -138,7 +138,7 @@ impl Bar<'_> {
     }
 }
 
-/// Formats a duration with three or more digits.
+/// Formats a duration with at least three digits.
 fn duration(nanos: u64) -> String {
     match nanos {
         0..10_000 => format!("{nanos} ns"),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn long_node_keeps_its_name_beside_short_ones() {
+    fn long_node_keeps_its_name_next_to_short_ones() {
         let names = ["constant", "product", "sum"].map(Into::into).into();
         let graph = TaskGraph::with_names(3, [], names).expect("no cycle");
         let span = |node, start_nanos, end_nanos| Span {

@@ -1,4 +1,4 @@
-//! All executors obey the same order, whatever the graph and whatever fails.
+//! All executors obey the same order, for any graph and any failure.
 
 use gpu_executor::{
     Cancel, Context, NodeIx, Options, Placed, Pool, RunError, TaskGraph, Virtual, VirtualDevice,
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Edges from lower to higher positions.
+/// Edges from lower to higher indices.
 pub(crate) fn graphs() -> impl Strategy<Value = (usize, Vec<(u32, u32)>)> {
     (1usize..60).prop_flat_map(|nodes| {
         let pair = (0..nodes as u32, 0..nodes as u32).prop_map(|(a, b)| (a.min(b), a.max(b)));
@@ -35,7 +35,7 @@ fn faults() -> impl Strategy<Value = Fault> {
     ]
 }
 
-/// When each node started and ended: numbers that one counter gives, from 1.
+/// When each node started and ended, as numbers from one shared counter that starts at 1.
 #[derive(Default)]
 struct Log {
     next: AtomicU64,
@@ -67,7 +67,7 @@ impl Log {
         Ok(())
     }
 
-    /// Checks that a node started only after its inputs ended, and ran at most once.
+    /// Checks that a node started only after its inputs had ended, and that it ran at most once.
     fn check(&self, edges: &[(u32, u32)]) {
         for (from, to) in edges {
             let start = self.starts[*to as usize].load(Ordering::SeqCst);
@@ -119,7 +119,7 @@ proptest! {
         let result = Pool::scope(threads, |pool| {
             let kernel = move |node: NodeIx, _: &Context<'_, '_>| log.run(node, fault, cancel);
             let result = pool.run(&graph, kernel, &options).map(|_| ());
-            // Nothing runs any more, and the pool can be used again.
+            // No kernel is running, and the pool can be used again.
             let before = log.next.load(Ordering::SeqCst);
             let again = pool.run(&graph, |_, _| Ok::<(), ()>(()), &Options::default());
             assert!(again.is_ok() && before == log.next.load(Ordering::SeqCst));

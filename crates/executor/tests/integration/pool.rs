@@ -9,7 +9,7 @@ fn graph(nodes: usize, edges: &[(u32, u32)]) -> Arc<TaskGraph> {
     Arc::new(TaskGraph::from_edges(nodes, edges.iter().copied()).expect("there is no cycle"))
 }
 
-/// A node, then many, then one.
+/// One node, then many, then one.
 fn fan(width: u32) -> Arc<TaskGraph> {
     let edges = (1..=width).flat_map(|node| [(0, node), (node, width + 1)]);
     Arc::new(TaskGraph::from_edges(width as usize + 2, edges).expect("there is no cycle"))
@@ -25,7 +25,7 @@ fn kernels_borrow_data_of_the_caller() {
                 sum.fetch_add(node.0.into(), Ordering::Relaxed);
                 Ok::<(), Infallible>(())
             };
-            // The closure holds a reference to `sum` alone.
+            // The closure holds only a reference to `sum`.
             let report = pool.run(&graph, kernel, &Options::default()).expect("no kernel fails");
             assert_eq!(report.nodes, 3);
         }
@@ -66,7 +66,7 @@ fn error_names_its_node_and_ends_the_run() {
 }
 
 #[test]
-fn panic_of_a_kernel_is_an_error_that_names_its_node() {
+fn kernel_panic_error_names_its_node() {
     for threads in [1, 3] {
         let pool = Pool::new(threads).expect("threads can be created");
         let kernel = |node: NodeIx, _: &Context<'_, '_>| {
@@ -112,7 +112,7 @@ fn pool_within_its_own_kernel_is_busy() {
     assert!(matches!(error, RunError::Kernel { error: RunError::Busy, .. }), "{error:?}");
 }
 
-/// Two kernels that wait for each other need two threads at the same time.
+/// Two kernels that wait for each other require two threads at the same time.
 #[test]
 fn ready_nodes_run_at_the_same_time() {
     let pool = Pool::new(2).expect("threads can be created");
@@ -128,7 +128,7 @@ fn ready_nodes_run_at_the_same_time() {
     }
 }
 
-/// Two sources, of which a thread takes one at a time.
+/// Two sources; a thread takes one at a time.
 #[test]
 fn sources_run_at_the_same_time() {
     let pool = Pool::new(3).expect("threads can be created");
@@ -164,7 +164,7 @@ fn parts_of_a_range_cover_it_and_nest() {
     }
 }
 
-/// Parts that wait for each other need several threads.
+/// Parts that wait for each other require several threads.
 #[test]
 fn parts_run_on_idle_threads() {
     let pool = Pool::new(2).expect("threads can be created");
@@ -181,10 +181,11 @@ fn parts_run_on_idle_threads() {
     }
 }
 
-/// The thread that started the run finds nothing more and sleeps; the last node ends elsewhere.
+/// The thread that started the run finds no more work and sleeps; the last node ends on another
+/// thread.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the other thread has to fall asleep meanwhile")]
-fn last_node_wakes_the_thread_that_started_the_run() {
+fn last_node_wakes_starting_thread() {
     let pool = Pool::new(2).expect("threads can be created");
     let has_begun = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&has_begun);
@@ -204,7 +205,7 @@ fn last_node_wakes_the_thread_that_started_the_run() {
 }
 
 #[test]
-fn panic_of_a_part_is_the_panic_of_its_kernel() {
+fn panic_of_a_part_becomes_panic_of_its_kernel() {
     for threads in [1, 2] {
         let pool = Pool::new(threads).expect("threads can be created");
         let kernel = |_: NodeIx, context: &Context<'_, 'static>| {

@@ -1,14 +1,15 @@
-//! Plans for streams, on simulated streams that allow every order which their events allow.
+//! Plans for streams, run on simulated streams that allow every order permitted by their events.
 
 use crate::order::graphs;
 use gpu_executor::{Cancel, NodeIx, Step, StreamError, StreamPlan, Streams, TaskGraph};
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
 
-/// Work is never early enough by luck: a node may read only what events or its stream put before it.
+/// Streams on which work never completes early by luck: a node may read only the results that its
+/// stream or events order before it.
 struct Strict<'a> {
     inputs: &'a [Vec<u32>],
-    /// The nodes that are done before the next work of each stream.
+    /// The nodes that are complete before the next work of each stream.
     before: HashMap<usize, BTreeSet<u32>>,
     launched: Vec<u32>,
     is_synchronized: bool,
@@ -69,7 +70,7 @@ fn inputs(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
     inputs
 }
 
-/// Issues all steps but one to streams.
+/// Issues all steps except one to the streams.
 fn run_without(plan: &StreamPlan, streams: &mut Strict<'_>, left_out: usize) -> Result<(), Fault> {
     let mut events = HashMap::new();
     for (at, step) in plan.steps().iter().enumerate() {
@@ -87,7 +88,7 @@ fn run_without(plan: &StreamPlan, streams: &mut Strict<'_>, left_out: usize) -> 
 
 proptest! {
     #[test]
-    fn every_wait_is_needed_and_no_other(
+    fn every_wait_is_necessary_and_sufficient(
         (nodes, edges) in graphs(),
         streams in prop::collection::vec(0usize..4, 60),
     ) {
@@ -110,7 +111,7 @@ proptest! {
 }
 
 #[test]
-fn refused_launch_names_its_node_and_waits_for_the_rest() {
+fn failed_launch_names_its_node_and_waits_for_rest() {
     let graph = TaskGraph::from_edges(3, [(0, 1), (1, 2)]).expect("no cycle");
     let inputs = inputs(3, &[(0, 1), (1, 2)]);
     let mut strict = Strict { faulty: Some(1), ..Strict::new(&inputs) };
@@ -121,7 +122,7 @@ fn refused_launch_names_its_node_and_waits_for_the_rest() {
 }
 
 #[test]
-fn canceled_plan_launches_nothing_more() {
+fn canceled_plan_stops_launching() {
     let graph = TaskGraph::from_edges(2, [(0, 1)]).expect("no cycle");
     let inputs = inputs(2, &[(0, 1)]);
     let cancel = Cancel::default();

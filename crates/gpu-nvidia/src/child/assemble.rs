@@ -1,12 +1,12 @@
 //! Replies of the child, assembled from their parts.
 
 use super::wire::Reply;
-use crate::snapshot::{inventory, unknown};
+use crate::inventory::{inventory, unknown};
 use gpu_core::{DeviceState, Driver, Fault, Groups, Inventory};
 
 /// A reply that is received part by part.
 pub(crate) trait Answer {
-    /// Adds the next part; returns one that is unexpected.
+    /// Adds the next part; returns the part if it is unexpected.
     fn take(&mut self, part: Reply) -> Result<(), Box<Reply>>;
 
     /// Returns whether the reply is complete.
@@ -24,7 +24,7 @@ impl<T, F: Fn(Reply) -> Result<Result<T, Fault>, Box<Reply>>> Single<T, F> {
         Single { pick, answer: None }
     }
 
-    /// Returns the reply, or `fault` if there is none.
+    /// Returns the reply, or `fault` if it has not arrived.
     pub(crate) fn or(self, fault: Fault) -> Result<T, Fault> {
         self.answer.unwrap_or(Err(fault))
     }
@@ -53,7 +53,7 @@ pub(crate) struct Nothing;
 impl Answer for Nothing {
     fn take(&mut self, part: Reply) -> Result<(), Box<Reply>> {
         match part {
-            // A library that could not be loaded is closed.
+            // The reply is also complete if the library could not be loaded.
             Reply::Refused(_) => Ok(()),
             part => Err(Box::new(part)),
         }
@@ -68,20 +68,20 @@ impl Answer for Nothing {
 const MAX_DEVICES: u32 = 1024;
 
 /// The snapshot of all devices.
-pub(crate) struct Look {
+pub(crate) struct InventoryParts {
     groups: Groups,
     begun: Option<(Result<Driver, Fault>, u32)>,
     devices: Vec<DeviceState>,
 }
 
-impl Look {
+impl InventoryParts {
     pub(crate) fn new(groups: Groups) -> Self {
-        Look { groups, begun: None, devices: Vec::new() }
+        InventoryParts { groups, begun: None, devices: Vec::new() }
     }
 
-    /// Returns the received devices; `fault` is that of the missing ones.
+    /// Returns the received devices, with `fault` for the missing ones.
     pub(crate) fn or(self, fault: Fault) -> Inventory {
-        let Look { groups, begun, mut devices } = self;
+        let InventoryParts { groups, begun, mut devices } = self;
         let Some((driver, count)) = begun else {
             return Inventory { driver: Err(fault), devices };
         };
@@ -98,7 +98,7 @@ impl Look {
     }
 }
 
-impl Answer for Look {
+impl Answer for InventoryParts {
     fn take(&mut self, part: Reply) -> Result<(), Box<Reply>> {
         match part {
             Reply::Begun { driver, count } if self.begun.is_none() && count <= MAX_DEVICES => {
@@ -146,13 +146,13 @@ mod tests {
 
     #[test]
     fn parts_received_before_failure_are_kept() {
-        let mut look = Look::new(Groups::all());
-        assert!(!look.is_whole());
+        let mut parts = InventoryParts::new(Groups::all());
+        assert!(!parts.is_whole());
         for part in [begun(3), device(0), device(1)] {
-            look.take(part).unwrap();
-            assert!(!look.is_whole());
+            parts.take(part).unwrap();
+            assert!(!parts.is_whole());
         }
-        let Inventory { driver, devices } = look.or(fault("hangs"));
+        let Inventory { driver, devices } = parts.or(fault("hangs"));
         assert!(driver.is_ok());
         assert!(devices[0].processes.is_ok() && devices[1].processes.is_ok());
         assert_eq!(devices.len(), 3);
@@ -163,36 +163,36 @@ mod tests {
 
     #[test]
     fn no_device_info_means_driver_does_not_answer() {
-        let mut look = Look::new(Groups::NONE);
-        look.take(begun(2)).unwrap();
+        let mut parts = InventoryParts::new(Groups::NONE);
+        parts.take(begun(2)).unwrap();
         let failed = Inventory { driver: Err(fault("hangs")), devices: Vec::new() };
-        assert_eq!(look.or(fault("hangs")), failed);
-        let mut look = Look::new(Groups::NONE);
-        look.take(begun(0)).unwrap();
-        assert!(look.or(fault("hangs")).driver.is_ok(), "a machine without devices answers");
+        assert_eq!(parts.or(fault("hangs")), failed);
+        let mut parts = InventoryParts::new(Groups::NONE);
+        parts.take(begun(0)).unwrap();
+        assert!(parts.or(fault("hangs")).driver.is_ok(), "a machine without devices answers");
     }
 
     #[test]
     fn complete_snapshot_has_exactly_announced_devices() {
-        let mut look = Look::new(Groups::NONE);
-        look.take(begun(2)).unwrap();
-        assert!(look.take(begun(2)).is_err(), "second begin");
-        look.take(device(0)).unwrap();
-        look.take(device(1)).unwrap();
-        assert!(look.is_whole());
-        assert!(look.take(device(2)).is_err(), "third of two devices");
-        assert!(look.take(Reply::Refused(fault("no"))).is_err());
+        let mut parts = InventoryParts::new(Groups::NONE);
+        parts.take(begun(2)).unwrap();
+        assert!(parts.take(begun(2)).is_err(), "second begin");
+        parts.take(device(0)).unwrap();
+        parts.take(device(1)).unwrap();
+        assert!(parts.is_whole());
+        assert!(parts.take(device(2)).is_err(), "third of two devices");
+        assert!(parts.take(Reply::Refused(fault("no"))).is_err());
 
-        let mut look = Look::new(Groups::NONE);
-        assert!(look.take(device(0)).is_err(), "device before begin");
-        assert!(look.take(begun(u32::MAX)).is_err(), "too many devices");
-        look.take(begun(2)).unwrap();
-        assert!(look.take(device(1)).is_err(), "device out of order");
-        assert!(look.take(Reply::Devices(Ok(vec![info(0)]))).is_err());
+        let mut parts = InventoryParts::new(Groups::NONE);
+        assert!(parts.take(device(0)).is_err(), "device before begin");
+        assert!(parts.take(begun(u32::MAX)).is_err(), "too many devices");
+        parts.take(begun(2)).unwrap();
+        assert!(parts.take(device(1)).is_err(), "device out of order");
+        assert!(parts.take(Reply::Devices(Ok(vec![info(0)]))).is_err());
     }
 
     #[test]
-    fn single_question_takes_single_part() {
+    fn single_query_takes_single_part() {
         let pick = |part| match part {
             Reply::Devices(answer) => Ok(answer),
             other => Err(Box::new(other)),

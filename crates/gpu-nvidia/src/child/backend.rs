@@ -1,6 +1,6 @@
 //! NVML in a child process, as a backend.
 
-use super::assemble::{Answer, Look, Nothing, Single};
+use super::assemble::{Answer, InventoryParts, Nothing, Single};
 use super::process::Process;
 use super::request::{self, Failure, TimeLimit};
 use super::stuck::{self, Stuck};
@@ -19,18 +19,18 @@ use std::time::Duration;
 /// `NVML_ERROR_UNKNOWN`, NVML's code for an internal error.
 const UNKNOWN: u32 = 999;
 
-/// The maximum number of children that may exit without a reply in a row: the first one, and its
+/// The maximum number of consecutive children that exit without a reply: the first one and its
 /// replacement.
 const MAX_EXITS: u32 = 2;
 
 /// NVML in a child process. Each query returns a result or an error within the deadline plus a
 /// fifth of a second.
 ///
-/// The first query starts a child, which also serves all later ones. A child that exits by itself
-/// is replaced once. After a child that misses the deadline, the next one would hang in the same
-/// driver: queries return the same error at once. Once ten times the deadline has passed and the
-/// child has ended, which shows that its call has, a query starts another one. Queries of several
-/// threads run one after the other.
+/// The first query starts a child, which also serves all later queries. If a child exits
+/// unexpectedly, it is replaced once. If a child misses the deadline, a new one would hang in the
+/// same driver, so queries return the same error at once. A query starts a new child once ten times
+/// the deadline has passed and the old child has exited, which shows that its call has returned.
+/// Queries of several threads run one after the other.
 pub struct NvmlChild {
     helper: Helper,
     deadline: Duration,
@@ -43,21 +43,22 @@ pub struct NvmlChild {
 /// The state of the child.
 struct State {
     child: Child,
-    /// The number of children that exited without a reply since the last reply.
+    /// The number of children that have exited without a reply since the last reply.
     exits: u32,
 }
 
 enum Child {
-    /// None runs; the next query starts one.
+    /// No child runs; the next query starts one.
     Absent,
-    /// It runs.
     Runs(Running),
-    /// It has sent its only reply and is exiting.
-    Ends { process: Process },
-    /// None was started, because a child of an earlier query hangs.
+    /// The child has sent its only reply and is exiting.
+    Ends {
+        process: Process,
+    },
+    /// No child was started, because a child of an earlier query hangs.
     Blocked(Stuck),
-    /// None will be started before this time, for this reason. A process that could not be killed
-    /// is kept, to be waited for.
+    /// No child will be started before this time, for this reason. A process that could not be
+    /// killed is kept for a later reap.
     GivenUp(Fault, Option<Process>, Duration),
 }
 
@@ -66,12 +67,12 @@ struct Running {
     has_greeted: bool,
     /// The snapshot that was requested in advance, and when.
     prefetched: Option<(Groups, Duration)>,
-    /// The driver answered the last snapshot.
+    /// Whether the driver answered the last snapshot.
     is_open: bool,
 }
 
 impl Child {
-    /// Returns the process, if there is one.
+    /// Returns the process, if any.
     fn process(&self) -> Option<&Process> {
         match self {
             Child::Runs(Running { process, .. }) | Child::Ends { process } => Some(process),
@@ -80,7 +81,7 @@ impl Child {
         }
     }
 
-    /// Returns the snapshot that was requested in advance, and when.
+    /// Returns the groups of the snapshot requested in advance, and the time of the request.
     fn prefetched(&self) -> Option<(Groups, Duration)> {
         match self {
             Child::Runs(running) => running.prefetched,
@@ -88,7 +89,7 @@ impl Child {
         }
     }
 
-    /// Lets a running child exit.
+    /// Allows a running child to exit.
     fn release(&mut self) {
         if let Child::Runs(Running { mut process, .. }) = std::mem::replace(self, Child::Absent) {
             process.disconnect();
@@ -98,8 +99,8 @@ impl Child {
 }
 
 impl NvmlChild {
-    /// Returns a backend without a child yet. If a query takes more than a second, `waiting` is
-    /// called once a second with the call that it waits for.
+    /// Returns a backend that has not started a child yet. If a query takes more than a second,
+    /// calls `waiting` once a second with the NVML call that is running.
     pub fn new(
         helper: Helper,
         deadline: Duration,
@@ -110,8 +111,8 @@ impl NvmlChild {
         NvmlChild { helper, deadline, waiting, then: Then::Close, greeting, state }
     }
 
-    /// Keeps NVML initialised between queries. Queries are then faster and no events are lost
-    /// between them, but the child is visible as a holder of the devices.
+    /// Keeps NVML initialised between queries. This makes queries faster and keeps events between
+    /// them, but the child appears as a holder of the devices.
     #[must_use]
     pub fn keep_open(self) -> Self {
         NvmlChild { then: Then::StayOpen, ..self }
@@ -124,8 +125,8 @@ impl NvmlChild {
         NvmlChild { then: Then::End, ..self }
     }
 
-    /// Returns the simulation that the library belongs to; `None` for a real one, and if no child
-    /// could tell.
+    /// Returns the simulation behind the library; `None` for a real library, and if no child could
+    /// report it.
     pub fn simulated(&self) -> Option<SimulatedNvml> {
         let simulated = self.greeting()?.simulated.as_ref()?;
         let (machine, session) = (simulated.machine.clone(), simulated.session.clone());
@@ -137,7 +138,7 @@ impl NvmlChild {
         self.greeting().is_some_and(|greeting| greeting.simulated.is_none())
     }
 
-    /// Shuts NVML down if it was kept open, so that the child holds no device. The next query
+    /// Shuts NVML down if it was kept open, so the child holds no device. The next query
     /// initialises it again.
     ///
     /// # Errors
@@ -150,12 +151,12 @@ impl NvmlChild {
         self.shut_down()
     }
 
-    /// Requests a snapshot that will be needed soon, so that the driver works in the background.
-    /// Its deadline starts now. [`look`](GpuBackend::look) with the same groups returns it; any
-    /// other query waits for it first.
+    /// Requests in advance a snapshot that will be needed soon, so that the driver works in the
+    /// background. Its deadline starts now. [`look`](GpuBackend::look) with the same groups returns
+    /// it; any other query waits for it first.
     pub fn request_snapshot(&self, groups: Groups) {
         let mut state = self.state();
-        // An error is reported when the snapshot is needed.
+        // The query that needs the snapshot reports an error.
         if self.start(&mut state).is_ok()
             && let Child::Runs(child) = &mut state.child
             && child.prefetched.is_none()
@@ -175,7 +176,7 @@ impl NvmlChild {
             let mut state = self.state();
             let begin = state.child.prefetched().map_or_else(moment, |(_, begin)| begin);
             let mut limit = TimeLimit::new(begin, self.deadline, Duration::ZERO, &*self.waiting);
-            // The next query reports why there is none.
+            // The next query reports why there is no greeting.
             let _ = self.ready(&mut state, &mut limit, None);
         }
         self.greeting.get()
@@ -185,7 +186,7 @@ impl NvmlChild {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one query, which takes `own_duration` by itself.
+    /// Runs one query, which itself takes `own_duration`.
     fn ask(
         &self,
         query: Query,
@@ -193,7 +194,8 @@ impl NvmlChild {
         answer: &mut dyn Answer,
     ) -> Result<(), Fault> {
         let mut state = self.state();
-        let prefetched = state.child.prefetched().filter(|(groups, _)| is_look(&query, *groups));
+        let prefetched =
+            state.child.prefetched().filter(|(groups, _)| is_snapshot(&query, *groups));
         let begin = prefetched.map_or_else(moment, |(_, begin)| begin);
         let mut limit = TimeLimit::new(begin, self.deadline, own_duration, &*self.waiting);
         self.ready(&mut state, &mut limit, Some(query))?;
@@ -210,7 +212,7 @@ impl NvmlChild {
         }
     }
 
-    /// Prepares a child: receives its greeting, and sends the request if there is one.
+    /// Prepares a child: receives its greeting, and sends the request, if any.
     fn ready(
         &self,
         state: &mut State,
@@ -227,8 +229,8 @@ impl NvmlChild {
         ready.map_err(|failure| self.lose(state, failure))
     }
 
-    /// Sends a request, unless it was sent in advance. It is sent before the greeting is received,
-    /// to save a round trip.
+    /// Sends a request that was not sent in advance. This happens before the greeting arrives, to
+    /// save a round trip.
     fn send(
         &self,
         child: &mut Running,
@@ -236,11 +238,11 @@ impl NvmlChild {
         query: Query,
     ) -> Result<(), Failure> {
         if let Some((prefetched, _)) = child.prefetched.take() {
-            if is_look(&query, prefetched) {
+            if is_snapshot(&query, prefetched) {
                 return Ok(());
             }
             self.receive_greeting(child, limit)?;
-            request::answer(&mut child.process, limit, &mut Look::new(prefetched))?;
+            request::answer(&mut child.process, limit, &mut InventoryParts::new(prefetched))?;
         }
         request::send(&mut child.process, query, self.then)
     }
@@ -255,14 +257,15 @@ impl NvmlChild {
         }
         let greeting = request::greeting(&mut child.process, limit)?;
         child.has_greeted = true;
-        // A second child must not use another library than the first, whose origin is cached.
-        match *self.greeting.get_or_init(|| greeting.clone()) == greeting {
-            true => Ok(()),
-            false => Err(Failure::Broken("its library was replaced".to_owned())),
+        // A replacement child must use the same library, because its origin is cached.
+        if *self.greeting.get_or_init(|| greeting.clone()) == greeting {
+            Ok(())
+        } else {
+            Err(Failure::Broken("its library was replaced".to_owned()))
         }
     }
 
-    /// Starts a child if none runs and one may be started.
+    /// Starts a child if none is running and one is allowed.
     fn start(&self, state: &mut State) -> Result<(), Fault> {
         match &mut state.child {
             Child::GivenUp(fault, remains, until) => {
@@ -274,7 +277,7 @@ impl NvmlChild {
                 state.child = Child::Absent;
             }
             Child::Blocked(stuck) if stuck.remains(&self.helper) => return Err(blocked(stuck)),
-            // It exits after its only reply, which is still in the pipe.
+            // The child exits after its only reply, which is still in the pipe.
             Child::Runs(child) if self.then == Then::End && child.prefetched.is_some() => {
                 return Ok(());
             }
@@ -285,8 +288,8 @@ impl NvmlChild {
             Child::Runs(_) => return Ok(()),
             Child::Absent | Child::Ends { .. } | Child::Blocked(_) => {}
         }
-        // The search takes about as long as the child needs to start and load the library. Without
-        // a request, the child does not call the driver.
+        // Searching takes about as long as the child needs to start and load the library. Without a
+        // request, the child does not call the driver.
         let process = Process::start(&self.helper).map_err(|error| error.fault())?;
         if let Some(stuck) = stuck::find(&self.helper) {
             let fault = blocked(&stuck);
@@ -305,7 +308,7 @@ impl NvmlChild {
             Child::Absent | Child::Ends { .. } | Child::Blocked(_) | Child::GivenUp(..) => None,
         };
         let remains = child.and_then(Process::kill);
-        // Waiting for a driver that hangs again takes a tenth of the time at most.
+        // If the driver hangs again, at most a tenth of the time is spent waiting.
         let until = moment().saturating_add(self.deadline.saturating_mul(10));
         match failure {
             Failure::Hangs(call) => {
@@ -351,7 +354,7 @@ macro_rules! single {
 }
 
 impl GpuBackend for NvmlChild {
-    /// Live, unless the child reported that its library is simulated.
+    /// Live, unless the child reported a simulated library.
     fn origin(&self) -> Origin {
         let simulated = self.greeting().and_then(|greeting| greeting.simulated.as_ref());
         simulated.map_or(Origin::Live, |simulated| Origin::Simulated(simulated.machine.clone()))
@@ -389,15 +392,15 @@ impl GpuBackend for NvmlChild {
         single!(self, Query::PeerAccess(capability), PeerAccess)
     }
 
-    /// Waits for events. Events between two waits are lost unless NVML stays open.
+    /// Waits for events. Unless NVML stays open, events between two waits are lost.
     fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
         let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
         single!(self, Query::Events { wait_ms }, Events, wait)
     }
 
-    /// Closes NVML in the child, which would be a user of the device, and runs nvidia-smi. Runs
-    /// nothing if no child can confirm that the library is real or if one hangs: nvidia-smi would
-    /// hang in the same driver.
+    /// Closes NVML in the child, which would count as a user of the device, and runs nvidia-smi.
+    /// Does not run it if no child can confirm that the library is real, or if a child hangs,
+    /// because nvidia-smi would hang in the same driver.
     fn reset(&self, device: &DeviceId, _: &ActToken) -> Result<()> {
         let failed = |kind, why: &str| {
             Err(Error::new(kind, format!("reset {device}")).with_source(why.to_owned()))
@@ -413,9 +416,9 @@ impl GpuBackend for NvmlChild {
     }
 
     fn look(&self, groups: Groups) -> Inventory {
-        let mut look = Look::new(groups);
-        let outcome = self.ask(Query::Look(groups), Duration::ZERO, &mut look);
-        let inventory = look.or(outcome.err().unwrap_or_else(no_reply));
+        let mut parts = InventoryParts::new(groups);
+        let outcome = self.ask(Query::Look(groups), Duration::ZERO, &mut parts);
+        let inventory = parts.or(outcome.err().unwrap_or_else(no_reply));
         if let Child::Runs(child) = &mut self.state().child {
             child.is_open = inventory.driver.is_ok();
         }
@@ -428,7 +431,7 @@ impl GpuBackend for NvmlChild {
         process.map(Process::pid).into_iter().collect()
     }
 
-    /// The driver stays open only where the caller knows that the kernel suspends no GPU.
+    /// NVML is kept open only by callers that know that the kernel suspends no GPU.
     fn keeps_devices_awake(&self) -> bool {
         let is_open = |child: &Running| child.is_open && !child.process.has_ended();
         self.then == Then::StayOpen
@@ -436,7 +439,7 @@ impl GpuBackend for NvmlChild {
     }
 }
 
-fn is_look(query: &Query, groups: Groups) -> bool {
+fn is_snapshot(query: &Query, groups: Groups) -> bool {
     matches!(query, Query::Look(asked) if *asked == groups)
 }
 
@@ -463,7 +466,8 @@ fn broken(how: &str) -> Fault {
     Fault { kind: MachineFault::Unknown(UNKNOWN).into(), text }
 }
 
-/// Returns the fault for a missing reply. Unreachable if replies are checked for completeness.
+/// Returns the fault for a missing reply; unreachable, because replies are checked for
+/// completeness.
 fn no_reply() -> Fault {
     broken("it sent no answer")
 }

@@ -1,4 +1,4 @@
-//! The child as a fork of the program. Starting another program would take most of the time of a
+//! Forks the program as the child, because starting another program would dominate the time of a
 //! short query.
 
 use super::serve::{_exit, serve};
@@ -23,8 +23,9 @@ unsafe extern "C" {
     fn c_fork() -> c_int;
 }
 
-/// Forks this process as a child that serves and never returns to the program. Returns `None` if a
-/// fork is not safe: with other threads, or with signal handlers, which the child would inherit.
+/// Forks this process as a child that serves queries and never returns to the program. Returns
+/// `None` if a fork is not safe: with other threads, or with signal handlers that the child would
+/// inherit.
 ///
 /// # Errors
 /// Those of fork(2).
@@ -32,11 +33,11 @@ pub(crate) fn fork(ends: &Ends, library: Option<&Path>) -> io::Result<Option<Pid
     if !is_plain() {
         return Ok(None);
     }
-    // SAFETY: the child has only the forking thread. As this process has no other, no lock is held
-    // and no data is half changed.
+    // SAFETY: the child has only the forking thread. This process has no other thread, so no lock
+    // is held and no data is inconsistent.
     let number = unsafe { c_fork() };
     if number == 0 {
-        // A panic must not unwind into the program's own code.
+        // A panic must not unwind into the program's code.
         let _ = catch_unwind(AssertUnwindSafe(|| match detach_from_program(ends) {
             Ok(()) => serve(library),
             Err(_) => _exit(1),
@@ -59,14 +60,15 @@ fn detach_from_program(ends: &Ends) -> rustix::io::Result<()> {
     chdir("/")
 }
 
-/// Signals whose handlers a fork may inherit, as bits of the masks in `/proc/PID/status`: SIGBUS and
-/// SIGSEGV, which the standard library handles to detect stack overflows, and SIGXFSZ, whose
-/// handler only makes a write past the file size limit fail.
+/// Signals whose handlers a fork may inherit, as bits of the masks in `/proc/PID/status`: SIGBUS
+/// and SIGSEGV, which the standard library handles to detect stack overflows, and SIGXFSZ, where
+/// the handler only makes a write beyond the file size limit fail.
 const OWN_HANDLERS: u64 = 1 << (7 - 1) | 1 << (11 - 1) | 1 << (25 - 1);
 
-/// Returns whether this process certainly has one thread and no signal handlers except those.
+/// Returns whether this process certainly has a single thread and no signal handlers other than
+/// [`OWN_HANDLERS`].
 fn is_plain() -> bool {
-    // The file has no size; without room for it, it is read in many small pieces.
+    // The file reports no size, so without a capacity it would be read in many small pieces.
     let mut status = String::with_capacity(4096);
     let read =
         File::open("/proc/self/status").and_then(|mut file| file.read_to_string(&mut status));

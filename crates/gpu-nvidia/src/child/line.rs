@@ -1,5 +1,5 @@
-//! A device as a message: as in JSON elsewhere, but its processes, of which a snapshot has
-//! thousands, are rows of values without names.
+//! A device as a message, in the same form as other JSON, except that its processes are rows of
+//! values without names, because a snapshot has thousands of them.
 
 use gpu_core::{
     Absent, Bytes, DeviceDetails, DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample,
@@ -64,13 +64,13 @@ mod rows {
 }
 
 /// A process: PID, kind, memory and utilization; then name, GPU instance and compute instance,
-/// unless they are those that NVML tells of nearly all.
+/// unless they have the values that NVML returns for nearly all processes.
 struct Row<P>(P);
 
-/// NVML lists no names.
+/// NVML does not report names.
 const NO_NAME: Reading<String> = Err(Absent::NotSupported);
 
-/// A value or why it is absent.
+/// A value or the reason for its absence.
 #[derive(Serialize, Deserialize)]
 #[serde(transparent)]
 struct Value<T>(
@@ -118,9 +118,9 @@ impl<'de> Visitor<'de> for Values {
     fn visit_seq<A: SeqAccess<'de>>(self, mut row: A) -> Result<Self::Value, A::Error> {
         fn next<'de, A: SeqAccess<'de>, T: Deserialize<'de>>(
             row: &mut A,
-            place: usize,
+            index: usize,
         ) -> Result<T, A::Error> {
-            row.next_element()?.ok_or_else(|| Error::invalid_length(place, &Values))
+            row.next_element()?.ok_or_else(|| Error::invalid_length(index, &Values))
         }
         let pid: Pid = next(&mut row, 0)?;
         let kind: DeviceProcessKind = next(&mut row, 1)?;
@@ -151,7 +151,7 @@ mod tests {
     use gpu_core::{DeviceId, ErrorKind, Groups};
 
     #[test]
-    fn device_is_the_same_on_the_other_side() {
+    fn device_round_trips() {
         let fault = || Fault { kind: ErrorKind::TimedOut, text: "x".to_owned() };
         let info = DeviceInfo::unknown(DeviceId::from_index(3));
         let usual = DeviceProcess {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn row_of_another_length_is_refused() {
+    fn row_with_wrong_length_is_refused() {
         for row in ["[]", "[1,\"compute\",2]", "[1,\"compute\",2,3,\"a\"]", "{}"] {
             assert!(serde_json::from_str::<Row<DeviceProcess>>(row).is_err(), "{row}");
         }

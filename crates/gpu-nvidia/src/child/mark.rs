@@ -1,17 +1,18 @@
-//! The mark of a hanging child: a lock that the kernel keeps as long as the child exists.
+//! The mark of a hanging child: a lock that the kernel holds for as long as the child exists.
 //!
 //! A machine may have thousands of processes, and hanging children are rare. To avoid reading the
-//! names of all processes, a hanging child locks a byte of its program's file, whose place tells
-//! its PID.
+//! names of all processes, a hanging child locks a byte of its program's file at an offset that
+//! encodes its PID.
 //!
 //! - Only processes that run the program of the caller or of its helper count as hanging children,
-//!   and the locked file is one of these. All processes to which the child matters see the same
-//!   file, in any directory, session or network namespace. Nothing has to be created or removed.
-//! - It is a read lock on the open file description (`F_OFD_SETLK`). It ends with the process in
-//!   any case. Only a write lock prevents it, which requires write permission for the program.
-//! - The offset of the byte has the user ID and the PID. Every user who may read the program can
-//!   lock any byte, so a mark only says which processes to inspect. With more than 64 marks, or one
-//!   of several bytes, the answer is unknown.
+//!   and the locked file is one of these two. All processes that need to detect the child see the
+//!   same file, in any directory, session or network namespace. No file has to be created or
+//!   removed.
+//! - It is a read lock on the open file description (`F_OFD_SETLK`). It always ends with the
+//!   process. Only a write lock can prevent it, and that requires write permission for the program.
+//! - The offset of the byte encodes the user ID and the PID. Every user who may read the program
+//!   can lock any byte, so a mark only shows which processes to inspect. If there are more than 64
+//!   marks, or a mark covers several bytes, the result is unknown.
 
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, flock};
@@ -24,10 +25,10 @@ use std::path::Path;
 /// Bits of a PID (`PID_MAX_LIMIT` of the kernel's linux/threads.h is 2²²).
 const PID_BITS: u32 = 22;
 
-/// An offset beyond those of all users; a lock on it has no meaning.
+/// An offset beyond those of all users; a lock on it is meaningless.
 const UNUSED_BYTE: i64 = 1 << 60;
 
-/// More marks than anybody needs.
+/// The maximum number of marks; more are never needed.
 const MOST: usize = 64;
 
 /// A file that can be marked.
@@ -40,9 +41,9 @@ impl Mark {
         open(program, flags, Mode::empty()).map(Mark)
     }
 
-    /// Marks a process until all copies of the descriptor are closed.
+    /// Marks a process; the mark lasts until all copies of the descriptor are closed.
     pub(crate) fn set(&self, pid: u32) {
-        // An error cannot be handled here; `marked` checks whether marks can be set.
+        // An error cannot be handled here; `marked` detects whether marks can be set.
         let _ = self.lock(bytes_of_user().start + i64::from(pid));
     }
 
@@ -59,14 +60,14 @@ impl Mark {
         Ok((!is_free).then(|| answer.l_start..answer.l_start.saturating_add(answer.l_len)))
     }
 
-    /// Returns the PIDs that are marked for this user; `None` if there are too many.
+    /// Returns this user's marked PIDs; `None` if there are too many.
     fn marked(&self) -> nix::Result<Option<Vec<u32>>> {
         let own = bytes_of_user();
         let (mut ranges, mut pids) = (vec![own.clone()], Vec::new());
         while let Some(bytes) = ranges.pop() {
             let Some(locked) = self.locked_in(&bytes)? else { continue };
-            let place = locked.start - own.start;
-            let pid = u32::try_from(place).ok().filter(|_| locked.end == locked.start + 1);
+            let offset = locked.start - own.start;
+            let pid = u32::try_from(offset).ok().filter(|_| locked.end == locked.start + 1);
             let Some(pid) = pid.filter(|_| pids.len() < MOST) else { return Ok(None) };
             pids.push(pid);
             let parts = [bytes.start..locked.start, locked.end..bytes.end];
@@ -77,8 +78,8 @@ impl Mark {
     }
 }
 
-/// Returns the PIDs of the children of this user that run this program and may have set their mark;
-/// none if there is no such program, and `None` if this is unknown or marks cannot be set.
+/// Returns the PIDs of this user's children that run this program and may have set their mark.
+/// Empty if the program does not exist; `None` if the marks are unknown or cannot be set.
 pub(crate) fn marked(program: &Path) -> Option<Vec<u32>> {
     match Mark::on(program) {
         Ok(mark) => mark.lock(UNUSED_BYTE).and_then(|()| mark.marked()).ok().flatten(),
@@ -87,7 +88,7 @@ pub(crate) fn marked(program: &Path) -> Option<Vec<u32>> {
     }
 }
 
-/// Returns the bytes of all PIDs of this user.
+/// Returns the bytes for all PIDs of this user.
 fn bytes_of_user() -> Range<i64> {
     let user = i64::from(rustix::process::getuid().as_raw());
     user << PID_BITS..(user + 1) << PID_BITS
@@ -113,7 +114,7 @@ pub(super) mod tests {
     #[test]
     fn mark_lasts_until_its_file_is_closed() {
         let program = tempfile::NamedTempFile::new().unwrap();
-        // Programs are not writable, and a read lock needs no write permission.
+        // Programs are not writable, but a read lock needs no write permission.
         std::fs::set_permissions(program.path(), Permissions::from_mode(0o555)).unwrap();
         assert_eq!(marked(program.path()), Some(vec![]));
         let marks = [(); 4].map(|()| Mark::on(program.path()).unwrap());
@@ -125,7 +126,7 @@ pub(super) mod tests {
         until_released(program.path());
     }
 
-    /// Waits until no child of another test, just forked, has an inherited copy of a closed mark.
+    /// Waits until no newly forked child of another test has an inherited copy of a closed mark.
     pub(in crate::child) fn until_released(program: &Path) {
         for _ in 0..10_000 {
             if marked(program) == Some(Vec::new()) {
@@ -159,9 +160,9 @@ pub(super) mod tests {
         assert_eq!(marked(program.path()), None, "one lock of all bytes");
 
         let program = tempfile::NamedTempFile::new().unwrap();
-        // Locks side by side of one file are one lock.
+        // The kernel merges adjacent locks on one file.
         let forger = Mark::on(program.path()).unwrap();
-        (0..MOST as u32).for_each(|place| forger.set(2 * place));
+        (0..MOST as u32).for_each(|index| forger.set(2 * index));
         assert_eq!(marked(program.path()).map(|pids| pids.len()), Some(MOST));
         forger.set(1_000_001);
         assert_eq!(marked(program.path()), None, "more than there are");

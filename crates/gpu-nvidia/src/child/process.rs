@@ -23,18 +23,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// How much is read at once at least: the snapshot of a small machine.
+/// The minimum number of bytes to read at once: the snapshot of a small machine.
 const PIECE: usize = 16 << 10;
 
-/// The time for a child to exit after it was told to.
+/// The time that a child has to exit on request.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Why there is no message.
+/// The reason why there is no message.
 #[derive(Debug)]
 pub(crate) enum ChildError {
-    /// There was no message before the deadline.
+    /// The deadline passed before a message arrived.
     TimedOut,
-    /// The child has exited; how, as in 'it was terminated by signal 11'.
+    /// The child has exited; with a description, as in 'it was terminated by signal 11'.
     Ended(String),
     /// The child sent an invalid message.
     Invalid,
@@ -47,12 +47,12 @@ pub(crate) enum ChildError {
 pub(crate) struct Process {
     pid: Pid,
     pidfd: OwnedFd,
-    /// To its standard input. A socket instead of a pipe, because writing to a pipe without a
-    /// reader raises SIGPIPE.
+    /// Writes to its standard input. This is a socket, because writing to a pipe without a reader
+    /// raises SIGPIPE.
     requests: UnixStream,
-    /// From its standard output.
+    /// Reads from its standard output.
     replies: OwnedFd,
-    /// To its standard error; closed to end it.
+    /// Writes to its standard error; closing it ends the child.
     orders: Option<Orders>,
     lines: Lines,
     /// The number of bytes received since the last request.
@@ -65,14 +65,14 @@ pub(crate) struct Process {
 #[derive(Debug)]
 struct Orders {
     pipe: OwnedFd,
-    /// Kept so that the pipe always has a reader: writing never raises SIGPIPE.
+    /// Kept so that the pipe always has a reader; otherwise a write could raise SIGPIPE.
     _reader: OwnedFd,
 }
 
 impl Process {
-    /// Starts the child with only its ends of the protocol: without a terminal, in its own
-    /// process group, so that it does not receive Ctrl-C, and in a current directory that keeps no
-    /// file system busy.
+    /// Starts the child with only its ends of the protocol: without a terminal, in its own process
+    /// group so that it does not receive Ctrl-C, and in a current directory that keeps no file
+    /// system busy.
     ///
     /// # Errors
     /// `Io`.
@@ -97,8 +97,8 @@ impl Process {
                 None => spawn(helper, ends, library)?,
             };
             let pidfd = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
-                // Without a pidfd, only its PID identifies it, which is valid until it is waited
-                // for; the end of its input also ends it.
+                // Without a pidfd, the PID identifies the child until it is reaped; closing its
+                // input ends it too.
                 let _ = kill_process(pid, Signal::KILL);
                 let _ = waitpid(Some(pid), WaitOptions::NOHANG);
             })?;
@@ -109,7 +109,7 @@ impl Process {
         Ok(Process { pid, pidfd, requests, replies, orders, lines, amount, line, killed })
     }
 
-    /// Sends a request. If the socket buffer is full, the child does not read.
+    /// Sends a request. A full socket buffer means that the child does not read.
     pub(crate) fn request(&mut self, request: &Request) -> Result<(), ChildError> {
         self.amount = 0;
         self.line.clear();
@@ -131,18 +131,18 @@ impl Process {
         Ok(())
     }
 
-    /// Sends an order, which the child reads also during a query.
+    /// Sends an order, which the child reads even during a query.
     pub(crate) fn order(&mut self, order: Order) -> Result<(), ChildError> {
         let Some(orders) = &self.orders else { return Err(ChildError::System(Errno::PIPE)) };
         let mut line = Vec::new();
-        // It is shorter than what the kernel writes to a pipe as a whole.
+        // The line is short enough for an atomic write to a pipe.
         wire::write(&mut line, &order).map_err(|_| ChildError::Invalid)?;
         rustix::io::write(&orders.pipe, &line).map_err(ChildError::System)?;
         Ok(())
     }
 
-    /// Receives the next message; `TimedOut` if there is none until `until`. Messages that were
-    /// received before are returned even after that.
+    /// Receives the next message; `TimedOut` if none arrives before `until`. Messages received
+    /// earlier are returned even after that.
     pub(crate) fn receive(&mut self, until: Duration) -> Result<Reply, ChildError> {
         let mut has_ended = false;
         loop {
@@ -157,15 +157,15 @@ impl Process {
                 Ok(count) => self.amount += count,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if has_ended => return Err(self.ended()),
-                // After its exit, what it wrote before is still read.
+                // Output written before the exit is still read.
                 Err(Errno::AGAIN) => has_ended = self.wait(until)?,
                 Err(errno) => return Err(ChildError::System(errno)),
             }
         }
     }
 
-    /// Waits for output or for the exit of the child; returns whether it has exited. Its exit must
-    /// be checked because a process that it started may keep its output open.
+    /// Waits for output or for the exit of the child; returns whether it has exited. The exit must
+    /// be checked, because a process started by the child may keep its output open.
     fn wait(&self, until: Duration) -> Result<bool, ChildError> {
         let left = until.saturating_sub(moment());
         let mut query =
@@ -183,7 +183,7 @@ impl Process {
         gpu_core::Pid(self.pid.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// Returns whether it has exited; then waiting for it does not block.
+    /// Returns whether it has exited, so that reaping it does not block.
     pub(crate) fn has_ended(&self) -> bool {
         self.ends_within(Duration::ZERO)
     }
@@ -201,10 +201,7 @@ impl Process {
 
     /// Describes how it exited, after its output ended.
     fn ended(&self) -> ChildError {
-        let how = match self.ends_within(EXIT_TIMEOUT) {
-            true => self.reap(),
-            false => None,
-        };
+        let how = if self.ends_within(EXIT_TIMEOUT) { self.reap() } else { None };
         ChildError::Ended(how.unwrap_or_else(|| "it stopped answering".to_owned()))
     }
 
@@ -219,14 +216,11 @@ impl Process {
         }
     }
 
-    /// Kills it; returns it if it has not exited after a tenth of a second. It is then in
-    /// uninterruptible sleep, and exits when that ends.
+    /// Kills it; returns it if it is still running after a tenth of a second. It is then in
+    /// uninterruptible sleep and exits when that ends.
     pub(crate) fn kill(mut self) -> Option<Self> {
         self.end();
-        match self.has_ended() {
-            true => None,
-            false => Some(self),
-        }
+        if self.has_ended() { None } else { Some(self) }
     }
 
     fn end(&mut self) {
@@ -239,7 +233,7 @@ impl Process {
 
     /// Closes its inputs, which makes a well-behaved child exit.
     pub(crate) fn disconnect(&mut self) {
-        // A fork of this program may have a copy of the pipe: then it does not end.
+        // A fork of this program may hold a copy of the pipe, which would keep the child running.
         let _ = self.order(Order::End);
         self.orders = None;
         // An error means that the socket is already disconnected.
@@ -248,7 +242,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Ends the child, with SIGKILL if it does not exit when its input ends, and reaps it if it has
+    /// Ends the child: with SIGKILL if it does not exit at the end of its input. Reaps it if it has
     /// exited.
     fn drop(&mut self) {
         self.disconnect();
@@ -275,7 +269,7 @@ fn timespec(duration: Duration) -> Timespec {
     Timespec { tv_sec, tv_nsec: i64::from(duration.subsec_nanos()) }
 }
 
-/// Returns the absolute path; a program name without a slash is unchanged and searched for in
+/// Returns the absolute path. Leaves a program name without a slash unchanged, for a search in
 /// `PATH`.
 fn from_root(path: &Path) -> std::io::Result<PathBuf> {
     match path.components().count() {

@@ -6,7 +6,7 @@ use super::wire::{Greeting, Order, PROTOCOL, Query, Reply, Request, Then};
 use super::{Waiting, moment};
 use std::time::Duration;
 
-/// The time before the first report and between two reports.
+/// The time before the first report and between reports.
 const REPORT: Duration = Duration::from_secs(1);
 
 /// The time for the child to report its current call after the deadline.
@@ -18,16 +18,16 @@ const LONGEST_CALL: usize = 200;
 /// A failed request.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The deadline has passed; the call that has not returned, if the child reported it.
+    /// The deadline has passed; with the running call, if the child reported it.
     Hangs(Option<String>),
-    /// The child has exited or sent an invalid message; a description.
+    /// The child has exited or sent an invalid message; with a description.
     Broken(String),
 }
 
 /// The time limit of a request.
 pub(crate) struct TimeLimit<'a> {
     begin: Duration,
-    /// The time limit from `begin`.
+    /// The time allowed from `begin`.
     allowed: Duration,
     /// The time of the next report.
     next_report: Duration,
@@ -35,13 +35,13 @@ pub(crate) struct TimeLimit<'a> {
     is_call_requested: bool,
     /// The last reported call.
     call: Option<String>,
-    /// When the deadline was first noticed to have passed.
+    /// When the program first noticed that the deadline had passed.
     late: Option<Duration>,
     waiting: &'a (dyn Fn(&Waiting) + Send + Sync),
 }
 
 impl<'a> TimeLimit<'a> {
-    /// Returns the limit for a request that started at `begin` and takes `own_duration` by itself.
+    /// Returns the limit for a request that started at `begin` and itself takes `own_duration`.
     pub(crate) fn new(
         begin: Duration,
         deadline: Duration,
@@ -65,7 +65,8 @@ impl<'a> TimeLimit<'a> {
         self.begin.saturating_add(self.allowed)
     }
 
-    /// Returns whether messages that were sent in time have also had the time to be received.
+    /// Returns whether the time is over, including the time to receive messages that were sent
+    /// before the deadline.
     fn is_over(&mut self) -> bool {
         let now = moment();
         if now < self.end() {
@@ -74,8 +75,8 @@ impl<'a> TimeLimit<'a> {
         now >= self.late.get_or_insert(now).saturating_add(CALL_TIMEOUT)
     }
 
-    /// Asks the child for its current call, once a second. If it did not reply to the last one,
-    /// reports without it.
+    /// Asks the child for its current call, once a second. If the child did not reply to the
+    /// previous request, reports without it.
     fn request_call(&mut self, child: &mut Process) {
         if self.is_call_requested {
             self.report();
@@ -132,16 +133,16 @@ pub(crate) fn answer(
     }
 }
 
-/// Receives the next part, and reports once a second while there is none. If the time is over,
-/// `answer` takes the parts that the child had.
+/// Receives the next part; while waiting, reports once a second. After the deadline, `answer`
+/// receives the parts that the child still had.
 fn receive(
     child: &mut Process,
     limit: &mut TimeLimit<'_>,
     answer: Option<&mut dyn Answer>,
 ) -> Result<Reply, Failure> {
     loop {
-        // After SIGSTOP, messages that were sent in time may be read late. But an endless stream of
-        // messages must not extend the deadline.
+        // After SIGSTOP, the program may read messages late that were sent in time. But an endless
+        // stream of messages must not extend the deadline.
         if limit.is_over() {
             return Err(time_out(child, limit, answer));
         }
@@ -155,8 +156,8 @@ fn receive(
     }
 }
 
-/// Tells the child that the deadline has passed, and receives the parts that it has not sent yet and
-/// its current call.
+/// Notifies the child that the deadline has passed, and receives its unsent parts and its current
+/// call.
 fn time_out(
     child: &mut Process,
     limit: &mut TimeLimit<'_>,
@@ -168,7 +169,7 @@ fn time_out(
         while let Ok(reply) = child.receive(until) {
             match reply {
                 Reply::Where(Some(last)) if last.len() <= LONGEST_CALL => call = Some(last),
-                // A whole reply is too late.
+                // A complete reply comes too late.
                 part if part.is_part() => {
                     let taken = answer.as_mut().map(|answer| answer.take(part));
                     if matches!(taken, Some(Err(_))) {

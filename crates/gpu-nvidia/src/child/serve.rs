@@ -1,9 +1,9 @@
-//! The child: one thread receives requests and calls NVML, another one receives orders.
+//! The child. One thread receives requests and calls NVML; another receives orders.
 //!
-//! The thread for orders never calls NVML and never waits for the thread that does, so that it can
-//! end the process in any state of that thread: when its input ends, which happens whenever the
-//! parent ends, or when the parent sends that the deadline has passed. It sleeps otherwise: a query
-//! wakes only the thread that runs it. It ends the process by `_exit`: `exit` would run the exit
+//! The order thread never calls NVML and never waits for the thread that does, so it can end the
+//! process in any state of that thread: at the end of its input, which always follows the end of
+//! the parent, or at the parent's order after the deadline. Otherwise it sleeps: a query wakes only
+//! the thread that runs it. It ends the process with `_exit`, because `exit` would run the exit
 //! handlers of C libraries, including NVML's, which may wait for the driver again.
 
 use super::mark::Mark;
@@ -27,24 +27,24 @@ use std::thread::Builder;
 use std::time::Duration;
 
 /// Serves requests from standard input, with replies on standard output, until the input ends;
-/// takes orders from standard error.
-/// [`NvmlChild`](crate::NvmlChild) starts a program that calls this.
+/// reads orders from standard error. [`NvmlChild`](crate::NvmlChild) starts a program that calls
+/// this.
 ///
-/// It must be called first in a program: it closes every descriptor except the standard ones, no
-/// matter who opened them, reuses their numbers, and ends the process.
+/// A program must call it first: it closes every descriptor except the standard ones, whoever
+/// opened it, reuses the descriptor numbers, and ends the process.
 pub fn serve(library: Option<&Path>) -> ! {
     close_inherited();
     run(library)
 }
 
-/// How much is read at once at least.
+/// The minimum number of bytes to read at once.
 const PIECE: usize = 4096;
 
-/// No query runs.
+/// No query is running.
 const IDLE: u8 = 0;
-/// The greeting or a query is unfinished.
+/// The greeting or a query is not finished.
 const BUSY: u8 = 1;
-/// The process is ending, and no query will start.
+/// The process is ending, and starts no further query.
 const ENDING: u8 = 2;
 
 /// State shared by both threads.
@@ -52,9 +52,9 @@ struct Shared {
     library: OnceLock<Nvml>,
     /// [`IDLE`], [`BUSY`] or [`ENDING`].
     activity: AtomicU8,
-    /// The lines that are not written yet; locked while they are written.
+    /// The unwritten lines; locked during writes.
     output: Mutex<Vec<u8>>,
-    /// Both threads meet here before the library is loaded.
+    /// Both threads synchronise here before the library is loaded.
     started: Barrier,
     /// The `comm` file of this process, opened in advance, because a hanging process may have no
     /// memory to open it.
@@ -67,7 +67,7 @@ fn run(library: Option<&Path>) -> ! {
     let orders = take_orders().unwrap_or_else(|_| _exit(1));
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
     let name = rustix::fs::open("/proc/self/comm", flags, Mode::empty()).ok();
-    // It lives as long as the process.
+    // This lives as long as the process.
     let shared: &'static Shared = Box::leak(Box::new(Shared {
         library: OnceLock::new(),
         activity: AtomicU8::new(BUSY),
@@ -83,15 +83,16 @@ fn run(library: Option<&Path>) -> ! {
     if Builder::new().spawn(move || follow_orders(shared, orders)).is_err() {
         _exit(1);
     }
-    // A new thread registers with the dynamic loader, which is locked while it loads a library. A
-    // thread that starts during a load that hangs would never run.
+    // A new thread registers with the dynamic loader, which is locked during the load of a library.
+    // A thread started during a hanging load would never run.
     shared.started.wait();
     ask(shared, library);
     _exit(0);
 }
 
-/// Takes the pipe with the orders from standard error, where a library may write, and which programs
-/// that it starts inherit. Returns `None` if it is no pipe: the program speaks another version.
+/// Takes the order pipe from standard error, because a library may write to standard error and
+/// programs that it starts inherit it. Returns `None` if it is not a pipe: the program then uses
+/// another protocol version.
 fn take_orders() -> rustix::io::Result<Option<OwnedFd>> {
     let orders = rustix::io::fcntl_dupfd_cloexec(std::io::stderr(), 3)?;
     let flags = OFlags::WRONLY | OFlags::CLOEXEC;
@@ -111,7 +112,7 @@ impl<F: AsFd> Inbox<F> {
         Inbox { input, lines: Lines::default() }
     }
 
-    /// Waits for the next message; `None` at the end of the input, and for an invalid message.
+    /// Waits for the next message; `None` at the end of the input, or for an invalid message.
     fn next<M: DeserializeOwned>(&mut self) -> Option<M> {
         loop {
             if let Some(line) = self.lines.take() {
@@ -154,7 +155,8 @@ fn ask(shared: &Shared, path: Option<&Path>) {
             }
             Err(fault) => send(&Reply::Refused(fault.clone())),
         }
-        // Before the reply, because the parent may disconnect after it, and nothing hangs any more.
+        // This precedes the reply: the parent may disconnect after it, and the call no longer
+        // hangs.
         shared.end_query();
         send(&Reply::Done);
         if then == Then::End {
@@ -163,7 +165,7 @@ fn ask(shared: &Shared, path: Option<&Path>) {
     }
 }
 
-/// Runs a query and sends the reply, in parts.
+/// Runs a query and sends the reply in parts.
 fn answer(nvml: &Nvml, query: Query, send: &mut impl FnMut(&Reply)) {
     fn fault<T>(answer: Result<T>) -> Result<T, Fault> {
         answer.map_err(|error| error.fault())
@@ -183,10 +185,10 @@ fn answer(nvml: &Nvml, query: Query, send: &mut impl FnMut(&Reply)) {
             Reply::Events(fault(nvml.events(Duration::from_millis(wait_ms))))
         }
         Query::Look(groups) => {
-            let (driver, count) = nvml.begin_look();
+            let (driver, count) = nvml.begin_snapshot();
             send(&Reply::Begun { driver, count });
             for index in 0..count {
-                send(&Reply::Device(Box::new(nvml.look_at(index, groups))));
+                send(&Reply::Device(Box::new(nvml.query_device(index, groups))));
             }
             return;
         }
@@ -195,7 +197,7 @@ fn answer(nvml: &Nvml, query: Query, send: &mut impl FnMut(&Reply)) {
     send(&reply);
 }
 
-/// Follows orders, and ends the process when there will be no more.
+/// Follows orders, and ends the process at the end of the pipe.
 fn follow_orders(shared: &Shared, orders: OwnedFd) {
     let mut orders = Inbox::new(orders);
     shared.started.wait();
@@ -227,8 +229,8 @@ impl Shared {
         let _ = self.activity.compare_exchange(BUSY, IDLE, Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Sends a message atomically; a part only with those after it, or if the call after it takes
-    /// long.
+    /// Sends a message atomically. A part is only sent with those after it, or when the next call
+    /// takes long.
     fn send(&self, reply: &Reply) {
         let mut lines = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         add(&mut lines, reply);
@@ -237,8 +239,8 @@ impl Shared {
         }
     }
 
-    /// Sends the parts that wait and the current call, unless the other thread is sending a message
-    /// and so is in no call.
+    /// Sends the waiting parts and the current call, unless the other thread is sending a message
+    /// and is therefore not in a call.
     fn send_current_call(&self) {
         let mut lines = match self.output.try_lock() {
             Ok(lines) => lines,
@@ -258,9 +260,9 @@ impl Shared {
         }
     }
 
-    /// Sets the mark and the name of a hanging process if a query is running; none starts after
-    /// that. Linux lets any thread write the name of the main thread, which `ps` shows as that of
-    /// the process.
+    /// Sets the mark and the name of a hanging process if a query is running; no query starts after
+    /// that. On Linux, any thread may write the name of the main thread, which `ps` shows as the
+    /// process name.
     fn rename(&self) {
         if self.activity.swap(ENDING, Ordering::AcqRel) != BUSY {
             return;
@@ -269,20 +271,19 @@ impl Shared {
             mark.set(std::process::id());
         }
         if let Some(name) = &self.name {
-            // An error cannot be handled here.
+            // Errors cannot be handled here.
             let _ = rustix::io::write(name, NAME.as_bytes());
         }
     }
 
-    /// Ends the process. A thread that hangs in the driver keeps the process alive under its new
-    /// name.
+    /// Ends the process. A thread that hangs in the driver keeps it alive under its new name.
     fn end(&self) -> ! {
         self.rename();
         _exit(0);
     }
 }
 
-/// Appends a message; exits if that is not possible.
+/// Appends a message; exits on failure.
 fn add(lines: &mut Vec<u8>, reply: &Reply) {
     if wire::write(lines, reply).is_err() {
         _exit(1);
@@ -292,7 +293,7 @@ fn add(lines: &mut Vec<u8>, reply: &Reply) {
 /// Writes the lines.
 ///
 /// # Errors
-/// If the parent is gone.
+/// If the parent has ended.
 fn write(lines: &mut Vec<u8>) -> rustix::io::Result<()> {
     let mut rest = &lines[..];
     while !rest.is_empty() {
@@ -307,7 +308,7 @@ fn write(lines: &mut Vec<u8>) -> rustix::io::Result<()> {
 }
 
 unsafe extern "C" {
-    /// Ends the process without running what was registered for its end (POSIX `_exit`).
+    /// Ends the process without running exit handlers (POSIX `_exit`).
     pub(crate) safe fn _exit(status: c_int) -> !;
     /// Makes a system call by number (glibc and musl `syscall`).
     fn syscall(number: c_long, ...) -> c_long;
@@ -316,18 +317,18 @@ unsafe extern "C" {
 /// The number of `close_range` (Linux 5.9), the same on every architecture.
 const SYS_CLOSE_RANGE: c_long = 436;
 
-/// Closes every descriptor except the standard ones. A hanging child must not keep a lock or lease
-/// alive by a descriptor that it inherited.
+/// Closes every descriptor except the standard ones. A hanging child must not keep a lock or a
+/// lease alive through an inherited descriptor.
 fn close_inherited() {
     const FIRST: c_uint = 3;
-    // SAFETY: it takes three integers and accesses no memory. The closed descriptors have no other
-    // user: `serve` never returns and must be called first, or runs in a fork without other
+    // SAFETY: it takes three integers and accesses no memory. No other code uses the closed
+    // descriptors: `serve` never returns, and is called first or runs in a fork without other
     // threads.
     let done = unsafe { syscall(SYS_CLOSE_RANGE, FIRST, c_uint::MAX, 0 as c_uint) };
     if done == 0 {
         return;
     }
-    // An older kernel: close each possible descriptor.
+    // On an older kernel, close each possible descriptor.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     for number in 3..limit.unwrap_or(1 << 16).min(1 << 16) {
         if let Ok(number) = c_int::try_from(number) {

@@ -1,20 +1,20 @@
-//! A child of an earlier query that hangs in the driver and cannot be ended.
+//! Detects a child of an earlier query that hangs in the driver and cannot be killed.
 //!
-//! It sets a [mark](super::mark), which tells its PID, and takes a name that others can see. Any
-//! process can have both, so they are not sufficient. All processes are searched for the name only
-//! if it is unknown which are marked. A process counts as such a child only if
+//! The child sets a [mark](super::mark), which encodes its PID, and takes a recognisable name. Any
+//! process can have both, so they are not sufficient. If the marks are unknown, all processes are
+//! searched by name. A process counts as such a child only if
 //!
-//! - its real, effective and saved user IDs are the caller's, also for root: a hanging child of
+//! - its real, effective and saved user IDs are the caller's, even for root: a hanging child of
 //!   another user costs the caller at most one hanging child of its own, which blocks later
 //!   queries;
 //! - it is in the caller's PID and user namespace, because root of a container may be root here;
-//! - its executable is the helper of the caller or the caller itself, by device and inode: the
-//!   kernel reports it, and a process can only change it by executing that program;
+//! - its executable is that of the caller or of its helper, by device and inode: the kernel reports
+//!   it, and a process can change it only by executing that program;
 //! - it is neither asleep nor stopped, in two checks: a process that hangs in a driver is in
-//!   uninterruptible sleep or runs in the kernel, and one that is exiting is gone at the second
-//!   check.
+//!   uninterruptible sleep or runs in the kernel, and an exiting process has disappeared by the
+//!   second check.
 //!
-//! If the kernel does not report one of these, the process does not count. The worst effect, for
+//! If the kernel does not report one of these, the process does not count. The worst result, for
 //! example after the program was replaced, is one more hanging child; a forged process, in
 //! contrast, could block all queries.
 
@@ -31,10 +31,10 @@ use std::path::Path;
 /// The name of a hanging child; Linux keeps 15 characters.
 pub(crate) const NAME: &str = "gpuws-stuck";
 
-/// The buffer for some hundred directory entries per `getdents` call.
+/// The buffer size for one `getdents` call: a few hundred directory entries.
 const ENTRIES: usize = 32 << 10;
 
-/// The maximum time for which a killed child remains visible.
+/// The maximum time that a killed child remains visible.
 const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Clock ticks per second in `/proc/PID/stat`: 100 on every architecture that NVIDIA supports
@@ -55,8 +55,8 @@ pub(crate) struct Stuck {
 struct Programs(Vec<(u64, u64)>);
 
 impl Programs {
-    /// Returns the caller's own executable, of which a child may be a fork, and the helper if it is
-    /// given by a path.
+    /// Returns the executables that a child may run: the caller's own, for a fork, and the
+    /// helper's, if given by a path.
     fn of(helper: &Helper) -> Self {
         let files = Programs::paths(helper).into_iter().filter_map(|path| stat(path).ok());
         Programs(files.map(identity).collect())
@@ -66,7 +66,7 @@ impl Programs {
         [Path::new("/proc/self/exe"), &helper.program]
     }
 
-    /// Returns whether a process runs one of them; `false` if unknown.
+    /// Returns whether a process runs one of these executables; `false` if unknown.
     fn has(&self, root: BorrowedFd<'_>, pid: u32) -> bool {
         let executable = statat(root, format!("{pid}/exe"), AtFlags::empty());
         executable.is_ok_and(|file| self.0.contains(&identity(file)))
@@ -92,7 +92,7 @@ impl Stuck {
         let root = open(rustix::fs::CWD, &helper.proc, OFlags::DIRECTORY);
         let programs = Programs::of(helper);
         root.is_ok_and(|root| {
-            look(root.as_fd(), self.pid, &programs).is_some_and(|now| now.same(self))
+            inspect(root.as_fd(), self.pid, &programs).is_some_and(|now| now.same(self))
         })
     }
 
@@ -103,8 +103,8 @@ impl Stuck {
 
 /// Returns a hanging child of an earlier query; `None` if `/proc` cannot be read.
 ///
-/// Costs about ten system calls, and 100 ms if one may hang. If it is unknown which are marked,
-/// costs three more for each process of the machine.
+/// Takes about ten system calls, and 100 ms if a process may hang. If the marks are unknown, takes
+/// three more calls per process of the machine.
 pub(crate) fn find(helper: &Helper) -> Option<Stuck> {
     let marks: Option<Vec<Vec<u32>>> = Programs::paths(helper).into_iter().map(marked).collect();
     let marked = marks.map(|pids| pids.concat());
@@ -116,20 +116,20 @@ pub(crate) fn find(helper: &Helper) -> Option<Stuck> {
     confirmed(helper, root.as_fd(), pids)
 }
 
-/// Returns one of these processes that hangs.
+/// Returns the first of these processes that hangs.
 fn confirmed(helper: &Helper, root: BorrowedFd<'_>, pids: Vec<u32>) -> Option<Stuck> {
     let programs = Programs::of(helper);
-    let look = |pid| look(root, pid, &programs);
-    let suspects: Vec<_> = pids.into_iter().filter_map(look).collect();
+    let inspect = |pid| inspect(root, pid, &programs);
+    let suspects: Vec<_> = pids.into_iter().filter_map(inspect).collect();
     if suspects.is_empty() {
         return None;
     }
-    // An interrupted wait is only shorter; then an exiting process delays one more query.
+    // An interrupted wait is merely shorter; an exiting process may then block one more query.
     let _ = poll(&mut [], Some(&EXIT_TIMEOUT));
-    suspects.into_iter().find(|before| look(before.pid).is_some_and(|after| after.same(before)))
+    suspects.into_iter().find(|before| inspect(before.pid).is_some_and(|after| after.same(before)))
 }
 
-/// Returns the processes with the name.
+/// Returns the processes named [`NAME`].
 fn named(root: BorrowedFd<'_>) -> rustix::io::Result<Vec<u32>> {
     let mut buffer = vec![MaybeUninit::uninit(); ENTRIES];
     let mut entries = RawDir::new(root, &mut buffer);
@@ -149,7 +149,8 @@ fn named(root: BorrowedFd<'_>) -> rustix::io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Returns whether a `comm` file contains the name. If it cannot be read, the process has ended.
+/// Returns whether a `comm` file contains the name. If the file cannot be read, the process has
+/// ended.
 fn has_name(root: BorrowedFd<'_>, path: &[u8]) -> bool {
     let mut text = [0; NAME.len() + 2];
     let count = open(root, path, OFlags::empty()).and_then(|file| read_once(&file, &mut text));
@@ -157,7 +158,7 @@ fn has_name(root: BorrowedFd<'_>, path: &[u8]) -> bool {
 }
 
 /// Inspects a process with the name; `None` if it is not a hanging child.
-fn look(root: BorrowedFd<'_>, pid: u32, programs: &Programs) -> Option<Stuck> {
+fn inspect(root: BorrowedFd<'_>, pid: u32, programs: &Programs) -> Option<Stuck> {
     if !has_name(root, format!("{pid}/comm").as_bytes()) {
         return None;
     }
@@ -174,11 +175,11 @@ fn look(root: BorrowedFd<'_>, pid: u32, programs: &Programs) -> Option<Stuck> {
     Some(Stuck { pid, start, age })
 }
 
-/// Returns a number from `/proc/PID/stat`, by its position after the name, which is in parentheses
+/// Returns a number from `/proc/PID/stat`, by its index after the name; the name is in parentheses
 /// and may contain any character.
-fn field(stat: &str, place: usize) -> Option<u64> {
+fn field(stat: &str, index: usize) -> Option<u64> {
     let (_, fields) = stat.rsplit_once(')')?;
-    fields.split_ascii_whitespace().nth(place)?.parse().ok()
+    fields.split_ascii_whitespace().nth(index)?.parse().ok()
 }
 
 /// Returns the age of a process in seconds.
@@ -197,8 +198,8 @@ fn open(dir: BorrowedFd<'_>, path: impl Arg, kind: OFlags) -> rustix::io::Result
     openat(dir, path, flags, Mode::empty())
 }
 
-/// Reads the beginning of a file of `/proc`. They are shorter than this, except for a process with
-/// thousands of groups, whose `State` and `Uid` come first.
+/// Reads the beginning of a `/proc` file. The files are shorter than the buffer, except for a
+/// process with thousands of groups, and there `State` and `Uid` come first.
 fn read(root: BorrowedFd<'_>, path: &str) -> Option<String> {
     let mut text = [0; 4096];
     let count = open(root, path, OFlags::empty()).and_then(|file| read_once(&file, &mut text));
@@ -222,7 +223,8 @@ mod tests {
     use std::os::unix::fs::symlink;
     use tempfile::TempDir;
 
-    /// A directory that imitates `/proc`, with one hanging process whose executable is this test.
+    /// A directory that imitates `/proc`, with one hanging process with this test as its
+    /// executable.
     fn proc_with(name: &str, state: &str, users: &str) -> TempDir {
         let dir = tempfile::tempdir().unwrap();
         let process = dir.path().join("4711");
@@ -234,16 +236,16 @@ mod tests {
         let fields = "1 1 1 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 40000 0 0";
         fs::write(process.join("stat"), format!("4711 (a) b) D {fields}\n")).unwrap();
         symlink(std::env::current_exe().unwrap(), process.join("exe")).unwrap();
-        for whose in ["self", "4711"] {
+        for entry in ["self", "4711"] {
             for kind in ["pid", "user"] {
-                link_namespace(dir.path(), whose, kind, 4_026_531_836);
+                link_namespace(dir.path(), entry, kind, 4_026_531_836);
             }
         }
         dir
     }
 
-    fn link_namespace(proc: &Path, whose: &str, kind: &str, inode: u64) {
-        let dir = proc.join(whose).join("ns");
+    fn link_namespace(proc: &Path, entry: &str, kind: &str, inode: u64) {
+        let dir = proc.join(entry).join("ns");
         fs::create_dir_all(&dir).unwrap();
         let _ = fs::remove_file(dir.join(kind));
         symlink(format!("{kind}:[{inode}]"), dir.join(kind)).unwrap();
@@ -341,7 +343,7 @@ mod tests {
         let link = proc.path().join("4711/exe");
         fs::remove_file(&link).unwrap();
         assert_eq!(found(proc.path()), None, "unknown executable");
-        // A copy of the program has another inode.
+        // A copy of the program has a different inode.
         let copy = proc.path().join("copy");
         fs::write(&copy, "").unwrap();
         symlink(&copy, &link).unwrap();

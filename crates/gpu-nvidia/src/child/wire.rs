@@ -1,4 +1,4 @@
-//! The protocol between a program and its child that calls NVML: one JSON value per line.
+//! The protocol between a program and the child that calls NVML: one JSON value per line.
 
 use gpu_core::{
     DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample, DeviceState,
@@ -10,33 +10,33 @@ use rustix::fd::AsFd;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Changes with every change of the protocol. Both sides are usually the same program, but it may
-/// be upgraded between their starts.
+/// The protocol version, incremented with every change. Both sides are usually the same program,
+/// but an upgrade may come between their starts.
 pub(crate) const PROTOCOL: u32 = 6;
 
-/// The maximum length of a message. The longest is a device with some thousand processes and
+/// The maximum length of a message. The longest is a device with thousands of processes and
 /// accounted processes, at less than 300 bytes each.
 pub(crate) const LINE_LIMIT: usize = 4 << 20;
 
-/// The maximum length of a reply with all its parts: some hundred of the longest devices.
+/// The maximum length of a reply with all its parts: a few hundred of the longest devices.
 pub(crate) const REPLY_LIMIT: usize = 64 << 20;
 
-/// The child sends the parts of a reply together: each write wakes the program. It sends earlier at
-/// this length, half of what a pipe holds, so that the program reads while the child asks on.
+/// The child sends the parts of a reply together, because each write wakes the program. It sends
+/// earlier once they reach this length, half the capacity of a pipe, so that the program reads
+/// while the child continues.
 pub(crate) const BATCH: usize = 32 << 10;
 
 /// The maximum length of a message to the child; the longest contains a device ID.
 pub(crate) const MESSAGE_LIMIT: usize = 64 << 10;
 
-/// A message on the child's standard input, which the thread that calls NVML reads between two
-/// queries.
+/// A message on the child's standard input, read between queries by the thread that calls NVML.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Request {
     pub(crate) query: Query,
     pub(crate) then: Then,
 }
 
-/// A message on the pipe that the child finds as its standard error. A thread of its own reads it at
+/// A message on the pipe that replaces the child's standard error. A separate thread reads it at
 /// any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -51,11 +51,11 @@ pub(crate) enum Order {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Then {
-    /// Keeps NVML open for the next query.
+    /// Keep NVML open for the next query.
     StayOpen,
-    /// Shuts NVML down before `Done`.
+    /// Shut NVML down before `Done`.
     Close,
-    /// Shuts NVML down before `Done` and exits after it.
+    /// Shut NVML down before `Done` and exit after it.
     End,
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum Query {
     },
     /// A snapshot of the machine, in parts.
     Look(Groups),
-    /// No query: only shut NVML down.
+    /// Shut NVML down without a query.
     Close,
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Reply {
     Topology(Result<Topology, Fault>),
     PeerAccess(Result<Vec<Vec<PeerAccess>>, Fault>),
     Events(Result<Vec<DeviceEvent>, Fault>),
-    /// The first part of a snapshot; `count` times `Device` follows, in order of the index.
+    /// The first part of a snapshot; `count` `Device` parts follow, in index order.
     Begun {
         driver: Result<Driver, Fault>,
         count: u32,
@@ -106,7 +106,7 @@ pub(crate) enum Reply {
     Refused(Fault),
     /// The reply is complete, and NVML is shut down if requested.
     Done,
-    /// The current call, if any.
+    /// The running call, if any.
     Where(Option<String>),
 }
 
@@ -121,7 +121,7 @@ impl Reply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Greeting {
     pub(crate) protocol: u32,
-    /// The simulation that the library belongs to.
+    /// The simulation behind the library; `None` for a real library.
     pub(crate) simulated: Option<Simulated>,
 }
 
@@ -143,9 +143,9 @@ pub(crate) fn write(lines: &mut Vec<u8>, value: &impl Serialize) -> serde_json::
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     bytes: Vec<u8>,
-    /// The start of the first line that was not taken.
+    /// The start of the first line not yet taken.
     begin: usize,
-    /// There is no newline before this offset.
+    /// No newline occurs before this offset.
     searched: usize,
 }
 
@@ -153,8 +153,8 @@ impl Lines {
     /// Takes the next complete line, without its newline.
     pub(crate) fn take(&mut self) -> Option<&[u8]> {
         let rest = &self.bytes[self.searched..];
-        // The usual search asks the processor for its features first, in the program and in the
-        // child. Each question takes a virtual machine tens of microseconds (CPUID leaves the guest).
+        // The default search first queries the processor's features, in the program and in the
+        // child. Each query takes a virtual machine tens of microseconds (CPUID leaves the guest).
         let Some(end) = One::new(b'\n').find(rest) else {
             self.searched = self.bytes.len();
             return None;
@@ -165,7 +165,7 @@ impl Lines {
         Some(&self.bytes[line])
     }
 
-    /// Reads what is there, with room for at least so many bytes, and returns how many there were; 0
+    /// Reads the available bytes, with room for at least `room` bytes; returns their number, or 0
     /// at the end of the input.
     pub(crate) fn read(&mut self, input: impl AsFd, room: usize) -> rustix::io::Result<usize> {
         self.bytes.drain(..self.begin);

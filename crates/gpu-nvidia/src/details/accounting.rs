@@ -1,4 +1,4 @@
-//! The accounting of processes.
+//! Process accounting.
 
 use crate::call::reading;
 use crate::code::Code;
@@ -41,7 +41,7 @@ fn processes(device: Device<'_>) -> Result<Reading<Vec<AccountedProcess>>> {
             device.accounting_stats_for(pid)
         });
         match stats {
-            // Its entry was overwritten meanwhile.
+            // The driver has overwritten its entry.
             Err(failure) if failure.is(Code::NOT_FOUND) => {}
             answer => processes.push(match reading(answer)? {
                 Ok(stats) => process(pid, &stats),
@@ -55,7 +55,7 @@ fn processes(device: Device<'_>) -> Result<Reading<Vec<AccountedProcess>>> {
     Ok(Ok(processes))
 }
 
-/// Converts the statistics of a process. The driver reports time 0 for a process that still runs.
+/// Converts the statistics of a process. The driver reports time 0 for a running process.
 fn process(pid: u32, stats: &AccountingStats) -> AccountedProcess {
     let (running, unreported) = (stats.is_running, Err(Absent::NotSupported));
     AccountedProcess {

@@ -45,7 +45,7 @@ pub(super) fn activity(device: Device<'_>) -> Result<Activity> {
     })
 }
 
-/// Returns clock event reasons, from the function with the newer name or the older one.
+/// Returns clock event reasons, from the function with the new name or the old one.
 fn reasons(
     newer: Answer<u64>,
     older: impl FnOnce() -> Answer<u64>,

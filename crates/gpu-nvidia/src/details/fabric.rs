@@ -14,7 +14,7 @@ pub(super) fn fabric(device: Device<'_>) -> Result<Fabric> {
         }
     };
     let state = reported.and_then(|(number, ..)| state(number));
-    // The rest has no meaning before the registration is completed.
+    // The other values are meaningless before the registration completes.
     let completed = state.and_then(|state| match state {
         FabricState::Completed => reported,
         _ => Err(Absent::NotSupported),
@@ -27,7 +27,7 @@ pub(super) fn fabric(device: Device<'_>) -> Result<Fabric> {
 }
 
 /// Decodes `nvmlGpuFabricInfo_v2_t::healthMask` (`NVML_GPU_FABRIC_HEALTH_MASK_*` in nvml.h): two
-/// bits for each condition, and four for what is wrong with the configuration.
+/// bits per condition, and four bits for the configuration error.
 fn health(mask: u32) -> Fabric {
     let flag = |shift: u32| match mask >> shift & 3 {
         1 => Ok(true),

@@ -11,7 +11,7 @@ use nvml_wrapper_sys::bindings::nvmlFieldValue_t;
 /// 0.
 ///
 /// # Errors
-/// `Device` or `Machine` when the call, or one of the values, returns such a code.
+/// `Device` or `Machine` if the call or one of the values returns such a code.
 pub(super) fn values<const N: usize>(
     device: Device<'_>,
     numbers: [u32; N],

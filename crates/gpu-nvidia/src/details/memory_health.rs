@@ -54,13 +54,13 @@ pub(super) fn memory_health(device: Device<'_>) -> Result<MemoryHealth> {
     })
 }
 
-/// Returns the ECC errors by location, with one call for each.
+/// Returns the ECC errors by location, with one call per location.
 pub(super) fn memory_errors(device: Device<'_>) -> Result<MemoryErrors> {
-    let by_place = |kind: MemoryError, since: EccCounter| -> Result<ErrorsByPlace> {
-        let errors = |place| -> Result<Reading<u64>> {
+    let by_location = |kind: MemoryError, since: EccCounter| -> Result<ErrorsByPlace> {
+        let errors = |location| -> Result<Reading<u64>> {
             let purpose = "for its memory errors by location";
             let counted = device.query("nvmlDeviceGetMemoryErrorCounter", purpose, |device| {
-                device.memory_error_counter(kind, since, place)
+                device.memory_error_counter(kind, since, location)
             });
             Ok(reading(counted)?.and_then(number))
         };
@@ -75,10 +75,10 @@ pub(super) fn memory_errors(device: Device<'_>) -> Result<MemoryErrors> {
         })
     };
     Ok(MemoryErrors {
-        corrected: by_place(MemoryError::Corrected, EccCounter::Volatile)?,
-        uncorrected: by_place(MemoryError::Uncorrected, EccCounter::Volatile)?,
-        corrected_lifetime: by_place(MemoryError::Corrected, EccCounter::Aggregate)?,
-        uncorrected_lifetime: by_place(MemoryError::Uncorrected, EccCounter::Aggregate)?,
+        corrected: by_location(MemoryError::Corrected, EccCounter::Volatile)?,
+        uncorrected: by_location(MemoryError::Uncorrected, EccCounter::Volatile)?,
+        corrected_lifetime: by_location(MemoryError::Corrected, EccCounter::Aggregate)?,
+        uncorrected_lifetime: by_location(MemoryError::Uncorrected, EccCounter::Aggregate)?,
     })
 }
 

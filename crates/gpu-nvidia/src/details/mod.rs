@@ -1,6 +1,6 @@
 //! Details of a device, in groups of separate queries.
 //!
-//! Values that NVML does not provide stay `NotSupported`. Only the requested groups are queried,
+//! Values without an NVML function stay `NotSupported`. Only the requested groups are queried,
 //! because some queries are slow.
 
 mod accounting;

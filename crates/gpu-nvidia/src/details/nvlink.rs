@@ -51,10 +51,10 @@ fn states(device: Device<'_>) -> Result<Reading<States>> {
             device.link_wrapper_for(link).is_active()
         });
         match active {
-            // There is no link with this or a higher number.
+            // No link has this number or a higher one.
             Err(failure) if failure.is(Code::INVALID_ARGUMENT) => break,
             Err(failure) if failure.is_too_old() => return Ok(Err(Absent::TooOld)),
-            // This link is not wired, or the device has none.
+            // This link is not wired, or the device has no links.
             Err(failure) if failure.is(Code::NOT_SUPPORTED) => {}
             answer => states.push((link, reading(answer)?)),
         }
@@ -72,12 +72,12 @@ fn remote(device: Device<'_>, link: u32) -> Result<Reading<PciBusId>> {
 pub(crate) enum Remote {
     /// The device or bridge at this address.
     At(PciBusId),
-    /// An NVSwitch, through which all devices at switches are connected.
+    /// An NVSwitch, which connects all devices attached to switches.
     Switch,
 }
 
-/// Returns the remote ends of the active links; `devices` are the addresses of all devices. Absent,
-/// with the reason, if the remote end of any link is unknown: the link would look missing.
+/// Returns the remote ends of the active links; `devices` has the addresses of all devices. Absent,
+/// with the reason, if the remote end of any link is unknown, because that link would look missing.
 ///
 /// # Errors
 /// `Device` or `Machine` when a query returns such a code.
@@ -95,7 +95,7 @@ pub(crate) fn remotes(device: Device<'_>, devices: &[PciBusId]) -> Result<Readin
         };
         match end {
             Ok(end) => remotes.push(end),
-            // The device has links, so the reason cannot be that they are not supported.
+            // The device has links, so `NotSupported` cannot be the reason.
             Err(Absent::NotSupported) => return Ok(Err(Absent::Failed)),
             Err(reason) => return Ok(Err(reason)),
         }

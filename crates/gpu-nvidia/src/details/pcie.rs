@@ -54,7 +54,7 @@ impl Opened<'_> {
     }
 }
 
-/// Returns the ID, which is absent if it is 0: the driver does not fill in every field.
+/// Returns the ID; an ID of 0 is absent, because the driver does not fill in every field.
 fn nonzero_pci_id(value: u32) -> Reading<u32> {
     if value == 0 { Err(Absent::NotSupported) } else { number(value) }
 }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pci_id_that_is_not_filled_in_is_absent() {
+    fn unfilled_pci_id_is_absent() {
         assert_eq!(nonzero_pci_id(0x20b0_10de), Ok(0x20b0_10de));
         for value in [0, u32::MAX] {
             assert_eq!(nonzero_pci_id(value), Err(Absent::NotSupported));

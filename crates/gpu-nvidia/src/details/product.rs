@@ -10,7 +10,7 @@ use std::ffi::{c_uint, c_ulong};
 
 /// `NVML_AFFINITY_SCOPE_NODE`
 const SCOPE_NODE: c_uint = 0;
-/// The buffer for all possible NUMA nodes of Linux (`MAX_NUMNODES`).
+/// The buffer size for all possible NUMA nodes of Linux (`MAX_NUMNODES`).
 const NODE_WORDS: usize = 1024 / c_ulong::BITS as usize;
 
 /// The brands by number (`nvmlBrandType_t`); 0 is unknown.
@@ -115,8 +115,8 @@ pub(super) fn gsp_firmware(device: Device<'_>) -> Result<GspFirmware> {
     })
 }
 
-/// Returns the name of a number; `first` is the number of the first name. 0 has no name, and
-/// numbers that are newer than nvml-wrapper or this program have none either.
+/// Returns the name of a number; `first` is the number of the first name. 0 and numbers newer than
+/// nvml-wrapper or this program have no name.
 fn named(names: &[&str], answer: Answer<u32>, first: u32) -> Result<Reading<String>> {
     let number = match answer {
         Err(failure) if failure.is_unknown_value() => return Ok(Err(Absent::NotFound)),
@@ -129,7 +129,7 @@ fn named(names: &[&str], answer: Answer<u32>, first: u32) -> Result<Reading<Stri
 }
 
 /// Returns the nearest NUMA node: the first one with memory affinity. If the driver does not report
-/// the affinity, it may report the node of the device itself.
+/// the affinity, returns the node of the device itself, if reported.
 fn numa_node(device: Device<'_>) -> Result<Reading<u32>> {
     let near = device.query("nvmlDeviceGetMemoryAffinity", "for its NUMA node", |device| {
         device.memory_affinity(NODE_WORDS, SCOPE_NODE)

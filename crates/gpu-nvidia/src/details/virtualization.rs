@@ -31,7 +31,7 @@ pub(super) fn virtual_gpus(nvml: Opened<'_>, device: Device<'_>) -> Result<Virtu
     })
 }
 
-/// Returns the meaning of a code from a query of the driver, which is no fault of this device.
+/// Returns the meaning of a code from a query of the driver, which is not a fault of this device.
 fn of_driver_alone(code: Code) -> ErrorKind {
     match code.of_value() {
         ErrorKind::Device(_) => Absent::Failed.into(),

@@ -26,10 +26,10 @@ fn ended_child_is_restarted_once() {
 fn crash_keeps_received_parts() {
     let script = format!("{GREETING}; read -r ask; cat \"$1/answer\"; kill -SEGV $$");
     let child = Child::script(&script).with("answer", &[begun(2), part(0)]);
-    let look = child.backend(LONG).look(Groups::NONE);
-    assert_eq!(look.devices[0], device(0));
+    let inventory = child.backend(LONG).look(Groups::NONE);
+    assert_eq!(inventory.devices[0], device(0));
     assert_eq!(
-        look.devices[1].sample.as_ref().unwrap_err().kind,
+        inventory.devices[1].sample.as_ref().unwrap_err().kind,
         MachineFault::Unknown(999).into()
     );
 }

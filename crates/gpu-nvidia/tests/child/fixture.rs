@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 pub(crate) const GREETING: &str = r#"echo '{"greeting":{"protocol":6,"simulated":null}}'"#;
 
-/// Much longer than anything in these tests takes.
+/// Much longer than any step of these tests.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Shorter than the silence of the children in these tests.
@@ -66,8 +66,8 @@ impl Child {
         NvmlChild::new(self.helper(self.proc()), deadline, Box::new(waiting))
     }
 
-    /// A backend that searches this `/proc` for hanging children.
-    pub(crate) fn backend_beside(&self, proc: PathBuf, deadline: Duration) -> NvmlChild {
+    /// Returns a backend that searches this `/proc` for hanging children.
+    pub(crate) fn backend_with_proc(&self, proc: PathBuf, deadline: Duration) -> NvmlChild {
         NvmlChild::new(self.helper(proc), deadline, Box::new(|_| {}))
     }
 
@@ -86,13 +86,12 @@ impl Child {
     }
 }
 
-/// Waits.
 pub(crate) fn pause(duration: Duration) {
     let timeout = Timespec::try_from(duration).unwrap();
     poll(&mut [], Some(&timeout)).unwrap();
 }
 
-/// Waits until the condition is true, at most ten seconds.
+/// Waits until the condition is true, for at most ten seconds.
 pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
     for _ in 0..5000 {
         if condition() {
@@ -107,7 +106,7 @@ pub(crate) fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Returns whether a process has exited and was not waited for yet.
+/// Returns whether a process has exited but has not been reaped.
 pub(crate) fn is_zombie(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| stat.contains(") Z "))
 }
@@ -120,7 +119,7 @@ pub(crate) fn driver() -> Driver {
     Driver { version: Ok("535.261.03".to_owned()), cuda: Err(Absent::TooOld) }
 }
 
-/// A device that answered, with a fault that identifies it.
+/// A device that responded, with an identifying fault.
 pub(crate) fn device(index: u32) -> DeviceState {
     let fault = Fault { kind: ErrorKind::Unsupported, text: format!("sample {index}") };
     DeviceState {
@@ -147,7 +146,7 @@ pub(crate) fn done() -> serde_json::Value {
 }
 
 /// The fault of a snapshot without devices.
-pub(crate) fn failed(look: Inventory) -> Fault {
-    assert!(look.devices.is_empty());
-    look.driver.unwrap_err()
+pub(crate) fn failed(inventory: Inventory) -> Fault {
+    assert!(inventory.devices.is_empty());
+    inventory.driver.unwrap_err()
 }

@@ -1,8 +1,8 @@
-//! NVML in a child process: the results for any behaviour of the child.
+//! NVML in a child process: results for every behaviour of the child.
 //!
-//! Misbehaving children are shell scripts. The real one hangs when the library is a FIFO without a
-//! writer: opening it never returns. Unlike a wait in a driver, this one can be interrupted by a
-//! signal.
+//! Misbehaving children are shell scripts. The real child hangs if the library is a FIFO without a
+//! writer, because opening it never returns. Unlike a wait in a driver, this one can be interrupted
+//! by a signal.
 
 #[path = "../isolation/mod.rs"]
 mod isolation;

@@ -1,7 +1,7 @@
 //! The real child.
 
 use super::fixture::*;
-use crate::isolation::{endless_library, has_nothing_else, inheritable, with_last_words};
+use crate::isolation::{endless_library, has_nothing_else, inheritable, with_named_call};
 use gpu_core::{ErrorKind, GpuBackend, Groups, Origin};
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn real_child_reports_hanging_call() {
     let library = endless_library(dir.path());
     let hangs = || failed(Child::real(&[&library]).backend(SHORT).look(Groups::NONE));
     assert_eq!(
-        with_last_words(hangs).text,
+        with_named_call(hangs).text,
         "get an answer from the driver within 0.3 s: loading the library did not return"
     );
     let child = Child::real(&[&library]);
@@ -48,15 +48,15 @@ fn real_child_reports_hanging_call() {
 }
 
 #[test]
-fn child_without_pipe_for_orders_tells_its_version() {
+fn child_without_order_pipe_reports_its_version() {
     let child = Command::new(env!("CARGO_BIN_EXE_gpu-nvidia-helper"))
         .stdin(Stdio::piped())
         .stderr(Stdio::null())
         .output()
         .unwrap();
-    let told = String::from_utf8(child.stdout).unwrap();
-    assert!(told.starts_with("{\"greeting\":{\"protocol\":"), "{told}");
-    assert_eq!((child.status.code(), told.lines().count()), (Some(0), 1), "{told}");
+    let output = String::from_utf8(child.stdout).unwrap();
+    assert!(output.starts_with("{\"greeting\":{\"protocol\":"), "{output}");
+    assert_eq!((child.status.code(), output.lines().count()), (Some(0), 1), "{output}");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn hanging_real_child_ends_with_program() {
         .stderr(orders)
         .spawn()
         .unwrap();
-    // Both threads run: one hangs, the other one waits for orders.
+    // Both threads are running: one hangs, the other waits for orders.
     eventually(|| {
         fs::read_dir(format!("/proc/{}/task", child.id())).is_ok_and(|tasks| tasks.count() == 2)
     });

@@ -1,4 +1,4 @@
-//! Replies of a child reach the program, each request once.
+//! A child receives each request once, and its replies reach the program.
 
 use super::fixture::*;
 use gpu_core::{GpuBackend, Groups, Inventory, Origin, Pid};
@@ -9,16 +9,16 @@ use std::path::Path;
 fn snapshot_arrives_complete_and_in_order() {
     let child = Child::script(&format!("{GREETING}; read -r request; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(2), part(0), part(1), done()]);
-    let look = child.backend(LONG).look(Groups::NONE);
-    assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0), device(1)] });
+    let inventory = child.backend(LONG).look(Groups::NONE);
+    assert_eq!(inventory, Inventory { driver: Ok(driver()), devices: vec![device(0), device(1)] });
 }
 
 #[test]
-fn prefetched_answer_serves_only_its_question() {
-    let look = r#"echo "$request" >> "$1/requests"; cat "$1/answer""#;
+fn prefetched_answer_serves_only_its_query() {
+    let reply = r#"echo "$request" >> "$1/requests"; cat "$1/answer""#;
     let script = format!(
         "{GREETING}; while read -r request; do \
-         case $request in *look*) {look};; *) cat \"$1/driver\";; esac; done"
+         case $request in *look*) {reply};; *) cat \"$1/driver\";; esac; done"
     );
     let child = Child::script(&script)
         .with("answer", &[begun(1), part(0), done()])
@@ -67,8 +67,8 @@ fn prefetched_answer_of_ended_child_is_read() {
     backend.request_snapshot(Groups::NONE);
     eventually(|| !child.starts().is_empty() && backend.helpers().is_empty());
     assert!(backend.is_real());
-    let look = backend.look(Groups::NONE);
-    assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
+    let inventory = backend.look(Groups::NONE);
+    assert_eq!(inventory, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
     assert_eq!(child.starts().len(), 1, "no restart");
 
     let child = Child::script(&format!("{GREETING}; read -r request; kill -9 $$"));
@@ -80,7 +80,7 @@ fn prefetched_answer_of_ended_child_is_read() {
 }
 
 #[test]
-fn single_child_answers_all_questions() {
+fn single_child_answers_all_queries() {
     let script = format!("{GREETING}; while read -r request; do cat \"$1/answer\"; done");
     let child = Child::script(&script).with("answer", &[driver_reply(), done()]);
     let backend = child.backend(LONG);
@@ -142,7 +142,7 @@ fn kept_session_is_closed_on_request() {
 }
 
 #[test]
-fn busy_child_is_told_to_end_when_it_is_no_longer_needed() {
+fn unneeded_busy_child_receives_end_order() {
     let script =
         format!("{GREETING}; read -r ask; read -r order <&2; echo \"$order\" > \"$1/order\"");
     let child = Child::script(&script);

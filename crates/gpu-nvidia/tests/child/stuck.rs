@@ -19,8 +19,8 @@ impl Child {
         let zeros = "0 ".repeat(40);
         fs::write(process.join("stat"), format!("4711 (gpuws-stuck) D {zeros}\n")).unwrap();
         symlink(std::env::current_exe().unwrap(), process.join("exe")).unwrap();
-        for whose in ["self", "4711"] {
-            let namespaces = self.proc().join(whose).join("ns");
+        for entry in ["self", "4711"] {
+            let namespaces = self.proc().join(entry).join("ns");
             fs::create_dir_all(&namespaces).unwrap();
             for kind in ["pid", "user"] {
                 symlink(format!("{kind}:[4026531836]"), namespaces.join(kind)).unwrap();
@@ -29,7 +29,7 @@ impl Child {
     }
 }
 
-/// Sets the mark of a hanging child that runs this test program and has this PID.
+/// Sets the mark of a hanging child with this PID that runs this test program.
 fn set_mark(pid: u32) -> File {
     let program = File::open("/proc/self/exe").unwrap();
     let l_start = (i64::from(rustix::process::getuid().as_raw()) << 22) + i64::from(pid);
@@ -77,7 +77,7 @@ fn hanging_process_of_other_user_is_ignored() {
 
 #[test]
 fn busy_program_with_same_name_is_ignored() {
-    // With the same user, root if root runs the tests, and in the same namespaces.
+    // It has the same user (root if root runs the tests) and the same namespaces.
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("sh");
     fs::copy("/bin/sh", &program).unwrap();
@@ -86,7 +86,7 @@ fn busy_program_with_same_name_is_ignored() {
     busy.args(["-c", script]).stdout(Stdio::null());
     let busy = loop {
         match busy.spawn() {
-            // Another test that starts a program has the copy open for writing.
+            // Another test, while starting a program, has the copy open for writing.
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
             child => break Ended(child.unwrap()),
         }
@@ -96,8 +96,8 @@ fn busy_program_with_same_name_is_ignored() {
     let _mark = set_mark(busy.0.id());
     let child = Child::script(&format!("{GREETING}; read -r request; cat \"$1/answer\"; cat"))
         .with("answer", &[begun(0), done()]);
-    let look = child.backend_beside("/proc".into(), LONG).look(Groups::NONE);
-    assert_eq!(look.driver, Ok(driver()));
+    let inventory = child.backend_with_proc("/proc".into(), LONG).look(Groups::NONE);
+    assert_eq!(inventory.driver, Ok(driver()));
 }
 
 /// A process that ends with the test.

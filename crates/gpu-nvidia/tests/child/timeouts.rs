@@ -1,4 +1,4 @@
-//! Children that do not answer in time.
+//! Children that do not respond in time.
 
 use super::fixture::*;
 use gpu_core::{ActToken, DeviceId, ErrorKind, GpuBackend, Groups, Inventory, Origin};
@@ -20,7 +20,7 @@ fn silent_child_times_out_without_restart() {
 }
 
 #[test]
-fn driver_that_answers_again_is_asked_after_ten_deadlines() {
+fn recovered_driver_is_queried_after_ten_deadlines() {
     let first =
         format!("[ -e \"$1/again\" ] || {{ touch \"$1/again\"; {GREETING}; exec sleep 1000; }}");
     let script =
@@ -31,19 +31,19 @@ fn driver_that_answers_again_is_asked_after_ten_deadlines() {
     assert_eq!(failed(backend.look(Groups::NONE)).kind, ErrorKind::TimedOut);
     assert_eq!(child.starts().len(), 1);
     pause(10 * SHORT);
-    let look = backend.look(Groups::NONE);
-    assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
+    let inventory = backend.look(Groups::NONE);
+    assert_eq!(inventory, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
     assert_eq!(child.starts().len(), 2);
 }
 
 #[test]
-fn parts_that_wait_in_the_child_are_received_at_the_deadline() {
+fn buffered_parts_are_received_at_deadline() {
     let end = r#"cat "$1/answer"; echo '{"where":"nvmlDeviceGetName of GPU 1"}'; cat"#;
     let child = Child::script(&format!("{GREETING}; read -r ask; read -r end <&2; {end}"));
     let child = child.with("answer", &[begun(2), part(0)]);
-    let look = child.backend(SHORT).look(Groups::NONE);
-    assert_eq!(look.devices[0], device(0));
-    let fault = look.devices[1].sample.as_ref().unwrap_err();
+    let inventory = child.backend(SHORT).look(Groups::NONE);
+    assert_eq!(inventory.devices[0], device(0));
+    let fault = inventory.devices[1].sample.as_ref().unwrap_err();
     assert!(fault.text.ends_with("nvmlDeviceGetName of GPU 1 did not return"), "{}", fault.text);
 }
 
@@ -53,11 +53,11 @@ fn hanging_call_is_named() {
     let script =
         format!("{GREETING}; read -r ask; cat \"$1/answer\"; read -r end <&2; {call}; cat");
     let child = Child::script(&script).with("answer", &[begun(4), part(0), part(1)]);
-    let look = child.backend(SHORT).look(Groups::all());
-    assert_eq!(look.driver, Ok(driver()));
-    assert_eq!(look.devices[..2], [device(0), device(1)], "earlier parts are kept");
-    assert_eq!(look.devices.len(), 4);
-    for (index, hung) in (2..).zip(&look.devices[2..]) {
+    let inventory = child.backend(SHORT).look(Groups::all());
+    assert_eq!(inventory.driver, Ok(driver()));
+    assert_eq!(inventory.devices[..2], [device(0), device(1)], "earlier parts are kept");
+    assert_eq!(inventory.devices.len(), 4);
+    for (index, hung) in (2..).zip(&inventory.devices[2..]) {
         assert_eq!(hung.info, info(index));
         for fault in [
             hung.sample.as_ref().unwrap_err(),
@@ -80,8 +80,8 @@ fn complete_answer_before_hang_is_kept() {
     let script = format!("{GREETING}; read -r ask; cat \"$1/answer\"; exec sleep 1000");
     let child = Child::script(&script).with("answer", &[begun(1), part(0)]);
     let backend = child.backend(SHORT);
-    let look = backend.look(Groups::NONE);
-    assert_eq!(look, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
+    let inventory = backend.look(Groups::NONE);
+    assert_eq!(inventory, Inventory { driver: Ok(driver()), devices: vec![device(0)] });
     assert_eq!(failed(backend.look(Groups::NONE)).kind, ErrorKind::TimedOut);
 }
 

@@ -1,4 +1,4 @@
-//! The descriptors that a child inherits: only those of the protocol.
+//! A child inherits only the descriptors of the protocol.
 
 use gpu_core::Fault;
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Creates a file that every started program inherits.
+/// Opens a file that every started program inherits.
 pub(crate) fn inheritable() -> File {
     let file = tempfile::tempfile().unwrap();
     fcntl_setfd(&file, FdFlags::empty()).unwrap();
@@ -52,7 +52,7 @@ pub(crate) fn endless_library(dir: &Path) -> PathBuf {
 
 /// Returns the first fault that names the hanging call. A child has 100 ms to report it, which is
 /// not always enough on a busy machine.
-pub(crate) fn with_last_words(fault: impl Fn() -> Fault) -> Fault {
+pub(crate) fn with_named_call(fault: impl Fn() -> Fault) -> Fault {
     let faults = (0..20).map(|_| fault());
     let mut named = faults.filter(|fault| fault.text.ends_with(" did not return"));
     named.next().expect("no child of twenty named its call")

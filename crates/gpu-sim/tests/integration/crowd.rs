@@ -1,4 +1,4 @@
-//! Machines of any size are created from their name.
+//! Machines of any size, created by name.
 
 use gpu_core::{
     Bytes, DeviceProcess, ErrorKind, GpuBackend, Groups, Observation, Pid, ProcessTable,
@@ -55,7 +55,7 @@ fn crowd_process_is_found_by_pid_until_it_exits() {
     }
 }
 
-/// A benchmark of last year compares with one of today.
+/// Benchmark results of different years must be comparable.
 #[test]
 fn crowd_never_changes() {
     let machine = Machine::crowd(9, 3).unwrap();
@@ -104,7 +104,7 @@ fn crowd_never_changes() {
 fn processes_of_a_full_crowd_fit_its_device() {
     let machine = Machine::crowd(1, 256).unwrap();
     let memory = machine.processes.iter().map(|process| process.holdings[0].memory.mib());
-    // 81,916 MiB are free, a share of 319 for each.
+    // 81,916 MiB are free, a share of 319 per process.
     let (least, most) = (memory.clone().min().unwrap(), memory.max().unwrap());
     assert!(least >= 100 && (300..=319).contains(&most), "{least} {most}");
 }
@@ -136,10 +136,10 @@ proptest! {
         prop_assert_eq!(pids.len() as u32, gpus * each, "each has a number of its own");
         let simulation = Simulation::start(machine, gpu_sim::Seed(0));
         let all = Observation { groups: Groups::all(), ..Observation::default() };
-        let look = observe_in_detail(&simulation, &simulation, &simulation, all);
-        let names: BTreeSet<_> = look.devices.iter().map(|d| d.info.id.bus.unwrap()).collect();
+        let snapshot = observe_in_detail(&simulation, &simulation, &simulation, all);
+        let names: BTreeSet<_> = snapshot.devices.iter().map(|d| d.info.id.bus.unwrap()).collect();
         prop_assert_eq!(names.len() as u32, gpus);
-        for device in &look.devices {
+        for device in &snapshot.devices {
             let listed = device.processes.as_ref().unwrap();
             prop_assert_eq!(listed.len() as u32, each);
             prop_assert_eq!(
@@ -152,12 +152,12 @@ proptest! {
             prop_assert_eq!(shares.sum::<u64>(), u64::from(busy));
             for process in listed {
                 prop_assert!((100..=900).contains(&process.memory.unwrap().mib()));
-                let info = look.process(process.pid).unwrap();
+                let info = snapshot.process(process.pid).unwrap();
                 prop_assert!(info.user.is_ok() && !info.command_line.as_ref().unwrap().is_empty());
             }
             let links = device.details.as_ref().unwrap().nvlinks.as_ref().unwrap();
             prop_assert!(links.len() <= 12 && (gpus == 1 || !links.is_empty()) || gpus % 8 == 1);
         }
-        prop_assert_eq!(look.holders().len() as u32, gpus * each);
+        prop_assert_eq!(snapshot.holders().len() as u32, gpus * each);
     }
 }

@@ -1,4 +1,4 @@
-//! What a `machine.toml` leaves out, and the limits of what it may say.
+//! Defaults of a `machine.toml`, and the limits of its values.
 
 use gpu_core::{
     Absent, Access, Bytes, Celsius, DeviceId, FileId, FileRole, GpuBackend, Groups, Link,
@@ -13,7 +13,7 @@ fn read(text: &str) -> Result<Machine, String> {
     read_beside(text, &[])
 }
 
-/// Reads a machine with copies of recordings of `p100-ghost` beside it.
+/// Reads a machine with copies of recordings of `p100-ghost` next to it.
 fn read_beside(text: &str, recordings: &[&str]) -> Result<Machine, String> {
     let dir = tempfile::tempdir().unwrap();
     let recorded = Machine::embedded("p100-ghost").unwrap().recordings;
@@ -61,7 +61,7 @@ fn process_defaults_follow_user_and_kind() {
         assert_eq!(info.command_line.unwrap().iter().collect::<Vec<_>>(), line, "{pid}");
         assert_eq!(info.cgroup, Ok(cgroup), "{pid}");
         assert_eq!((info.state, info.live_threads), (Ok(ProcessState::Sleeping), Ok(1)), "{pid}");
-        // A machine is up for 30 days, and its processes started an hour ago.
+        // A machine has been up for 30 days, and its processes started an hour ago.
         let (seconds, used) = if pid == 14 { (1, 0) } else { (-3600, 60) };
         let tick = (30 * 86_400 + seconds) * 100;
         assert_eq!(info.key.start, Some(StartTime(tick as u64)), "{pid}");
@@ -159,7 +159,7 @@ fn viewer_is_named_and_privileged_by_uid() {
 }
 
 #[test]
-fn stated_driver_adds_to_the_recorded_one() {
+fn stated_driver_supplements_recorded_one() {
     let driver = |text: &str, recordings: &[&str]| {
         let names: Vec<String> = recordings.iter().map(|name| format!("'{name}'")).collect();
         let state = format!("[recordings]\nstate = [{}]\n", names.join(", "));
@@ -209,7 +209,7 @@ fn device_identifiers_are_generated_once_unless_stated() {
     assert_eq!(form(&migs[0].as_ref().unwrap().0), [3, 8, 4, 4, 4, 12]);
     assert!(migs[0].as_ref().unwrap().0.starts_with("MIG-"));
     assert_eq!(migs[1].as_ref().unwrap().0.to_string(), "MIG-1");
-    // They depend on the name of the machine, which is that of its directory.
+    // They depend on the machine's name, which is its directory's name.
     assert_ne!(id(&machine, 0).uuid, id(&again, 0).uuid);
     let labbox = |at| id(&Machine::embedded("labbox").unwrap(), at);
     assert_eq!(labbox(1), labbox(1));
@@ -356,7 +356,7 @@ fn event_has_time_delay_and_device() {
 }
 
 #[test]
-fn topology_words_are_those_of_nvidia_smi() {
+fn topology_cells_use_nvidia_smi_terms() {
     let topology = |links: &str, peers: &str| {
         let gpus = "[[gpu]]\nindex = 0\nthrough = 1\n";
         let text = format!(
@@ -402,7 +402,7 @@ fn nvlink_version_follows_architecture() {
 }
 
 #[test]
-fn links_beyond_the_most_of_a_device_end_at_switches() {
+fn links_beyond_device_maximum_end_at_switches() {
     for (links, own, switched) in [(9, 18, 0), (10, 10, 10)] {
         let cell = format!("NV{links}");
         let simulation = start(&format!(

@@ -17,7 +17,8 @@ fn start(text: &str) -> Simulation {
     Simulation::named(dir.path()).unwrap()
 }
 
-/// What nvidia-smi's table prints of each device: fan, performance state, ECC, compute mode.
+/// Returns the values in nvidia-smi's table for each device: fan, performance state, ECC, compute
+/// mode.
 fn printed(table: &str) -> Vec<[String; 4]> {
     let cells = |line: &str, nth: usize| -> Vec<String> {
         let cell = line.split('|').nth(nth).unwrap_or_default();
@@ -33,7 +34,7 @@ fn printed(table: &str) -> Vec<[String; 4]> {
 }
 
 #[test]
-fn recorded_list_gives_the_health_of_the_machine() {
+fn recorded_q_output_gives_machine_health() {
     let h200 = details(&Simulation::embedded("h200-jobs").unwrap(), 0);
     assert_eq!(h200.reset_status.unwrap().recovery, Ok(RecoveryAction::None));
     let health = h200.memory_health.unwrap();
@@ -44,7 +45,7 @@ fn recorded_list_gives_the_health_of_the_machine() {
 }
 
 #[test]
-fn counts_of_banks_are_described_together() {
+fn bank_counts_are_described_together() {
     let health = |described: &str| {
         let line = format!("[[gpu]]\nindex = 0\ndetails.memory_health = {{ {described} }}\n");
         details(&start(&line), 0).memory_health.unwrap()
@@ -78,12 +79,12 @@ fn recorded_machine_matches_its_recording() {
             assert_eq!(health.uncorrected, errors.ok_or(Absent::NotSupported), "{}", machine.name);
             assert_eq!(modes.ecc, errors.map(|_| true).ok_or(Absent::NotSupported));
 
-            // The list of `-q` has more.
+            // The output of `-q` has more values.
             if recorded.recordings.contains_key("nvidia-smi-q.txt") {
                 compared += 1;
                 continue;
             }
-            // Values that NVML returns in one answer with a printed value are present with it.
+            // NVML returns these values together with a printed value, so they are present too.
             assert_eq!(modes.ecc_pending, modes.ecc, "{}", machine.name);
             assert!(activity.memory.is_ok(), "{}", machine.name);
             modes.ecc_pending = Err(Absent::NotSupported);
@@ -164,7 +165,11 @@ fn derived_details_are_reported() {
         assert_eq!(power.limit, sample.power_limit);
         let readings = details.power_readings.unwrap();
         assert_eq!((readings.managed, readings.instant), (Ok(true), sample.power_draw));
-        assert_eq!(readings.average, Err(Absent::NotSupported), "an A100 tells the moment");
+        assert_eq!(
+            readings.average,
+            Err(Absent::NotSupported),
+            "an A100 reports the instantaneous draw"
+        );
     }
     let states: Vec<_> =
         (0..4).map(|gpu| details(&simulation, gpu).clocks.unwrap().sm.unwrap()).collect();
@@ -183,7 +188,7 @@ fn nvlinks_match_topology() {
             let Ok(details) = simulation.details(&device.id, Groups::all()) else { continue };
             let own = details.nvlinks.unwrap();
             let buses: Vec<_> = devices.iter().map(|other| other.id.bus).collect();
-            // Through switches, each of these links leads to every device that has one left.
+            // Through switches, each of these links reaches every device with a spare link.
             let to_switches = |links: &[gpu_core::NvLink]| {
                 links.iter().filter(|link| !buses.contains(&link.remote)).count()
             };
@@ -271,7 +276,7 @@ fn accounting_records_outlive_processes() {
 }
 
 #[test]
-fn reported_draw_is_an_average_from_ampere_on() {
+fn power_draw_is_average_from_ampere_on() {
     for (capability, averages) in [
         ("", false),
         ("compute_capability = [7, 5]", false),

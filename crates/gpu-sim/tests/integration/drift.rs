@@ -1,4 +1,4 @@
-//! Values of busy devices drift with time, equally for every reader.
+//! Values of busy devices drift with time, identically for every reader.
 
 use gpu_core::{DeviceState, GpuBackend, Groups, Inventory};
 use gpu_sim::{Event, Machine, Seed, Simulation};
@@ -10,7 +10,7 @@ fn start(name: &str, seed: u64) -> Simulation {
     Simulation::start(Machine::embedded(name).unwrap(), Seed(seed))
 }
 
-fn look_at(simulation: &Simulation, millis: u64) -> Inventory {
+fn inventory_at(simulation: &Simulation, millis: u64) -> Inventory {
     simulation.advance_to(Duration::from_millis(millis));
     simulation.look(Groups::all())
 }
@@ -34,27 +34,27 @@ fn energy(device: &DeviceState) -> Option<u64> {
 }
 
 #[test]
-fn readings_match_description_in_first_second_and_change_once_a_second() {
+fn readings_match_description_first_then_change_each_second() {
     for machine in gpu_sim::machines() {
         let simulation = start(machine.name, 3);
         for second in [0, 1, 2, 59, 3600] {
-            let early = look_at(&simulation, second * 1000);
-            assert_eq!(early, look_at(&simulation, second * 1000 + 999), "{}", machine.name);
+            let early = inventory_at(&simulation, second * 1000);
+            assert_eq!(early, inventory_at(&simulation, second * 1000 + 999), "{}", machine.name);
         }
         let other = start(machine.name, 4);
-        let first = look_at(&start(machine.name, 3), 0);
-        assert_eq!(first, look_at(&other, 999), "{}: whatever the seed", machine.name);
+        let first = inventory_at(&start(machine.name, 3), 0);
+        assert_eq!(first, inventory_at(&other, 999), "{}: whatever the seed", machine.name);
     }
 }
 
 #[test]
 fn readings_drift_only_on_busy_device() {
     let simulation = start("labbox", 0);
-    let first = look_at(&simulation, 0);
+    let first = inventory_at(&simulation, 0);
     let mut seen: [BTreeSet<Option<u64>>; 6] = Default::default();
     let mut before = energy(&first.devices[0]).unwrap();
     for second in 1..60 {
-        let now = look_at(&simulation, second * 1000);
+        let now = inventory_at(&simulation, second * 1000);
         for (values, value) in seen.iter_mut().zip(moving(&now.devices[0])) {
             values.insert(value);
         }
@@ -73,37 +73,37 @@ fn readings_drift_only_on_busy_device() {
     assert!(distinct[0] >= 4 && distinct[1] >= 4 && distinct[2] >= 20, "{distinct:?}");
     assert!(distinct[3] >= 4 && distinct[4] == 1 && distinct[5] >= 20, "{distinct:?}: no fan");
     let other = start("lost-gpu", 0);
-    let fan = |second: u64| moving(&look_at(&other, second * 1000).devices[0])[4];
+    let fan = |second: u64| moving(&inventory_at(&other, second * 1000).devices[0])[4];
     let fans: BTreeSet<_> = (1..60).map(fan).collect();
     assert!(fans.len() >= 4, "{fans:?}");
 
     simulation.happen(Event::Exit(gpu_core::Pid(21_044)));
-    let ended = look_at(&simulation, 100_000);
+    let ended = inventory_at(&simulation, 100_000);
     assert_eq!(moving(&ended.devices[0])[0], Some(0));
     assert_eq!(moving(&ended.devices[0])[3], Some(210), "its clocks fall");
 }
 
 #[test]
 fn drift_depends_on_seed_and_device() {
-    let course = |seed: u64, device: usize| -> Vec<_> {
+    let readings = |seed: u64, device: usize| -> Vec<_> {
         let simulation = start("healthy-box", seed);
-        (1..30).map(|s| moving(&look_at(&simulation, s * 1000).devices[device])[0]).collect()
+        (1..30).map(|s| moving(&inventory_at(&simulation, s * 1000).devices[device])[0]).collect()
     };
-    assert_eq!(course(1, 0), course(1, 0));
-    assert_ne!(course(1, 0), course(2, 0));
-    assert_ne!(course(1, 0), course(1, 3));
+    assert_eq!(readings(1, 0), readings(1, 0));
+    assert_ne!(readings(1, 0), readings(2, 0));
+    assert_ne!(readings(1, 0), readings(1, 3));
 }
 
-/// Programs of different versions can read one session.
+/// Programs of different versions can read the same session.
 #[test]
 fn drift_of_a_seed_never_changes() {
     let simulation = start("labbox", 7);
     let courses: Vec<String> = [1, 2, 3, 60, 3600]
         .map(|second| {
-            let look = look_at(&simulation, second * 1000);
+            let inventory = inventory_at(&simulation, second * 1000);
             let values =
-                moving(&look.devices[0]).map(|value| value.unwrap_or_default().to_string());
-            let details = look.devices[0].details.as_ref().unwrap();
+                moving(&inventory.devices[0]).map(|value| value.unwrap_or_default().to_string());
+            let details = inventory.devices[0].details.as_ref().unwrap();
             let activity = details.activity.as_ref().unwrap().memory.unwrap().get();
             format!("{second}: {} {activity}", values.join(" "))
         })
@@ -127,8 +127,8 @@ proptest! {
     fn drifting_readings_stay_within_limits(seed: u64, second in 0u64..4_000_000) {
         for machine in gpu_sim::machines() {
             let simulation = start(machine.name, seed);
-            let first = look_at(&simulation, 0);
-            let now = look_at(&simulation, second * 1000);
+            let first = inventory_at(&simulation, 0);
+            let now = inventory_at(&simulation, second * 1000);
             for (device, described) in now.devices.iter().zip(&first.devices) {
                 let (Ok(sample), Ok(before)) = (&device.sample, &described.sample) else { continue };
                 if let (Ok(now), Ok(before)) = (sample.utilization, before.utilization) {

@@ -1,4 +1,4 @@
-//! A running machine answers as a driver does: with a value, or with a reason of a driver.
+//! A running machine answers like a driver: with a value, or with a driver's reason.
 
 use gpu_core::{
     Absent, Bytes, DeviceId, DeviceProcess, DeviceProcessKind, ErrorKind, GpuBackend, Group,
@@ -7,7 +7,7 @@ use gpu_core::{
 use gpu_sim::{Event, Machine, Recording, Seed, Simulation};
 use std::time::Duration;
 
-/// Starts a machine of two devices, whose processes are `text`.
+/// Starts a machine with two devices and the processes in `text`.
 fn start(text: &str) -> Simulation {
     let dir = tempfile::tempdir().unwrap();
     let head = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
@@ -28,16 +28,16 @@ fn process(pid: u32, memory: &str) -> String {
 
 /// The driver's answers, as text.
 fn reported(simulation: &Simulation) -> String {
-    let look = simulation.look(Groups::all());
+    let inventory = simulation.look(Groups::all());
     let topology = simulation.topology().map_err(|error| error.fault());
-    let details = look.devices.iter().filter_map(|device| device.details.as_ref().ok());
+    let details = inventory.devices.iter().filter_map(|device| device.details.as_ref().ok());
     for details in details {
         let reported = serde_json::to_value(details).unwrap();
         assert_eq!(reported.as_object().unwrap().len(), Group::ALL.len(), "every group is there");
     }
     format!(
         "{}{}",
-        serde_json::to_string(&look).unwrap(),
+        serde_json::to_string(&inventory).unwrap(),
         serde_json::to_string(&topology).unwrap()
     )
 }
@@ -48,14 +48,14 @@ fn driver_values_are_never_not_recorded() {
         let simulation = Simulation::embedded(machine.name).unwrap();
         let reported = reported(&simulation);
         assert!(!reported.contains("not-recorded"), "{}: {reported}", machine.name);
-        // A recording of it that leaves out what it may.
+        // A recording of the machine that omits all optional values.
         let snapshot = observe(&simulation, &simulation, &simulation);
         let mut text = "{\"gpuws_recording\":1,\"anonymous\":false}\n".to_owned().into_bytes();
         for offset in [0, 1000] {
             let snapshot = serde_json::to_string(&snapshot).unwrap();
             let snapshot = snapshot.replace("not-supported", "not-recorded");
-            let look = format!("{{\"offset_ms\":{offset},\"snapshot\":{snapshot}}}\n");
-            text.extend(look.into_bytes());
+            let line = format!("{{\"offset_ms\":{offset},\"snapshot\":{snapshot}}}\n");
+            text.extend(line.into_bytes());
         }
         let recording = Recording::read(&text[..]).unwrap();
         let machine = Machine::from_recording("again", recording);
@@ -135,7 +135,7 @@ fn process_utilization_is_reported_only_for_whole_devices() {
     let unreported = "{ gpu = 0, mib = 1 }";
     let unlisted = "{ gpu = 0, mib = 1, listed = false }";
     let simulation = start(&format!("{}{}", process(7, reported), process(8, unlisted)));
-    assert_eq!(shares(&simulation, 0), [Ok(40)], "who is not listed is not told of either");
+    assert_eq!(shares(&simulation, 0), [Ok(40)], "an unlisted process has no utilisation either");
     let simulation = start(&format!("{}{}", process(7, reported), process(8, unreported)));
     assert_eq!(shares(&simulation, 0), [Err(Absent::NotSupported); 2]);
     simulation.happen(Event::Exit(Pid(8)));

@@ -22,14 +22,14 @@ fn started(text: &str) -> Simulation {
     Simulation::start(machine(text).unwrap(), Seed(0))
 }
 
-fn look(simulation: &Simulation) -> Snapshot {
+fn take_snapshot(simulation: &Simulation) -> Snapshot {
     let observation = Observation { driver_messages: true, ..Observation::default() };
     observe_in_detail(simulation, simulation, simulation, observation)
 }
 
-/// Returns the messages that these fields make.
+/// Returns the messages described by these fields.
 fn messages(fields: &str) -> Vec<DriverMessage> {
-    look(&started(&format!("[[driver_message]]\n{fields}"))).driver_messages.unwrap()
+    take_snapshot(&started(&format!("[[driver_message]]\n{fields}"))).driver_messages.unwrap()
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn recording_keeps_messages_or_their_absence() {
         let recording = Recording::read(writer.into_inner().as_slice()).unwrap();
         Simulation::start(Machine::from_recording("replayed", recording), Seed(0))
     };
-    let seen = look(&simulation);
+    let seen = take_snapshot(&simulation);
     assert_eq!(replay(&seen).driver_messages().unwrap(), seen.driver_messages.clone().unwrap());
     let without = gpu_core::observe(&simulation, &simulation, &simulation);
     assert_eq!(without.driver_messages.as_ref().unwrap_err().kind, ErrorKind::NotRequested);

@@ -1,4 +1,4 @@
-//! Real processes that announce themselves in a session's directory.
+//! Real processes that register themselves in a session's directory.
 
 use gpu_core::{Absent, Bytes, DeviceId, DeviceProcess, ErrorKind, GpuBackend, Pid, ProcessTable};
 use gpu_sim::{Event, ExternalProcess, Simulation, Use};
@@ -109,7 +109,7 @@ fn external_process_uses_free_memory_until_it_exits() {
 }
 
 #[test]
-fn simulated_process_with_the_pid_of_an_external_one_gets_another() {
+fn external_process_displaces_simulated_one_with_same_pid() {
     let simulation = start();
     let own = simulation.own_ancestry().unwrap();
     let first_impossible = 1 << 22;

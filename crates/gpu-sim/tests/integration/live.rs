@@ -1,4 +1,4 @@
-//! Sessions that other programs see: their directory, their placeholders, and their host.
+//! Sessions visible to other programs: their directory, their placeholders, and their host.
 
 use gpu_core::{
     Absent, Access, ActToken, Clock, DeviceFiles, DriverView, Error, ErrorKind, Executable, FileId,
@@ -35,8 +35,8 @@ fn refused<T>(result: Result<T, LiveError>) -> LiveError {
 
 #[test]
 fn session_dir_is_private_and_removed_at_the_end() {
-    let place = tempfile::tempdir().unwrap();
-    let library = library(place.path());
+    let temp = tempfile::tempdir().unwrap();
+    let library = library(temp.path());
     let dir = Dir::make(Some(&library)).unwrap();
     let path = dir.path().to_owned();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
@@ -70,11 +70,11 @@ fn session_dir_is_private_and_removed_at_the_end() {
 }
 
 #[test]
-fn only_a_simulated_nvml_begins_a_session() {
-    let place = tempfile::tempdir().unwrap();
-    let other = place.path().join("libother.so");
+fn only_simulated_nvml_starts_session() {
+    let temp = tempfile::tempdir().unwrap();
+    let other = temp.path().join("libother.so");
     std::fs::write(&other, b"\x7fELF..\0gpuwsSimulatedMachin").unwrap();
-    for wrong in [&other, place.path()] {
+    for wrong in [&other, temp.path()] {
         let error = refused(Dir::make(Some(wrong)));
         assert!(matches!(&error, LiveError::NotSimulated(path) if path == wrong), "{error:?}");
         assert_eq!(error.to_string(), format!("simulate with '{}'", wrong.display()));
@@ -83,7 +83,7 @@ fn only_a_simulated_nvml_begins_a_session() {
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.fault().text.ends_with("it is not a simulated NVML"));
     }
-    let missing = place.path().join("none.so");
+    let missing = temp.path().join("none.so");
     let error = refused(Dir::make(Some(&missing)));
     assert_eq!((error.hint(), Error::from(error).kind()), (None, ErrorKind::Invalid));
 }
@@ -133,8 +133,8 @@ fn start_times() -> MockHost {
 
 #[test]
 fn placeholder_starts_for_each_visible_process_with_a_device() {
-    let place = tempfile::tempdir().unwrap();
-    let library = library(place.path());
+    let temp = tempfile::tempdir().unwrap();
+    let library = library(temp.path());
     let more = "[[gpu]]\nindex = 0\nmemory_total_mib = 100\n\
         [[process]]\npid = 7\nname = 'python'\ncommand_line = ['python', 'a b.py']\n\
         memory = [{ gpu = 0, mib = 1 }]\non_term = { exits_after_ms = 250 }\n\
@@ -144,21 +144,21 @@ fn placeholder_starts_for_each_visible_process_with_a_device() {
         files = { '/dev/nvidia0' = 'F....' }\n\
         [[process]]\npid = 11\nname = 'monitor'\nstate = 'stopped'\non_term = 'ignores'\n\
         files = { '/dev/nvidiactl' = 'F....' }\n";
-    let mut machine = Machine::named(&machine(place.path(), more)).unwrap();
+    let mut machine = Machine::named(&machine(temp.path(), more)).unwrap();
     let dir = Dir::make(Some(&library)).unwrap();
-    // Writes its instructions to a file, and exits at the end of its standard input.
+    // Writes its configuration to a file, and exits at the end of its standard input.
     let program = |ready: &str| {
         let actor = library.with_file_name(ACTOR);
         let text = format!(
             "#!/bin/sh\nexec 3>\"{}/part-$$\"\necho \"args $*\" >&3\n\
              while read -r line && [ \"$line\" != start ]; do echo \"$line\" >&3; done\n\
              echo {ready}\ncat >/dev/null\n",
-            place.path().display()
+            temp.path().display()
         );
-        let script = place.path().join("script");
+        let script = temp.path().join("script");
         std::fs::write(&script, text).unwrap();
-        // In a child: a program that this process has open for writing cannot be executed while any
-        // test's child, just forked, has inherited the descriptor.
+        // A child installs the script, because a program that this process has open for writing
+        // cannot be executed while a newly forked child of any test holds the inherited descriptor.
         let mut install = std::process::Command::new("install");
         assert!(install.args(["-m", "700"]).arg(script).arg(&actor).status().unwrap().success());
         actor
@@ -185,7 +185,7 @@ fn placeholder_starts_for_each_visible_process_with_a_device() {
     let mut real = Vec::new();
     for (placeholder, expected) in started.placeholders.iter().zip(expected) {
         assert_eq!(placeholder.start_ticks, u64::from(placeholder.pid) * 10);
-        let part = place.path().join(format!("part-{}", placeholder.pid));
+        let part = temp.path().join(format!("part-{}", placeholder.pid));
         assert_eq!(std::fs::read_to_string(part).unwrap(), expected);
         real.push(format!("/proc/{}", placeholder.pid));
     }
@@ -214,7 +214,7 @@ fn placeholder_starts_for_each_visible_process_with_a_device() {
     assert!(why.ends_with("it is not under /dev"), "{why}");
 }
 
-/// Returns a clock that tells fixed times, and sleeps once.
+/// Returns a clock that returns fixed times, and sleeps once.
 fn clock() -> Arc<dyn Clock> {
     let mut clock = MockClock::new();
     clock.expect_wall().returning(|| Timestamp(77));
@@ -224,7 +224,8 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(clock)
 }
 
-/// Asserts that the clock of a host is at this time, and otherwise that of [`clock`].
+/// Asserts that the wall clock of a host shows this time, and that its other times come from
+/// [`clock`].
 fn check_clock(host: &SessionHost, wall: u64) {
     let clock = host.clock();
     assert_eq!((clock.wall(), clock.monotonic()), (Timestamp(wall), Duration::from_secs(88)));
@@ -232,16 +233,16 @@ fn check_clock(host: &SessionHost, wall: u64) {
 }
 
 #[test]
-fn session_host_shows_the_machine_at_its_time_and_ends_nothing() {
-    let place = tempfile::tempdir().unwrap();
+fn session_host_shows_frozen_machine_and_signals_no_process() {
+    let temp = tempfile::tempdir().unwrap();
     let more = "hostname = 'box1'\n[viewer]\nnamespace = 'n'\n\
         [[gpu]]\nindex = 0\nname = 'G'\nmemory_total_mib = 100\n\
         [[process]]\npid = 7\nname = 'a'\nnamespace = { name = 'n', pid = 3 }\n\
         memory = [{ gpu = 0, mib = 1 }]\n\
         [[process]]\npid = 8\nname = 'b'\nnamespace = { name = 'n', pid = 4 }\n\
         [[event]]\nat_ms = 30000\nexit = 8\n";
-    let machine = machine(place.path(), more);
-    let dir = place.path().join("session");
+    let machine = machine(temp.path(), more);
+    let dir = temp.path().join("session");
     std::fs::create_dir(&dir).unwrap();
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700)).unwrap();
     let no_real = |_: PathBuf, _: PathBuf| -> Box<dyn Host> { panic!("it is not live") };
@@ -275,7 +276,7 @@ fn session_host_shows_the_machine_at_its_time_and_ends_nothing() {
 
     let error = SessionHost::open(Path::new("session"), no_real, clock_unused()).err().unwrap();
     assert!(matches!(error, LiveError::Relative(_)), "{error:?}");
-    assert!(SessionHost::open(place.path(), no_real, clock_unused()).is_err(), "no session");
+    assert!(SessionHost::open(temp.path(), no_real, clock_unused()).is_err(), "no session");
 }
 
 fn clock_unused() -> Arc<dyn Clock> {
@@ -351,7 +352,7 @@ fn live_session_host_opens_only_processes_of_the_session() {
     check_clock(&host, 77);
 
     let hidden = |info: ProcessInfo| info.executable == Err(Absent::NotRecorded);
-    assert!(hidden(host.process(Pid(60)).unwrap()), "that of the placeholder says nothing");
+    assert!(hidden(host.process(Pid(60)).unwrap()), "the data of the placeholder is hidden");
     assert_eq!(host.process(Pid(70)).unwrap(), info(Pid(70)));
     let list = host.processes().unwrap().processes;
     assert!(hidden(list[0].clone()));

@@ -1,4 +1,4 @@
-//! What a machine's directory may contain, and the errors for bad input.
+//! Valid contents of a machine's directory, and the errors for invalid input.
 
 use gpu_core::ErrorKind;
 use gpu_sim::Machine;
@@ -20,7 +20,7 @@ fn load(dir: &Path) -> Result<Machine, (ErrorKind, String)> {
     Machine::from_dir(dir).map_err(|error| (error.kind(), error.fault().text))
 }
 
-/// Asserts that `text` is refused with exactly this message.
+/// Asserts that `text` is rejected with exactly this message.
 fn refused(text: &str, message: &str) {
     let (kind, reported) = read(text).unwrap_err();
     assert_eq!(reported, format!("read machine 'x': {message}"));
@@ -241,7 +241,7 @@ fn contradictory_details_are_rejected() {
     ] {
         let message = format!("machine.toml line 4: GPU 0: {message}");
         refused(&format!("{HEAD}{gpu}{details}\n"), &message);
-        // Nor through the product, except for values that are no details.
+        // The product is checked too, except for values outside the details.
         if details.starts_with("details") && !details.contains("busy") {
             let product = format!("[product.G]\n{details}\n");
             refused(&format!("{HEAD}{gpu}{product}"), &message);

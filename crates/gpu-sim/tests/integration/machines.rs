@@ -1,4 +1,4 @@
-//! The embedded machines show their cases.
+//! Each embedded machine shows its scenario.
 
 use gpu_core::{
     Absent, ActToken, Bytes, Clock, GpuBackend, Pid, ProcessTable, Signal, Snapshot, observe,
@@ -11,7 +11,7 @@ fn start(name: &str) -> Simulation {
     Simulation::embedded(name).unwrap_or_else(|error| panic!("failed to {}", error.fault().text))
 }
 
-fn look(simulation: &Simulation) -> Snapshot {
+fn take_snapshot(simulation: &Simulation) -> Snapshot {
     observe(simulation, simulation, simulation)
 }
 
@@ -22,7 +22,7 @@ fn used_mib(snapshot: &Snapshot) -> Vec<u64> {
 #[test]
 fn p100_ghost_memory_is_freed_after_sigkill() {
     let simulation = start("p100-ghost");
-    let before = look(&simulation);
+    let before = take_snapshot(&simulation);
     let device = &before.devices[0];
     assert_eq!(device.memory_used().unwrap(), Bytes::from_mib(15_849));
     assert_eq!(device.memory_total().unwrap(), Bytes::from_mib(16_280));
@@ -47,16 +47,16 @@ fn p100_ghost_memory_is_freed_after_sigkill() {
     handle.signal(Signal::Kill, &token).unwrap();
     simulation.sleep(Duration::from_millis(200));
     assert!(handle.has_exited().unwrap());
-    assert_eq!(used_mib(&look(&simulation)), [15_849]);
+    assert_eq!(used_mib(&take_snapshot(&simulation)), [15_849]);
     simulation.sleep(Duration::from_millis(400));
-    let after = look(&simulation);
+    let after = take_snapshot(&simulation);
     assert_eq!(used_mib(&after), [25]);
     assert_eq!(after.devices[0].sample.as_ref().unwrap().utilization.unwrap().get(), 0);
     assert_eq!(after.holders().len(), 1, "the monitor is still there");
     assert_eq!(simulation.signals().len(), 2);
 }
 
-/// The NVLinks that NVIDIA's data sheets give for a product.
+/// The number of NVLinks per product in NVIDIA's data sheets.
 #[test]
 fn no_machine_has_more_nvlinks_than_its_product() {
     let products =
@@ -82,7 +82,7 @@ fn no_machine_has_more_nvlinks_than_its_product() {
 #[test]
 fn hoarder_computes_only_on_first_of_eight_gpus() {
     let simulation = start("gtx1080ti-x8-hoarder");
-    let before = look(&simulation);
+    let before = take_snapshot(&simulation);
     assert_eq!(used_mib(&before)[..2], [10_803, 10_631]);
     assert_eq!(before.devices.len(), 8);
     let loads: Vec<u8> = before
@@ -95,20 +95,20 @@ fn hoarder_computes_only_on_first_of_eight_gpus() {
     assert_eq!(holder.process.pid, Pid(45_479));
     assert!(before.devices.iter().all(|device| holder.has_device(device.id())));
     let process = &before.devices[3].processes.as_ref().unwrap()[0];
-    assert_eq!(process.utilization, Err(Absent::NotSupported), "one look does not tell");
+    assert_eq!(process.utilization, Err(Absent::NotSupported), "one snapshot does not show it");
     simulation
         .open(Pid(45_479))
         .unwrap()
         .signal(Signal::Term, &ActToken::user_confirmed())
         .unwrap();
     simulation.sleep(Duration::from_secs(5));
-    assert_eq!(used_mib(&look(&simulation)), [12; 8]);
+    assert_eq!(used_mib(&take_snapshot(&simulation)), [12; 8]);
 }
 
 #[test]
 fn ending_one_of_two_jobs_frees_its_memory() {
     let simulation = start("gtx1080ti-x8-kill");
-    let before = look(&simulation);
+    let before = take_snapshot(&simulation);
     assert_eq!(used_mib(&before), [0, 10_775, 0, 0, 0, 0, 253, 0]);
     let line = before.process(Pid(20_187)).unwrap().command_line.clone().unwrap();
     assert_eq!(line[1], "new_age_test.py");
@@ -118,20 +118,20 @@ fn ending_one_of_two_jobs_frees_its_memory() {
         .signal(Signal::Kill, &ActToken::user_confirmed())
         .unwrap();
     simulation.sleep(Duration::from_secs(5));
-    assert_eq!(used_mib(&look(&simulation)), [0, 10_775, 0, 0, 0, 0, 10, 0]);
+    assert_eq!(used_mib(&take_snapshot(&simulation)), [0, 10_775, 0, 0, 0, 0, 10, 0]);
 }
 
 #[test]
 fn k80_reserves_eleven_mib() {
-    let before = look(&start("k80-single"));
+    let before = take_snapshot(&start("k80-single"));
     assert_eq!(used_mib(&before), [2259]);
     assert_eq!(before.devices[0].memory_listed(), Some(Bytes::from_mib(2248)));
-    assert_eq!(before.driver.unwrap().version, Err(Absent::NotSupported), "nobody wrote it down");
+    assert_eq!(before.driver.unwrap().version, Err(Absent::NotSupported), "it was not recorded");
 }
 
 #[test]
 fn gb10_reports_memory_only_per_process() {
-    let before = look(&start("gb10-unified"));
+    let before = take_snapshot(&start("gb10-unified"));
     let device = &before.devices[0];
     assert_eq!(device.memory_total(), Err(Absent::NotSupported));
     assert_eq!(device.memory_used(), Err(Absent::NotSupported));

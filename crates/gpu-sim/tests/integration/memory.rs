@@ -1,4 +1,4 @@
-//! The memory of a simulated device: which regions, ranges and parts are valid.
+//! The memory of a simulated device: valid and invalid regions, ranges and parts.
 
 use gpu_core::{
     Absent, Bytes, DeviceFault, DeviceFiles, DeviceId, DeviceMemory, ErrorKind, GpuBackend,
@@ -8,7 +8,7 @@ use gpu_sim::{SimulatedMemory, Simulation};
 
 const PAGE: u64 = 2 << 20;
 
-/// Starts a machine of two devices with 64 MiB each, of which 20 MiB are not free.
+/// Starts a machine with two devices of 64 MiB each, 20 MiB of them in use.
 fn start() -> Simulation {
     let dir = tempfile::tempdir().unwrap();
     let text = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n\
@@ -28,7 +28,7 @@ fn kind<T: std::fmt::Debug>(refused: Result<T>) -> ErrorKind {
     refused.unwrap_err().kind()
 }
 
-/// Returns what the viewer's own process has: its memory on each device, and its device files.
+/// Returns the memory of the viewer's own process on each device, and its device files.
 fn own(simulation: &Simulation) -> (Vec<(u32, u64)>, Vec<String>) {
     let own = simulation.own_ancestry().unwrap()[0].pid;
     let mut memory = Vec::new();
@@ -72,7 +72,7 @@ fn free_memory_can_be_allocated_to_the_last_byte() {
 }
 
 #[test]
-fn allocations_open_the_files_of_their_device_until_the_last_is_released() {
+fn device_files_stay_open_until_last_allocation_is_released() {
     let simulation = start();
     let (first, second) = (memory(&simulation, 0), memory(&simulation, 1));
     assert_eq!(own(&simulation), (vec![], vec![]));

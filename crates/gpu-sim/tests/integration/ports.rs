@@ -1,4 +1,4 @@
-//! The ports over one state: what each viewer sees, what is refused, and how faults are injected.
+//! The ports over one state: visibility for each viewer, refusals, and fault injection.
 
 use gpu_core::{
     Absent, ActToken, Bytes, Clock, DeviceFault, DeviceFiles, DeviceId, DeviceMemory, DeviceUuid,
@@ -23,7 +23,11 @@ fn snapshot_of_every_embedded_machine_is_complete() {
         assert!(!machine.description.is_empty(), "{}", machine.name);
         let snapshot = observe(&simulation, &simulation, &simulation);
         let again = observe(&simulation, &simulation, &simulation);
-        assert_eq!(snapshot, again, "{}: time stands still between two looks", machine.name);
+        assert_eq!(
+            snapshot, again,
+            "{}: time does not advance between two snapshots",
+            machine.name
+        );
         assert!(snapshot.holders.is_ok(), "{}", machine.name);
         for device in &snapshot.devices {
             assert!(device.info.id.node.is_ok() && device.info.id.bus.is_ok(), "{}", machine.name);
@@ -360,7 +364,7 @@ fn clones_share_state_and_survive_panics() {
     assert_eq!(simulation.elapsed(), Duration::from_millis(1800));
 }
 
-/// Starts a machine with this file.
+/// Starts the machine that this file describes.
 fn start(text: &str) -> Simulation {
     let dir = tempfile::tempdir().unwrap();
     let head = "description = 'made: a test'\nclock = 2025-03-03T10:00:00Z\n";
@@ -416,7 +420,7 @@ fn kernel_module_lists_devices_if_it_is_loaded() {
 }
 
 #[test]
-fn holders_are_found_by_the_number_of_a_device_file() {
+fn holders_are_found_by_device_number() {
     let simulation = start(
         "[[gpu]]\nindex = 0\nthrough = 1\n\
          [[process]]\npid = 7\nname = 'a'\n\
@@ -433,7 +437,7 @@ fn holders_are_found_by_the_number_of_a_device_file() {
         held.map(|file| (file.path.to_string(), file.descriptors)).collect()
     };
     let of = |path: &str, descriptors: &[u32]| (path.to_owned(), descriptors.to_vec());
-    // An open file has a descriptor, and one that is only mapped has none.
+    // An open file has a descriptor; a file that is only mapped has none.
     let second = file("/dev/nvidia1");
     assert_eq!(held(std::slice::from_ref(&second)), [of("/dev/nvidia1", &[4])]);
     assert_eq!(
@@ -479,7 +483,7 @@ fn process_state_follows_its_wait_and_its_work() {
 }
 
 #[test]
-fn memory_of_an_ended_process_stays_in_its_instance_until_it_returns() {
+fn ended_process_memory_stays_in_instance_until_returned() {
     let instances = "[{ index = 0, gpu_instance = 1, memory_total_mib = 50, driver_reserve_mib = 2 }, \
                      { index = 1, gpu_instance = 2, memory_total_mib = 50 }]";
     let simulation = start(&format!(

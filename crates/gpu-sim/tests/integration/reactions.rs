@@ -1,4 +1,4 @@
-//! The reaction of each kind of process to a signal, and when its memory comes back.
+//! The reaction of each kind of process to a signal, and when its memory is returned.
 
 use gpu_core::{
     ActToken, Bytes, Clock, DeviceEventKind, DeviceFiles, DeviceId, ErrorKind, GpuBackend, Pid,
@@ -8,7 +8,8 @@ use gpu_sim::{Event, Machine, Seed, Simulation};
 use std::path::Path;
 use std::time::Duration;
 
-/// Starts a machine with one 24 GiB device, 11 MiB of it the driver's, and what `more` adds.
+/// Starts a machine with one 24 GiB device, 11 MiB of it used by the driver, and the content of
+/// `more`.
 fn machine(more: &str) -> Simulation {
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), more);
@@ -23,7 +24,7 @@ fn write(dir: &Path, more: &str) {
     std::fs::write(dir.join("machine.toml"), text).unwrap();
 }
 
-/// A holder of 1000 MiB, with these reactions.
+/// Starts a machine with a holder of 1000 MiB that has these reactions.
 fn holder(reactions: &str) -> Simulation {
     machine(&format!(
         "[[process]]\npid = 4711\nname = 'python'\nuser = 'alice'\n\
@@ -61,7 +62,7 @@ fn process_exits_on_sigterm_and_memory_returns_later() {
     assert_eq!(used_mib(&simulation), 11);
     let again = handle.signal(Signal::Kill, &ActToken::user_confirmed()).unwrap_err();
     assert_eq!(again.kind(), ErrorKind::Process(ProcessFault::Gone));
-    assert_eq!(simulation.signals().len(), 1, "a refused signal reached nobody");
+    assert_eq!(simulation.signals().len(), 1, "a refused signal reaches no process");
 }
 
 #[test]
@@ -218,7 +219,7 @@ fn memory_returned_during_sleep_can_be_reallocated() {
 }
 
 #[test]
-fn process_that_releases_device_has_no_files_or_memory() {
+fn process_has_no_files_or_memory_of_released_device() {
     let simulation = holder("[[event]]\nat_ms = 1000\nlet_go = { pid = 4711 }\n");
     let handle = simulation.open(Pid(4711)).unwrap();
     let files = simulation.device_files().unwrap();
@@ -331,7 +332,7 @@ fn device_event_is_awaited_and_fetched_once() {
     assert_eq!(simulation.elapsed(), Duration::from_millis(500), "and one that is answered ends");
     assert_eq!(xids(0), []);
     simulation.sleep(Duration::from_secs(10));
-    assert_eq!(xids(0), [DeviceEventKind::Xid(48)], "what nobody waited for is kept");
+    assert_eq!(xids(0), [DeviceEventKind::Xid(48)], "unfetched events are kept");
     assert_eq!(simulation.elapsed(), Duration::from_millis(10_500));
     assert!(simulation.sample(&DeviceId::from_index(0)).is_ok(), "the device works on");
 }
@@ -376,7 +377,7 @@ fn respawned_worker_leads_its_own_group_and_keeps_its_session() {
 }
 
 #[test]
-fn memory_of_a_use_on_a_new_device_is_listed_with_its_load() {
+fn added_device_use_is_listed_with_memory_and_load() {
     let simulation = holder(
         "[[gpu]]\nindex = 1\nmemory_total_mib = 100\n\
          [[event]]\nat_ms = 10\nuses = { pid = 4711, gpu = 1, mib = 70, utilization_percent = 35 }\n",
@@ -386,5 +387,5 @@ fn memory_of_a_use_on_a_new_device_is_listed_with_its_load() {
     let listed = GpuBackend::processes(&simulation, &second).unwrap();
     assert_eq!((listed[0].pid, listed[0].memory), (Pid(4711), Ok(Bytes::from_mib(70))));
     assert_eq!(simulation.sample(&second).unwrap().utilization.unwrap().get(), 35);
-    assert_eq!(used_mib(&simulation), 1011, "beside that on the first");
+    assert_eq!(used_mib(&simulation), 1011, "in addition to that on the first device");
 }

@@ -1,4 +1,4 @@
-//! The form in which a recording stores a value or the reason of its absence.
+//! How a recording stores a value, or the reason for its absence.
 
 use gpu_core::{Absent, Reading};
 
@@ -73,7 +73,7 @@ fn value_of_each_kind_and_each_absence_is_read_back() {
     for kinds in [values, missing] {
         let json = serde_json::to_string(&kinds).unwrap();
         assert_eq!(serde_json::from_str::<Kinds>(&json).unwrap(), kinds, "{json}");
-        // Also from text that is not borrowed.
+        // The same, from text that is not borrowed.
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(serde_json::from_value::<Kinds>(value).unwrap(), kinds, "{json}");
     }

@@ -1,4 +1,4 @@
-//! The file of `gpuws record`: written, read back, replayed, refused.
+//! Recordings of `gpuws record`: written, read back, replayed, rejected.
 
 use gpu_core::{
     Absent, Bytes, Claim, Clock, ErrorKind, GpuBackend, LeaseEntry, LeaseId, MergedLeases, Pid,
@@ -8,20 +8,20 @@ use gpu_sim::{Anonymizer, Machine, Recording, RecordingWriter, Seed, Simulation}
 use std::io::Read;
 use std::time::Duration;
 
-fn look(simulation: &Simulation) -> Snapshot {
+fn take_snapshot(simulation: &Simulation) -> Snapshot {
     observe(simulation, simulation, simulation)
 }
 
 /// Records snapshots of a machine a second apart.
-fn record(simulation: &Simulation, looks: u64) -> Vec<u8> {
+fn record(simulation: &Simulation, snapshots: u64) -> Vec<u8> {
     let mut writer = RecordingWriter::new(
         Vec::new(),
         false,
         simulation.topology().map_err(|e| e.kind().absent()),
     )
     .unwrap();
-    for second in 0..looks {
-        writer.add(Duration::from_secs(second), &look(simulation)).unwrap();
+    for second in 0..snapshots {
+        writer.add(Duration::from_secs(second), &take_snapshot(simulation)).unwrap();
         simulation.sleep(Duration::from_secs(1));
     }
     writer.into_inner()
@@ -42,8 +42,8 @@ fn refused(bytes: &[u8]) -> String {
 fn replay_shows_recorded_state() {
     for machine in gpu_sim::machines() {
         let simulation = Simulation::embedded(machine.name).unwrap();
-        let recorded = look(&simulation);
-        let replayed = look(&replay(&record(&simulation, 1)));
+        let recorded = take_snapshot(&simulation);
+        let replayed = take_snapshot(&replay(&record(&simulation, 1)));
         assert_eq!(replayed.devices, recorded.devices, "{}", machine.name);
         assert_eq!(replayed.holders, recorded.holders, "{}", machine.name);
         assert_eq!(replayed.processes, recorded.processes, "{}", machine.name);
@@ -60,7 +60,7 @@ fn foreign_namespace_pids_stay_foreign() {
     let simulation = Simulation::embedded("inside-container").unwrap();
     let replayed = replay(&record(&simulation, 1));
     for machine in [&simulation, &replayed] {
-        let listed = look(machine).devices[0].processes.as_ref().unwrap()[0].pid;
+        let listed = take_snapshot(machine).devices[0].processes.as_ref().unwrap()[0].pid;
         assert_eq!(listed, Pid(48210));
         assert!(ProcessTable::process(machine, listed).is_err());
         assert_eq!(ProcessTable::process(machine, Pid(17)).unwrap().name, "python");
@@ -74,7 +74,8 @@ fn later_snapshots_replay_in_time_until_an_action() {
     simulation.schedule(Duration::from_millis(500), uses(1000));
     simulation.schedule(Duration::from_millis(1500), gpu_sim::Event::Exit(Pid(18250)));
     let recorded = record(&simulation, 4);
-    let used = |machine: &Simulation| look(machine).devices[2].memory_used().unwrap().mib();
+    let used =
+        |machine: &Simulation| take_snapshot(machine).devices[2].memory_used().unwrap().mib();
 
     let machine = replay(&recorded);
     let handle = machine.open(Pid(18250)).unwrap();
@@ -92,7 +93,7 @@ fn later_snapshots_replay_in_time_until_an_action() {
     machine.open(Pid(21044)).unwrap().signal(Signal::Term, &token).unwrap();
     machine.sleep(Duration::from_secs(10));
     assert_eq!(used(&machine), 24_580, "what was recorded no longer applies");
-    assert_eq!(machine.wall(), Timestamp(look(&simulation).taken_at.0 + 6000));
+    assert_eq!(machine.wall(), Timestamp(take_snapshot(&simulation).taken_at.0 + 6000));
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn anonymized_snapshot_has_no_names() {
     let mut anonymizer = Anonymizer::default();
     for name in ["container-ghost", "labbox"] {
         let simulation = Simulation::embedded(name).unwrap();
-        let recorded = look(&simulation);
+        let recorded = take_snapshot(&simulation);
         let anonymous = anonymizer.anonymize(&recorded);
         let text = serde_json::to_string(&anonymous).unwrap();
         for word in
@@ -123,7 +124,7 @@ fn anonymized_snapshot_has_no_names() {
 
 #[test]
 fn anonymized_ids_are_stable() {
-    let mut snapshot = look(&Simulation::embedded("labbox").unwrap());
+    let mut snapshot = take_snapshot(&Simulation::embedded("labbox").unwrap());
     for process in snapshot.processes.values_mut().filter_map(Process::info_mut) {
         process.uid = process.uid.map(|uid| if uid == 0 { 0 } else { uid * 7 });
     }
@@ -261,16 +262,17 @@ fn error_names_file_and_dir_is_rejected() {
 }
 
 #[test]
-fn process_of_a_later_snapshot_is_the_same_by_its_start_time() {
+fn start_time_identifies_process_across_snapshots() {
     let simulation = Simulation::embedded("labbox").unwrap();
-    let mut snapshots = vec![look(&simulation); 4];
+    let mut snapshots = vec![take_snapshot(&simulation); 4];
     let pid = Pid(21_044);
     let set_start = |snapshot: &mut Snapshot, start: Option<StartTime>| {
         snapshot.processes.get_mut(&pid).unwrap().info_mut().unwrap().key.start = start;
         let holders = snapshot.holders.as_mut().unwrap().iter_mut();
         holders.filter(|h| h.process.pid == pid).for_each(|h| h.process.start = start);
     };
-    let later = StartTime(look(&simulation).process(pid).unwrap().key.start.unwrap().0 + 1);
+    let later =
+        StartTime(take_snapshot(&simulation).process(pid).unwrap().key.start.unwrap().0 + 1);
     // The PID is reused, then its start time is unknown, then the process has ended.
     set_start(&mut snapshots[1], Some(later));
     set_start(&mut snapshots[2], None);
@@ -290,13 +292,17 @@ fn process_of_a_later_snapshot_is_the_same_by_its_start_time() {
     assert_eq!(second.look().unwrap().key.start, Some(later));
     machine.sleep(Duration::from_secs(1));
     assert!(second.has_exited().unwrap());
-    assert_eq!(look(&machine).devices[0].processes.as_ref().unwrap()[0].pid, pid, "still listed");
+    assert_eq!(
+        take_snapshot(&machine).devices[0].processes.as_ref().unwrap()[0].pid,
+        pid,
+        "still listed"
+    );
     let own = machine.own_ancestry().unwrap();
     assert_eq!(own.len(), 3, "the viewer is not of the recording");
 }
 
 #[test]
-fn unlisted_memory_and_load_are_shared_among_their_likely_users() {
+fn unlisted_memory_and_load_are_split_among_likely_users() {
     let dir = tempfile::tempdir().unwrap();
     let unlisted = "memory = [{ gpu = 0, mib = 6, listed = false }]\n";
     let text = format!(
@@ -315,12 +321,12 @@ fn unlisted_memory_and_load_are_shared_among_their_likely_users() {
     std::fs::write(dir.path().join("machine.toml"), text).unwrap();
     let machine = replay(&record(&Simulation::named(dir.path()).unwrap(), 1));
     let state = |gpu: usize| {
-        let sample = look(&machine).devices[gpu].sample.clone().unwrap();
+        let sample = take_snapshot(&machine).devices[gpu].sample.clone().unwrap();
         (sample.memory.used.unwrap(), sample.utilization.unwrap().get())
     };
     let mib = Bytes::from_mib;
     assert_eq!((state(0), state(1)), ((mib(50), 49), (mib(50), 64)));
-    let listed = look(&machine).devices[0].processes.clone().unwrap();
+    let listed = take_snapshot(&machine).devices[0].processes.clone().unwrap();
     assert_eq!(listed.iter().map(|process| process.pid).collect::<Vec<_>>(), [Pid(10)]);
     let end = |pid| {
         machine.happen(gpu_sim::Event::Exit(Pid(pid)));
@@ -330,7 +336,7 @@ fn unlisted_memory_and_load_are_shared_among_their_likely_users() {
     assert_eq!(state(1), (Bytes(0), 4), "it reports its own load");
     end(10);
     assert_eq!(state(0), (mib(20), 9));
-    // Three equal shares of 20 MiB leave two bytes to the driver.
+    // Three equal shares of 20 MiB leave two bytes for the driver.
     let share = (mib(20).0 - 2) / 3;
     for (pid, left) in [(7, 2), (8, 1), (9, 0)] {
         end(pid);
@@ -340,8 +346,8 @@ fn unlisted_memory_and_load_are_shared_among_their_likely_users() {
 }
 
 #[test]
-fn system_users_keep_their_uid_and_others_get_names_and_uids_of_no_account() {
-    let mut snapshot = look(&Simulation::embedded("labbox").unwrap());
+fn system_uids_are_kept_and_user_uids_replaced() {
+    let mut snapshot = take_snapshot(&Simulation::embedded("labbox").unwrap());
     let mut infos: Vec<_> = snapshot.processes.values_mut().filter_map(Process::info_mut).collect();
     assert!(infos.len() >= 4);
     for (info, uid) in infos.iter_mut().zip([999, 1000, 65_534, 1000]) {
@@ -373,8 +379,8 @@ fn system_users_keep_their_uid_and_others_get_names_and_uids_of_no_account() {
 fn topology_of_a_recording_may_be_missing() {
     let whole = record(&Simulation::embedded("healthy-box").unwrap(), 1);
     assert!(Recording::read(&whole[..]).unwrap().header.topology.is_ok());
-    let looks = whole.iter().position(|byte| *byte == b'\n').unwrap();
+    let header_end = whole.iter().position(|byte| *byte == b'\n').unwrap();
     let header = b"{\"gpuws_recording\":1,\"anonymous\":true}";
-    let without = Recording::read(&[header, &whole[looks..]].concat()[..]).unwrap();
+    let without = Recording::read(&[header, &whole[header_end..]].concat()[..]).unwrap();
     assert_eq!(without.header.topology, Err(Absent::NotRecorded));
 }

@@ -14,7 +14,7 @@ fn session(machine: &str) -> Session {
     Session { machine: machine.into(), seed: 7, began_ns: 5_000_000_000, ..Session::default() }
 }
 
-fn look(simulation: &Simulation) -> Snapshot {
+fn take_snapshot(simulation: &Simulation) -> Snapshot {
     let all = Observation { groups: Groups::all(), ..Observation::default() };
     observe_in_detail(simulation, simulation, simulation, all)
 }
@@ -39,7 +39,7 @@ fn session_round_trips_with_private_permissions() {
         assert_eq!(Session::read(dir.path()).unwrap(), written);
     }
     let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap()).collect();
-    assert_eq!(names.len(), 1, "nothing is left beside it");
+    assert_eq!(names.len(), 1, "no other file remains");
     assert_eq!(names[0].metadata().unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(written.elapsed(9_000_000_000), Duration::from_millis(1500));
     assert_eq!(session("labbox").elapsed(9_000_000_000), Duration::from_secs(4));
@@ -112,7 +112,7 @@ fn session_writable_by_others_is_rejected_with_remedy() {
     if owner == 0 {
         for path in [&file, dir.path()] {
             if std::os::unix::fs::chown(path, Some(54_321), None).is_err() {
-                break; // Nor can root everywhere: not where it lacks the right.
+                break; // Even root may lack the right.
             }
             let (kind, reported) = refused(dir.path());
             assert_eq!(kind, ErrorKind::Invalid);
@@ -143,7 +143,7 @@ fn machine_loads_by_name_dir_file_or_recording() {
     let no_recording = dir.join("../p100-ghost/fuser.txt");
     let error = Machine::named(&no_recording).unwrap_err();
     assert!(error.fault().text.contains("not a recording"), "{}", error.fault().text);
-    // A path that cannot be searched may have a machine, so the result is the error of the search.
+    // A machine may exist at a path that cannot be searched, so the result is the search error.
     let unsearchable = Path::new("/").join("x".repeat(300));
     let error = Machine::named(&unsearchable).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
@@ -167,7 +167,7 @@ fn placeholder_pid_replaces_simulated_pid_everywhere() {
     let mut session = session("respawning-worker");
     session.placeholders = vec![
         Placeholder { simulated: 900, pid: 30_900, start_ticks: 1 },
-        // The PID of the process that has it on the simulated machine.
+        // This PID belongs to another process on the simulated machine.
         Placeholder { simulated: 4711, pid: 900, start_ticks: 1 },
     ];
     let simulation = session.open().unwrap();
@@ -177,12 +177,13 @@ fn placeholder_pid_replaces_simulated_pid_everywhere() {
     assert_eq!(ProcessTable::process(&simulation, Pid(30_900)).unwrap().name, "supervisord");
     assert!(ProcessTable::process(&simulation, Pid(4711)).is_err());
 
-    let used = |simulation: &Simulation| look(simulation).devices[0].memory_used().unwrap().mib();
+    let used =
+        |simulation: &Simulation| take_snapshot(simulation).devices[0].memory_used().unwrap().mib();
     simulation.advance_to(Duration::from_secs(100));
     assert_eq!(used(&simulation), 8203);
     simulation.happen(Event::Exit(Pid(900)));
     simulation.advance_to(Duration::from_secs(200));
-    assert_eq!(used(&simulation), 11, "it comes back, and nobody starts another");
+    assert_eq!(used(&simulation), 11, "it is returned, and no worker respawns");
 }
 
 #[test]
@@ -241,7 +242,7 @@ fn scheduled_events_apply_to_placeholders_except_exit() {
     session.placeholders = vec![Placeholder { simulated: 7, pid: 8, start_ticks: 1 }];
     let simulation = session.open().unwrap();
     simulation.advance_to(Duration::from_secs(10));
-    let listed = look(&simulation).devices[0].processes.clone().unwrap();
+    let listed = take_snapshot(&simulation).devices[0].processes.clone().unwrap();
     let listed: Vec<_> = listed.iter().map(|p| (p.pid.0, p.memory.unwrap().mib())).collect();
     assert_eq!(listed, [(8, 100)], "the end of the renumbered one is its own");
     assert_eq!(ProcessTable::process(&simulation, Pid(8)).unwrap().name, "a");
@@ -284,7 +285,7 @@ fn machine_is_named_without_being_read() {
 }
 
 #[test]
-fn session_file_replaces_what_an_earlier_write_left() {
+fn session_file_replaces_incomplete_write() {
     let dir = tempfile::tempdir().unwrap();
     let unfinished = dir.path().join(format!("{}.{}", Session::FILE, std::process::id()));
     std::fs::write(&unfinished, "half").unwrap();
@@ -315,7 +316,7 @@ fn session_of_the_largest_size_is_read() {
 }
 
 #[test]
-fn session_is_live_with_placeholders_or_by_its_word() {
+fn session_is_live_with_placeholders_or_live_flag() {
     let placeholder = Placeholder { simulated: 1, pid: 2, start_ticks: 3 };
     for (live, placeholders, is_live) in [
         (false, vec![], false),
@@ -334,8 +335,8 @@ fn session_is_live_with_placeholders_or_by_its_word() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// A process that opens a session early and reads often sees the same as one that opens it
-    /// late.
+    /// A process that opens a session early and reads it often sees the same state as one that
+    /// opens it late.
     #[test]
     fn session_state_depends_only_on_time(seed: u64, times in prop::collection::vec(0u64..90_000, 1..6)) {
         let end = Duration::from_millis(times.iter().copied().max().unwrap());
@@ -345,11 +346,11 @@ proptest! {
             let (often, once) = (session.open().unwrap(), session.open().unwrap());
             for time in &times {
                 often.advance_to(Duration::from_millis(*time));
-                look(&often);
+                take_snapshot(&often);
             }
             once.advance_to(end);
             prop_assert_eq!(often.elapsed(), end);
-            prop_assert_eq!(look(&often), look(&once), "{}", machine.name);
+            prop_assert_eq!(take_snapshot(&often), take_snapshot(&once), "{}", machine.name);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The invariants of every fuzz target: the same answer twice, bounded output, no claim from
-//! silence.
+//! The invariants of every fuzz target: parsing is deterministic, output is bounded, and missing
+//! data never becomes a claim.
 
 use gpu_core::Timestamp;
 use gpu_text::{Document, Hint, Kind, parse, sections, snapshot, topology};
@@ -10,12 +10,14 @@ use gpu_text::{Document, Hint, Kind, parse, sections, snapshot, topology};
 /// When an invariant is broken.
 pub fn of_kind(bytes: &[u8], kind: Kind) {
     let hint = Hint { kind: Some(kind), fields: None };
-    let document = parse(bytes, &hint).expect("a kind that is told is never unrecognized");
+    let document = parse(bytes, &hint).expect("a text of a given kind is always parsed");
     assert_eq!(document.kind, kind);
     check(&document);
     assert_eq!(parse(bytes, &hint).ok(), Some(document));
     let fields = ["gpu", "name", "memory.used", "pid"].map(str::to_owned).to_vec();
-    check(&parse(bytes, &Hint { kind: Some(kind), fields: Some(fields) }).expect("told"));
+    check(
+        &parse(bytes, &Hint { kind: Some(kind), fields: Some(fields) }).expect("the kind is given"),
+    );
 }
 
 /// Reads bytes as a text whose kind is detected.
@@ -55,7 +57,7 @@ pub fn paste(bytes: &[u8]) {
     documents.iter().for_each(check);
     let snapshot = snapshot(&documents, Timestamp(0));
     let asked = documents.iter().any(|d| matches!(d.kind, Kind::Fuser | Kind::Lsof));
-    assert_eq!(snapshot.holders.is_ok(), asked, "holders are known where somebody asked");
+    assert_eq!(snapshot.holders.is_ok(), asked, "holders are known if a text lists them");
     for holder in snapshot.holders() {
         assert!(snapshot.processes.contains_key(&holder.process.pid));
     }

@@ -1,4 +1,4 @@
-//! The phrases by which a failure text is recognised.
+//! The phrases that identify a failure text.
 
 use crate::document::ErrorCode;
 
@@ -152,8 +152,8 @@ pub(super) const PHRASES: &[(&[&str], ErrorCode)] = &[
     (&["sh: ", "nvidia-smi"], ErrorCode::Other),
 ];
 
-/// Failures that only say what came of another one; in a passage with one of the others, that alone
-/// counts.
+/// General failures, each with the specific failures that can cause it; a passage with a specific
+/// failure reports only that one.
 pub(super) const GENERAL: &[(ErrorCode, &[ErrorCode])] = &[
     (
         ErrorCode::ContainerRuntime,
@@ -192,7 +192,7 @@ pub(super) const GENERAL: &[(ErrorCode, &[ErrorCode])] = &[
     ),
 ];
 
-/// What says that no process was ended for lack of memory.
+/// Phrases that report that no process was killed for lack of memory.
 pub(super) const NOT_KILLED: [&str; 4] =
     ["oomkilled\": false", "oomkilled\":false", "oomkilled=false", "oomkilled: false"];
 
@@ -231,11 +231,11 @@ pub(super) const COMPLAINTS: &[&str] = &[
     "core dumped",
 ];
 
-/// Words that show that a passage is about GPUs or the driver.
+/// Words that relate a passage to GPUs or the driver.
 pub(super) const SUBJECTS: &[&str] = &[
     "nvidia", "nvml", "gpu", "cuda", "mig ", "mig-", "nvlink", "nvrm", "fuser", "lsof", "inforom",
 ];
 
-/// Words with which a program reports that it continues. Such a passage is no failure unless a
+/// Words with which a program reports that it continues. Such a passage is a failure only if a
 /// phrase identifies one.
 pub(super) const SURVIVALS: &[&str] = &["falling back to", "fallback to", "retrying", "will retry"];

@@ -2,12 +2,13 @@
 
 use super::event::{Bin, Block, ChunkSum, Event, Framework, Pool, Region, Tensor, Wording};
 use super::figure::{Figure, integer};
-use super::reader::{Passage, Reader, framework_of_path};
+use super::passage::{Passage, framework_of_path};
+use super::reader::Reader;
 use super::{MAX_ALL_ROWS, MAX_EVENTS, MAX_ROWS};
 use crate::work_meter;
 use gpu_core::Bytes;
 
-/// A line of the report, or of what follows it.
+/// A line of the report, or of the errors after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Request,
@@ -23,7 +24,7 @@ pub(super) enum Mark {
     Tensor,
 }
 
-/// The statistics that the allocator prints.
+/// The statistics printed by the allocator.
 const STATISTICS: [&str; 8] = [
     "Limit",
     "InUse",
@@ -35,7 +36,7 @@ const STATISTICS: [&str; 8] = [
     "LargestFreeBlock",
 ];
 
-/// How many other words may be between two statistics: the log's prefix of a line.
+/// The maximum number of other words between two statistics: the log prefix of a line.
 const MAX_WORDS_BETWEEN: usize = 12;
 
 const RAN_OUT: &str = "an out of memory trying to allocate ";
@@ -114,16 +115,17 @@ fn request(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     }
     if framework_of_path(passage.before).is_none() && reader.assumed.len() < MAX_EVENTS {
         // Only XLA's allocator has two ends; current versions print no path.
-        match rest.contains("from the lower end") || rest.contains("from the upper end") {
-            true => event.framework = Framework::Xla,
-            false => reader.assumed.push(passage.line),
+        if rest.contains("from the lower end") || rest.contains("from the upper end") {
+            event.framework = Framework::Xla;
+        } else {
+            reader.assumed.push(passage.line);
         }
     }
     reader.open_dump = Some(reader.add(event));
     Some(())
 }
 
-/// Attributes events without another sign of TensorFlow to XLA if an error of its runtime is near.
+/// Attributes events that have no sign of TensorFlow to XLA if an error of XLA's runtime is near.
 pub(super) fn attribute(events: &mut [Event], assumed: &[usize]) {
     let mut assumed = assumed.to_vec();
     assumed.sort_unstable();
@@ -145,7 +147,7 @@ pub(super) fn attribute(events: &mut [Event], assumed: &[usize]) {
     }
 }
 
-/// An error of XLA's runtime within this many lines shows that an allocator is XLA's.
+/// The distance in lines within which an error of XLA's runtime shows that the allocator is XLA's.
 const MAX_LINES_APART: usize = 2000;
 
 fn new_event(passage: Passage<'_>) -> Event {
@@ -171,8 +173,8 @@ fn device_of(allocator: &str) -> Option<u32> {
     u32::try_from(index).ok()
 }
 
-/// Returns the event that a line of the dump belongs to; `is_new` decides from its present content
-/// whether the line starts another.
+/// Returns the event that a line of the dump belongs to; `is_new` decides from the event's current
+/// content whether the line starts a new one.
 fn open<'a>(
     reader: &'a mut Reader,
     passage: Passage<'_>,
@@ -187,7 +189,7 @@ fn open<'a>(
     let known = reader.open_dump.filter(|index| !list.get(*index).is_none_or(is_new));
     let index = match known {
         Some(index) => index,
-        // Not through `add`: it is still empty, and no repetition of another.
+        // This bypasses `add`: the event is still empty and repeats no other.
         None if reader.events.has_room() => reader.events.push(new_event(passage)),
         None => {
             (reader.is_cut, reader.is_full) = (true, true);
@@ -240,7 +242,7 @@ fn region(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     Some(())
 }
 
-/// `InUse at 7f628a871e00 of size 158261760 next 7`; the oldest write `Chunk at 0x…`.
+/// `InUse at 7f628a871e00 of size 158261760 next 7`; the oldest versions print `Chunk at 0x…`.
 fn block(reader: &mut Reader, passage: Passage<'_>, in_use: bool) -> Option<()> {
     let rest = passage.after(" at ")?.trim_start();
     let rest = rest.strip_prefix("0x").unwrap_or(rest);
@@ -271,8 +273,8 @@ fn in_all(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     Some(())
 }
 
-/// `Total bytes in pool: 7 memory_limit_: 7 available bytes: 0`; older versions have another
-/// first word.
+/// `Total bytes in pool: 7 memory_limit_: 7 available bytes: 0`; older versions start with another
+/// word.
 fn pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let number = |phrase: &str| Some(Bytes(integer(passage.after(phrase)?)?.0));
     let held = number("bytes in pool: ").or_else(|| number("total_region_allocated_bytes_: "));
@@ -301,7 +303,7 @@ fn statistics(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
         stats.push((name.to_owned(), value));
         between = 0;
     }
-    // `Limit:` alone is a word in many texts.
+    // Many texts contain `Limit:` alone.
     if stats.len() < 2 {
         return None;
     }
@@ -343,7 +345,7 @@ fn tensor(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let index =
         known.unwrap_or_else(|| reader.add(Event::new(Framework::TensorFlow, passage.line)));
     let event = reader.events.get_mut(index)?;
-    // Only TensorFlow uses these words, wherever its allocator was built.
+    // Only TensorFlow uses this wording, whichever project built its allocator.
     event.framework = Framework::TensorFlow;
     let kind = tensor.kind;
     let known = event.tensor.get_or_insert(Tensor { shape: tensor.shape, kind: None });

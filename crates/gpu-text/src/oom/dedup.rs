@@ -1,9 +1,9 @@
-//! The events so far, and the search for the one that a message repeats.
+//! The events so far, and the search for the event that a message repeats.
 //!
-//! A log of hundreds of thousands of messages has at most [`MAX_EVENTS`] events, but comparing each
-//! message with each event costs minutes. So every event has a short hash, equal for equal events
-//! and computed without its dump, and only events with equal hashes are compared. The hash is
-//! recomputed when its event has changed.
+//! A log of hundreds of thousands of messages keeps at most [`MAX_EVENTS`] events, but comparing
+//! each message with each event takes minutes. Therefore each event has a short hash of everything
+//! but its dump: equal events have equal hashes, and only events with equal hashes are compared.
+//! The hash is recomputed after its event changes.
 
 use super::MAX_EVENTS;
 use super::event::Event;
@@ -15,14 +15,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 #[derive(Debug, Default)]
 pub(super) struct Events {
     list: Vec<Event>,
-    /// The hash of each.
+    /// One hash per event.
     marks: Vec<u64>,
     /// The events that may have changed since their hash was computed.
     changed: Vec<usize>,
 }
 
 impl Events {
-    /// Returns the events.
     pub(super) fn list(&self) -> &[Event] {
         &self.list
     }
@@ -31,7 +30,7 @@ impl Events {
         self.list.len() < MAX_EVENTS
     }
 
-    /// Adds an event and returns its position.
+    /// Adds an event and returns its index.
     pub(super) fn push(&mut self, event: Event) -> usize {
         self.marks.push(mark(&event));
         self.list.push(event);
@@ -52,8 +51,8 @@ impl Events {
         self.get_mut(self.list.len().checked_sub(1)?)
     }
 
-    /// Returns the latest event that a message repeats; `repeats` decides among those that are
-    /// equal except for a compiler's message.
+    /// Returns the latest event that a message repeats. Candidates are equal except for the
+    /// compiler's message; `repeats` decides among them.
     pub(super) fn find(
         &mut self,
         message: &Event,
@@ -62,7 +61,7 @@ impl Events {
         self.find_before(self.list.len(), message, repeats)
     }
 
-    /// The same among the events before a position.
+    /// Like `find`, but only among the events before an index.
     fn find_before(
         &mut self,
         end: usize,
@@ -90,8 +89,8 @@ impl Events {
         }
     }
 
-    /// Returns the events in the order of the log, merging those that turned out to be the same
-    /// message once all of it was read.
+    /// Returns the events in the order of the log, and merges events that proved to be the same
+    /// message once both were complete.
     pub(super) fn finish(mut self) -> Vec<Event> {
         self.list.sort_by_key(|event| event.line);
         let mut kept: Vec<Event> = Vec::with_capacity(self.list.len());
@@ -124,11 +123,11 @@ impl Events {
     }
 }
 
-/// Ranks of one job print their messages within this many events.
+/// Ranks of one job print their messages within this many events of each other.
 const MAX_RANKS: usize = 16;
 
 impl Event {
-    /// Returns whether two own messages of an engine are those of two ranks: their figures differ
+    /// Returns whether two messages of an engine come from two ranks: their figures differ
     /// slightly.
     fn is_of_other_rank(&self, known: &Event) -> bool {
         let is_own = self.short.is_some() && self.engine.is_none();
@@ -153,7 +152,7 @@ impl Event {
         [a, b, c, d, e, f, left]
     }
 
-    /// What was left for the request, which decides if ranks differ.
+    /// The memory left for the request, which decides if ranks differ.
     fn left_bytes(&self) -> Option<u64> {
         let [_, free, .., left] = self.sizes();
         left.or(free)
@@ -178,8 +177,8 @@ fn mark(event: &Event) -> u64 {
     let rows = [dump.bins.len(), dump.sums.len(), dump.regions.len(), dump.blocks.len()];
     (rows, ladder.len(), &dump.sum_in_use, &dump.stats, &dump.pool).hash(&mut hasher);
     (&event.engine, &event.short, &event.part, &event.facts).hash(&mut hasher);
-    // An error of XLA's repeats one that got a complaint of its compiler; an event without a
-    // request is the compiler's message alone.
+    // XLA repeats an error with its compiler's complaint attached; an event without a request is
+    // only the compiler's message.
     rematerialization.as_ref().filter(|_| tried.is_none()).hash(&mut hasher);
     hasher.finish()
 }

@@ -1,7 +1,8 @@
-//! The data of an event.
+//! The data of an out-of-memory event.
 
-use super::engines::{Fact, Short};
+use super::engines::Fact;
 use super::figure::Figure;
+use super::short::Short;
 use gpu_core::Bytes;
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct Report {
     /// The events, in the order of the log.
     pub events: Vec<Event>,
-    /// The log has more events, rows or bytes than are kept.
+    /// The log has more events, rows or bytes than the report keeps.
     pub is_cut: bool,
 }
 
@@ -21,7 +22,7 @@ pub enum Framework {
     PyTorch,
     /// TensorFlow, or its allocator.
     TensorFlow,
-    /// The allocator of XLA outside of TensorFlow.
+    /// The allocator of XLA outside TensorFlow.
     Xla,
     /// An error returned by XLA's runtime, as JAX shows it.
     Jax,
@@ -83,14 +84,14 @@ pub enum Framework {
     Kubelet,
     /// NVIDIA's kernel module.
     NvidiaDriver,
-    /// The runtime of the GPU (CUDA, HIP, Level Zero) or one of its libraries; the text does not
-    /// name the program.
+    /// The runtime of the GPU (CUDA, HIP, Level Zero) or one of its libraries; in a text that does
+    /// not name the program.
     Cuda,
-    /// A program that asked for host memory: NumPy, or one that the text does not name.
+    /// A program that requested host memory: NumPy, or an unnamed one.
     Host,
 }
 
-/// What the wording reveals about the version that printed it.
+/// What the wording reveals about the version of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wording {
     /// PyTorch up to 1.3 prints `cached`.
@@ -105,9 +106,9 @@ pub enum Wording {
     Torch22,
     /// PyTorch 2.9 and later print that and recommend `PYTORCH_ALLOC_CONF`.
     Torch29,
-    /// XLA's host client: the memory that ran out is the host's.
+    /// XLA's host client: host memory ran out, not device memory.
     XlaHost,
-    /// The program tried, and its text shows that it continued without.
+    /// The program failed to get memory and reported that it continued without it.
     NoFailure,
 }
 
@@ -118,7 +119,7 @@ pub struct Event {
     pub line: usize,
     /// Its source.
     pub framework: Framework,
-    /// What the wording reveals about the version.
+    /// What the wording reveals about the version of the program.
     pub wording: Option<Wording>,
     /// `cuda`, `hip`, `xpu`, `mps`, …, in lowercase.
     pub backend: Option<String>,
@@ -132,43 +133,43 @@ pub struct Event {
     pub free: Option<Figure>,
     /// Memory allocated by the program's tensors.
     pub allocated: Option<Figure>,
-    /// The part of it in private pools, such as those of CUDA graphs.
+    /// The part of `allocated` in private pools, such as those of CUDA graphs.
     pub private_pools: Option<Figure>,
-    /// Memory that the framework has reserved and nothing uses.
+    /// Memory that the framework has reserved but does not use.
     pub reserved_unallocated: Option<Figure>,
     /// All memory that the framework has reserved.
     pub reserved_total: Option<Figure>,
-    /// What PyTorch up to 1.3 called cached: as `reserved_unallocated`.
+    /// What PyTorch up to 1.3 calls cached; the same as `reserved_unallocated`.
     pub cached: Option<Figure>,
     /// All device memory of the process.
     pub this_process: Option<Figure>,
-    /// Memory outside this allocator, if the text has one figure for it.
+    /// Memory outside this allocator, if the text has a single figure for it.
     pub other: Option<Figure>,
     /// The limit of the process or its allocator.
     pub limit: Option<Figure>,
-    /// The total with the request, if the text has one figure for it.
+    /// The total including the request, if the text has a single figure for it.
     pub needed: Option<Figure>,
     /// Other processes on the device.
     pub processes: Vec<(u32, Figure)>,
     /// The allocator's name.
     pub allocator: Option<String>,
-    /// The tensor to be created.
+    /// The tensor that the program tried to create.
     pub tensor: Option<Tensor>,
     /// The state of the allocator, if it was printed.
     pub dump: Dump,
-    /// The sizes that were tried in turn, each nine tenths of the one before.
+    /// The sizes of successive retries, each nine tenths of the previous one.
     pub ladder: Vec<Figure>,
-    /// The compiler's message about the least memory that the program needs.
+    /// The compiler's message about the minimum memory of the program.
     pub rematerialization: Option<Rematerialization>,
-    /// The engine in which the framework failed, if the text around the message shows it.
+    /// The engine that contains the framework, if the text around the message names it.
     pub engine: Option<Framework>,
-    /// What ran short, in the words of the program or by the text around the message.
+    /// What ran short, according to the program or the text around the message.
     pub short: Option<Short>,
-    /// What the text names beside: a component, a control group, a program.
+    /// What else the text names: a component, a control group, a program.
     pub part: Option<String>,
-    /// Further figures, of the message and of lines around it, in order of [`Fact`].
+    /// Further figures of the message and the lines around it.
     pub facts: BTreeMap<Fact, i64>,
-    /// How often the message was printed.
+    /// How many times the message was printed.
     pub times: usize,
 }
 
@@ -209,7 +210,7 @@ impl Event {
 
     /// Returns whether two events are the same message.
     pub(super) fn repeats(&self, earlier: &Event) -> bool {
-        // Nothing is copied: a dump may be long.
+        // Nothing is copied, because a dump may be long.
         let Event { line: _, times: _, framework, wording, backend, gpu, tried, .. } = self;
         let Event { total, free, allocated, private_pools, reserved_unallocated, .. } = self;
         let Event { reserved_total, cached, this_process, other, limit, needed, .. } = self;
@@ -263,13 +264,13 @@ impl Tensor {
 pub struct Dump {
     /// Its bins.
     pub bins: Vec<Bin>,
-    /// Its blocks in use, by size.
+    /// The number and total of its blocks in use, by size.
     pub sums: Vec<ChunkSum>,
     /// The total of all blocks in use.
     pub sum_in_use: Option<Figure>,
     /// Its statistics by their printed names.
     pub stats: Vec<(String, u64)>,
-    /// Its regions: each is followed by its blocks.
+    /// Its regions.
     pub regions: Vec<Region>,
     /// Its blocks, by region and address.
     pub blocks: Vec<Block>,
@@ -278,18 +279,18 @@ pub struct Dump {
 }
 
 impl Dump {
-    /// Returns whether nothing was printed.
+    /// Returns whether the allocator printed no dump.
     pub fn is_empty(&self) -> bool {
         *self == Dump::default()
     }
 
-    /// Returns a value of the statistics.
+    /// Returns a statistic by its printed name.
     pub fn stat(&self, name: &str) -> Option<Bytes> {
         self.stats.iter().find(|(known, _)| known == name).map(|(_, value)| Bytes(*value))
     }
 }
 
-/// A bin: blocks of at least a size.
+/// A bin: blocks of at least a given size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bin {
     /// The minimum size.
@@ -316,7 +317,7 @@ pub struct ChunkSum {
 pub struct Region {
     /// Its size.
     pub size: Bytes,
-    /// The position in [`Dump::blocks`] of the first block in it.
+    /// The index in [`Dump::blocks`] of the first block in it.
     pub first_block: usize,
 }
 
@@ -327,7 +328,7 @@ pub struct Block {
     pub address: u64,
     /// Its size.
     pub size: Bytes,
-    /// It is in use.
+    /// Whether it is in use.
     pub in_use: bool,
 }
 

@@ -7,9 +7,9 @@ use gpu_core::Bytes;
 pub struct Figure {
     /// The text with its unit, as printed.
     pub text: String,
-    /// The bytes; `None` if there are more than an address can count.
+    /// The bytes; `None` if the number does not fit in 64 bits.
     pub bytes: Option<Bytes>,
-    /// The largest error of the printed figure: half of its last digit.
+    /// The maximum error of the printed figure: half a unit of its last digit.
     pub slack: Bytes,
 }
 
@@ -43,7 +43,7 @@ impl Figure {
 
     /// Parses the amount at the start of a text, or a bare number of bytes.
     pub(super) fn or_count(text: &str) -> Option<(Figure, &str)> {
-        // A single letter after a blank is the next word of a log: `7 E tensorflow/…`.
+        // A single letter after a blank starts the next word of the log: `7 E tensorflow/…`.
         let has_unit = |(figure, _): &(Figure, &str)| {
             figure.text.rsplit_once(' ').is_none_or(|(_, unit)| unit.len() > 1)
         };
@@ -53,7 +53,7 @@ impl Figure {
         })
     }
 
-    /// Parses a number that the text around it gives a unit: `19.77` of `19.77/22.05 GiB`.
+    /// Parses a number with the unit given by the text around it: `19.77` of `19.77/22.05 GiB`.
     pub(super) fn in_unit<'a>(text: &'a str, unit: &str) -> Option<(Figure, &'a str)> {
         let bare = text.trim_start();
         let (number, rest) = bare.split_at(number_length(bare)?);
@@ -61,7 +61,7 @@ impl Figure {
         Some((Figure { text: format!("{number} {unit}"), bytes, slack }, rest))
     }
 
-    /// Parses an amount of a program that counts in powers of ten: its MB are 1,000,000 bytes.
+    /// Parses an amount of a program that counts in powers of ten: 1 MB is 1,000,000 bytes.
     pub(super) fn in_powers_of_ten(text: &str) -> Option<(Figure, &str)> {
         let (figure, rest) = Figure::at_start(text)?;
         let (number, unit) = figure.text.split_once(' ')?;
@@ -108,7 +108,8 @@ fn number_length(text: &str) -> Option<usize> {
     (end <= MAX_DIGITS).then_some(end)
 }
 
-/// Returns a unit in bytes. All the programs count in powers of two, even with `GB` or a bare `G`.
+/// Returns a unit in bytes, as a power of two: all these programs mean that, even by `GB` or a bare
+/// `G`.
 fn scale(unit: &str) -> Option<u64> {
     Some(match unit {
         "B" | "b" | "byte" | "bytes" | "Bytes" => 1,
@@ -122,7 +123,7 @@ fn scale(unit: &str) -> Option<u64> {
     })
 }
 
-/// Returns the bytes and half of the last digit.
+/// Returns the bytes, and half a unit of the last digit in bytes.
 fn value(number: &str, scale: u64) -> (Option<Bytes>, Bytes) {
     let plain: String = number.chars().filter(|c| *c != ',').collect();
     if scale == 1

@@ -5,13 +5,13 @@ use super::{prefix, wrap};
 use crate::text::Text;
 use crate::work_meter;
 
-/// A text without line breaks, each run of blanks one blank.
+/// A text without line breaks; each run of blanks is one blank.
 #[derive(Debug, Default)]
 pub(super) struct Flat {
     text: String,
-    /// The starts of the lines in the text, with their numbers in the original.
+    /// The start of each line in the text, with its number in the original.
     lines: Vec<(usize, usize)>,
-    /// The positions of lines with a prefix that names an engine.
+    /// The positions of lines whose prefix names an engine.
     engines: Vec<(usize, Framework)>,
 }
 
@@ -21,7 +21,7 @@ impl Flat {
         &self.text
     }
 
-    /// Returns the positions of lines with a prefix that names an engine.
+    /// Returns the positions of lines whose prefix names an engine.
     pub(super) fn engines(&self) -> &[(usize, Framework)] {
         &self.engines
     }
@@ -47,7 +47,7 @@ impl Flat {
 pub(super) fn flatten(text: &Text) -> Flat {
     let mut flat = Flat { text: String::with_capacity(text.as_str().len()), ..Flat::default() };
     let mut lines: Vec<Line<'_>> = text.lines().filter_map(Line::of).collect();
-    // Processes that write at the same time alternate by line.
+    // Concurrent processes alternate by line.
     for together in lines.chunk_by_mut(|a, b| a.label.is_some() && b.label.is_some()) {
         together.sort_by_key(|line| line.label);
     }
@@ -69,16 +69,15 @@ pub(super) fn flatten(text: &Text) -> Flat {
 /// A line of a log.
 struct Line<'a> {
     number: usize,
-    /// Its length in the log, in characters.
     width: usize,
     /// The process that wrote it, if a launcher labels the lines.
     label: Option<&'a str>,
-    /// Its text without the prefix.
+    /// The text without the prefix.
     line: &'a str,
 }
 
 impl<'a> Line<'a> {
-    /// Parses a line; an empty one is none.
+    /// Parses a line; `None` if it is empty.
     fn of((number, raw): (usize, &'a str)) -> Option<Self> {
         let (label, line) = without_prefix(raw);
         (!line.is_empty()).then(|| Line { number, width: raw.chars().count(), label, line })
@@ -163,7 +162,8 @@ fn push(flat: &mut Flat, line: &str, number: usize) {
                         blank(out);
                         lines.push((out.len(), number));
                     }
-                    // The whole run at once: each of its characters would find the same after it.
+                    // The whole run at once, because each of its characters would find the same
+                    // text after it.
                     _ => {
                         out.extend(std::iter::repeat_n(c, run + 1));
                         rest = after;

@@ -1,10 +1,11 @@
 //! Messages of libraries that print little: CuPy, RMM, llama.cpp, and the bare errors of the CUDA
 //! runtime.
 
-use super::engines::Short;
 use super::event::{Event, Framework};
 use super::figure::{Figure, integer};
-use super::reader::{Passage, Reader};
+use super::passage::Passage;
+use super::reader::Reader;
+use super::short::Short;
 use super::short_messages::{self, on_cuda};
 
 /// The position of a message with figures.
@@ -19,19 +20,19 @@ pub(super) enum Mark {
 /// The position of a message without figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bare {
-    /// A code without another meaning.
+    /// A code that only means out of memory.
     Code(Framework, Option<&'static str>),
     /// `out of memory`, in any context.
     Words,
-    /// wgpu's wording, which others use for the host.
+    /// wgpu's wording, which other programs use for host memory.
     Wgpu,
 }
 
 const CUPY_OLD: &str = "ut of memory to allocate ";
-/// Within this many bytes after an error, TensorFlow adds the memory of the device.
+/// The distance in bytes after an error within which TensorFlow adds the memory of the device.
 const MAX_BETWEEN: usize = 60;
 
-/// How much of the text before a message without figures shows whose it is, in bytes.
+/// How much of the text before a message without figures can identify its program, in bytes.
 const MAX_CONTEXT: usize = 160;
 
 const ON_DEVICE: &str = " on device ";
@@ -140,7 +141,7 @@ pub(super) fn cupy(passage: Passage<'_>, phrase: &str) -> Option<Event> {
     let mut event = on_cuda(Framework::CuPy, passage);
     event.tried = Some(tried);
     let Some(inside) = rest.trim_start().strip_prefix('(') else {
-        // The driver's pool without statistics prints no figures; prose does not come from CuPy.
+        // The driver's pool without statistics prints no figures; prose does not mention CuPy.
         let is_cupy = ["cupy", "OutOfMemoryError"].iter().any(|word| passage.before.contains(word));
         return is_cupy.then_some(event);
     };
@@ -149,7 +150,7 @@ pub(super) fn cupy(passage: Passage<'_>, phrase: &str) -> Option<Event> {
     if held.is_some() {
         event.allocated = held;
     } else {
-        // Older versions count the request itself in the total.
+        // Older versions include the request in the total.
         event.allocated = Some(figure_after(inside, "total ")?).map(|all| less(all, &event));
     }
     event.limit =
@@ -185,7 +186,7 @@ fn rmm_pool(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     if passage.before.starts_with("bad_alloc: out_of_memory: ")
         && let Some(event) = reader.events.last_mut()
     {
-        // It is the end of the message whose start was just parsed.
+        // This is the end of the message whose start was just parsed.
         event.allocator = Some("pool".to_owned());
         event.short = Some(Short::Pool);
         event.tried = event.tried.take().or(tried);
@@ -212,7 +213,7 @@ fn llama(passage: Passage<'_>) -> Option<Event> {
     Some(event)
 }
 
-/// Parses a message without figures; prose that only mentions memory is none.
+/// Parses a message without figures; `None` for prose that only mentions memory.
 pub(super) fn bare(what: Bare, passage: Passage<'_>) -> Option<Event> {
     let from = passage.before.len().saturating_sub(MAX_CONTEXT);
     let near = &passage.before[passage.before.ceil_char_boundary(from)..];
@@ -238,8 +239,8 @@ pub(super) fn bare(what: Bare, passage: Passage<'_>) -> Option<Event> {
     Some(event)
 }
 
-/// Returns whether the words are a source line, as in a traceback, or part of a hint to
-/// documentation, by their context on the line.
+/// Returns whether the context on the line shows that the words are a source line, as in a
+/// traceback, or a hint to documentation.
 pub(super) fn is_source(before: &str, after: &str) -> bool {
     const STATEMENTS: [&str; 6] = ["raise ", "if ", "elif ", "assert ", "return ", "throw "];
     let is_tested = ["out of memory\" in ", "out of memory' in "];
@@ -248,7 +249,7 @@ pub(super) fn is_source(before: &str, after: &str) -> bool {
         || before.trim_end_matches(['\'', '"']).ends_with("Search for ")
 }
 
-/// Returns the backend of `out of memory in cuMemAlloc_v2(…`, where Cycles names the call or the
+/// Returns the backend of `out of memory in cuMemAlloc_v2(…`, in which Cycles names the call or the
 /// queue.
 fn backend_of_call(text: &str) -> Option<&'static str> {
     let call = text.get(1..)?.strip_prefix("ut of memory in ")?;
@@ -262,10 +263,10 @@ fn backend_of_call(text: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns the backend if the words before `out of memory` are those of its failure.
+/// Returns the backend if the words before `out of memory` report its failure.
 fn backend_of_failure(before: &str) -> Option<&'static str> {
     if before.ends_with("(error code ") {
-        // As NVIDIA's samples end their messages.
+        // NVIDIA's samples end their messages this way.
         return Some("cuda");
     }
     let fails = ["rror", "fail", "assert", "xception", "ERROR", "FATAL", "Fatal"];
@@ -292,7 +293,7 @@ fn backend_of_failure(before: &str) -> Option<&'static str> {
     fails.then_some(backend)
 }
 
-/// Returns the program, if the preceding words reveal it.
+/// Returns the program that the preceding words name.
 fn owner(before: &str) -> Framework {
     let names = [
         ("torch.", Framework::PyTorch),

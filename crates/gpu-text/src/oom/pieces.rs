@@ -1,7 +1,7 @@
 //! A log of any length, parsed in overlapping pieces.
 //!
-//! Every position of a message is parsed in one piece only, with text on both sides of it. The open
-//! events pass from one piece to the next, so a dump may extend over several.
+//! Each message is parsed in exactly one piece, with text on both sides of it. Open events pass
+//! from one piece to the next, so a dump may span several.
 
 use super::event::Report;
 use super::flatten;
@@ -11,7 +11,8 @@ use crate::text;
 /// The size of a piece.
 const PIECE: usize = 16 << 20;
 
-/// How much of a piece the next one contains again, and the most that a character spans.
+/// The overlap of consecutive pieces, which is also the maximum distance over which text belongs
+/// together.
 const OVERLAP: usize = 1 << 20;
 
 /// Parses a log of any length in bounded memory; the work is linear in the length.
@@ -20,7 +21,7 @@ pub struct LogReader {
     piece: usize,
     overlap: usize,
     buffer: Vec<u8>,
-    /// The lines before the buffer.
+    /// The number of lines before the buffer.
     lines_before: usize,
     /// The first line, from 1, that no piece has parsed.
     next_line: usize,
@@ -65,7 +66,7 @@ impl LogReader {
         let kept = encoding.line_start_up_to(&self.buffer, end.saturating_sub(self.overlap));
         let next = encoding.line_start_up_to(&self.buffer, end.saturating_sub(self.overlap / 2));
         if kept == 0 {
-            // One line is as long as the piece.
+            // A single line fills the piece.
             let end = self.buffer.len();
             self.parse(end, usize::MAX);
             self.drop_before(encoding, end);

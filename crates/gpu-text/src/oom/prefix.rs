@@ -5,9 +5,9 @@ use super::event::Framework;
 /// The longest prefix in brackets, in bytes.
 const MAX_LENGTH: usize = 200;
 
-/// Removes the name of an engine's process before a line, and returns it: `(EngineCore_DP0 pid=7)`
-/// of vLLM, `(Actor pid=7, ip=192.0.2.1)` of Ray, `[2025-01-02 03:04:05 DP0 TP3]` of SGLang,
-/// `[TRT-LLM]` and `[RANK 1]`, `[TensorRT-LLM]`, `[TM]`.
+/// Removes the name of an engine's process at the start of a line, and returns it: `(EngineCore_DP0
+/// pid=7)` of vLLM, `(Actor pid=7, ip=192.0.2.1)` of Ray, `[2025-01-02 03:04:05 DP0 TP3]` of
+/// SGLang, `[TRT-LLM]` and `[RANK 1]`, `[TensorRT-LLM]`, `[TM]`.
 pub(super) fn of_engine(line: &str) -> Option<(&str, &str)> {
     if let Some(rest) = line.strip_prefix('(') {
         let (inside, rest) = near(rest, ')')?;
@@ -22,8 +22,9 @@ pub(super) fn of_engine(line: &str) -> Option<(&str, &str)> {
     (is_rank || is_name || is_sglang).then_some((inside, rest))
 }
 
-/// Removes the level, time and place of a log line: `ERROR 01-02 03:04:05 [core.py:7] ` of vLLM,
-/// `1.06.520.077 E ` of llama.cpp and a child's port before it, `[01/02/2025-03:04:05]`, `[E]`.
+/// Removes the level, time and source location of a log line: `ERROR 01-02 03:04:05 [core.py:7] `
+/// of vLLM, `1.06.520.077 E ` of llama.cpp with the port of a child process before it,
+/// `[01/02/2025-03:04:05]`, `[E]`.
 pub(super) fn of_logger(line: &str) -> Option<&str> {
     if let Some(rest) = line.strip_prefix('[') {
         let (inside, rest) = near(rest, ']')?;
@@ -47,7 +48,7 @@ pub(super) fn of_logger(line: &str) -> Option<&str> {
     is_clock.then_some(rest)
 }
 
-/// Returns the engine that gives its processes such a name.
+/// Returns the engine that labels its processes like this.
 pub(super) fn engine(label: &str) -> Option<Framework> {
     const OF_VLLM: [&str; 5] =
         ["EngineCore", "VllmWorker", "Worker_", "APIServer", "RayWorkerWrapper"];
@@ -73,7 +74,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Whether a text has only digits and the signs of a date or time.
+/// Returns whether a text has only digits and the punctuation of a date or time.
 fn is_stamp(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit() || b"-:./".contains(&byte))
 }
@@ -87,7 +88,7 @@ fn is_american_date(text: &str) -> bool {
     text.len() == 19 && text.as_bytes()[2] == b'/' && is_stamp(text)
 }
 
-/// `03:04:05 DP0 TP3`. SGLang's time without ranks stays, because other programs print the same
+/// `03:04:05 DP0 TP3`. SGLang's time without ranks is kept, because other programs print the same
 /// form.
 fn has_rank(text: &str) -> bool {
     let mut words = text.split(' ');

@@ -1,10 +1,11 @@
 //! Messages with one or two sizes in a sentence that the table cannot express: TensorFlow on the
 //! driver's pool, CUDA.jl, the buffers of llama.cpp, XLA on TPUs.
 
-use super::engines::Short;
 use super::event::{Event, Framework, Rematerialization};
 use super::figure::{Figure, integer};
-use super::reader::{Passage, Reader};
+use super::passage::Passage;
+use super::reader::Reader;
+use super::short::Short;
 use gpu_core::Bytes;
 
 /// The position of one of these messages.
@@ -46,7 +47,7 @@ pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> boo
     event.map(|event| reader.add(event)).is_some()
 }
 
-/// Returns an event of CUDA without any data.
+/// Returns an empty event with the backend `cuda`.
 pub(super) fn on_cuda(framework: Framework, passage: Passage<'_>) -> Event {
     Event { backend: Some("cuda".to_owned()), ..Event::new(framework, passage.line) }
 }
@@ -98,7 +99,7 @@ fn julia(passage: Passage<'_>) -> Option<Event> {
     Some(event)
 }
 
-/// Returns the rest of a total, with the rounding errors of both.
+/// Returns the unused part of a total, with the rounding errors of both figures.
 fn free(used: &Figure, total: &Figure) -> Option<Figure> {
     let free = total.bytes?.saturating_sub(used.bytes?);
     let text = format!("{:.2} MiB", free.0 as f64 / f64::from(1 << 20));
@@ -115,7 +116,7 @@ pub(super) struct Buffer {
 
 /// Parses the `CUDA0 buffer` at the start of a text.
 pub(super) fn buffer(text: &str) -> Option<Buffer> {
-    // The name, the backend, and whether a number follows.
+    // The name, the backend, and whether a number follows the name.
     const BACKENDS: [(&str, &str, bool); 9] = [
         ("CUDA", "cuda", true),
         ("ROCm", "hip", true),
@@ -130,9 +131,10 @@ pub(super) fn buffer(text: &str) -> Option<Buffer> {
     let (backend, has_number, rest) = BACKENDS.iter().find_map(|(name, backend, has_number)| {
         Some((*backend, *has_number, text.strip_prefix(name)?))
     })?;
-    let (gpu, rest) = match has_number {
-        true => integer(rest).map(|(gpu, rest)| (u32::try_from(gpu).ok(), rest))?,
-        false => (None, rest),
+    let (gpu, rest) = if has_number {
+        integer(rest).map(|(gpu, rest)| (u32::try_from(gpu).ok(), rest))?
+    } else {
+        (None, rest)
     };
     let kinds = ["_Private", "_Mapped", "_Split", ""];
     let rest = kinds.iter().find_map(|kind| rest.strip_prefix(kind))?;
@@ -146,7 +148,7 @@ fn sized_buffer(text: &str) -> Option<(Buffer, u64)> {
     Some((buffer, size))
 }
 
-/// What the function before `failed to allocate` allocates.
+/// Returns what the function named before `failed to allocate` allocates.
 fn purpose(before: &str) -> Option<Short> {
     let function = before.trim_end().rsplit(' ').next()?.trim_end_matches(':');
     let kinds = [
@@ -158,7 +160,8 @@ fn purpose(before: &str) -> Option<Short> {
 }
 
 /// `failed to allocate CUDA0 buffer of size 8589934592`: alone, or after the device's own message
-/// with the rounded size. Builds for AMD print `cudaMalloc` there, and their own name here.
+/// with the rounded size. AMD builds print `cudaMalloc` in that message, but their own name in this
+/// one.
 fn buffer_of_size(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let (buffer, size) = sized_buffer(passage.text)?;
     let is_it = |tried: &Figure| {

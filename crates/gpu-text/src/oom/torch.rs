@@ -2,11 +2,13 @@
 
 use super::event::{Event, Framework, Wording};
 use super::figure::{Figure, integer};
-use super::reader::{Passage, Reader};
+use super::passage::Passage;
+use super::reader::Reader;
 
 const ON_DEVICE: &str = "Allocation on device ";
 
-/// Within this many lines after a complete message, its start belongs to the same failure.
+/// The distance in lines after a complete message within which a repetition of its start belongs to
+/// the same failure.
 const MAX_LINES_APART: usize = 100;
 
 /// Returns whether a message about the driver's own pool starts here.
@@ -48,7 +50,7 @@ pub(super) fn read(reader: &mut Reader, passage: Passage<'_>) -> bool {
 }
 
 /// Parses PyTorch's message about the driver's own pool (`backend:cudaMallocAsync`) from its
-/// `Allocation on device`; ComfyUI prints only its start.
+/// `Allocation on device`; ComfyUI prints only the start of the message.
 pub(super) fn read_driver_pool(reader: &mut Reader, passage: Passage<'_>) -> bool {
     let text = passage.text;
     let is_long = text.contains("would exceed allowed memory");
@@ -71,13 +73,13 @@ pub(super) fn read_driver_pool(reader: &mut Reader, passage: Passage<'_>) -> boo
         event.tried = labelled("Requested");
         event.total = labelled("Device limit");
         event.free = labelled("Free (according to CUDA)");
-        // A number that is too large means no limit.
+        // A number that does not fit means no limit.
         event.limit = labelled("memory fraction)").filter(|limit| limit.bytes.is_some());
     } else if let Some(known) = reader.events.last_mut()
         && known.allocator == event.allocator
         && passage.line.abs_diff(known.line) <= MAX_LINES_APART
     {
-        // The same failure, reported completely before.
+        // An earlier, complete message reported the same failure.
         return true;
     }
     reader.add(event);

@@ -1,15 +1,16 @@
-//! Words that a terminal wrapped at its edge.
+//! Words that a terminal broke at its right edge.
 //!
-//! Such a break leaves no mark and is recognised by its pieces. Two pieces are joined if they form
-//! a word of the messages that neither piece is, or the number before a unit.
+//! Such a break leaves no mark; only the two pieces reveal it. They are joined if together they
+//! form a word of the messages and neither piece is such a word, or if they form a number before a
+//! unit.
 
 use super::engines;
 use super::figure::Figure;
 
-/// No terminal is narrower: a shorter line ends normally.
+/// The minimum width of a terminal; a shorter line ends normally.
 pub(super) const LEAST_WIDTH: usize = 40;
 
-/// Words of the messages beside figures.
+/// Words of the messages, without the figures.
 const WORDS: &str = "memory Tried tried allocate allocated allocating total capacity capacty which free \
     Process process Including non-PyTorch PyTorch has use this This out CUDA HIP GPU reserved already \
     cached unallocated private pools allowed Allocator BFCAllocator Chunks chunks totalling size region \
@@ -30,8 +31,8 @@ pub(super) fn is_within_word(before: &str, line: &str) -> bool {
     is_within_number(before, line)
 }
 
-/// A number continues if a unit follows it and only both pieces together have its point, if it is a
-/// PID, or if the words before it are those before a number of a message.
+/// A number continues if a unit follows it and only both pieces together contain its point, if it
+/// is a PID, or if the words before it precede a number in a message.
 fn is_within_number(before: &str, line: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_digit() || c == '.';
     let head = &before[before.trim_end_matches(is_digit).len()..];

@@ -3,7 +3,8 @@
 
 use super::event::{Event, Framework, Rematerialization, Wording};
 use super::figure::{Figure, integer};
-use super::reader::{Passage, Reader, framework_of_path};
+use super::passage::{Passage, framework_of_path};
+use super::reader::Reader;
 use crate::work_meter;
 use gpu_core::Bytes;
 
@@ -13,7 +14,7 @@ pub(super) enum Mark {
     Exhausted,
     Request,
     HostRequest,
-    Rung,
+    Retry,
     Complaint,
 }
 
@@ -24,11 +25,11 @@ const BELOW: &str = "reduce memory use below ";
 const REDUCED: &str = "only reduced to ";
 const FAILED: &str = "failed to allocate ";
 
-/// The maximum length of `Can't`, with any encoding of its apostrophe.
+/// The maximum length of `Can't`, in any encoding of its apostrophe.
 const MAX_CAN_NOT: usize = 16;
 
-/// The most retry sizes that are kept.
-const MAX_RUNGS: usize = 1000;
+/// The maximum number of retry sizes kept.
+const MAX_RETRIES: usize = 1000;
 
 /// Returns the mark of a word.
 pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
@@ -36,7 +37,7 @@ pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
         "Out" | "out" if rest[1..].starts_with(ALLOCATING) => (Mark::HostRequest, true),
         "Out" | "out" => (Mark::Exhausted, rest[1..].starts_with(TRYING)),
         "Failed" => (Mark::Request, rest.starts_with(REQUEST)),
-        "failed" => (Mark::Rung, is_rung(rest)),
+        "failed" => (Mark::Retry, is_retry(rest)),
         "Can" => {
             let word = rest.chars().take(MAX_CAN_NOT).take_while(|c| *c != ' ');
             let end =
@@ -49,13 +50,13 @@ pub(super) fn mark(word: &str, rest: &str) -> Option<Mark> {
 }
 
 /// `failed to allocate 15.10G (16215793664 bytes) from device: …`
-fn is_rung(rest: &str) -> bool {
+fn is_retry(rest: &str) -> bool {
     rest.strip_prefix(FAILED)
         .and_then(Figure::at_start)
-        .is_some_and(|(_, rest)| rest.starts_with(" (") && rung(rest).is_some())
+        .is_some_and(|(_, rest)| rest.starts_with(" (") && retry_bytes(rest).is_some())
 }
 
-fn rung(rest: &str) -> Option<u64> {
+fn retry_bytes(rest: &str) -> Option<u64> {
     let (bytes, rest) = integer(rest.strip_prefix(" (")?)?;
     rest.strip_prefix(" bytes) from device")?;
     Some(bytes)
@@ -67,7 +68,7 @@ pub(super) fn read(reader: &mut Reader, mark: Mark, passage: Passage<'_>) -> boo
         Mark::Exhausted => exhausted(reader, passage, TRYING, None),
         Mark::HostRequest => host(reader, passage),
         Mark::Request => request(reader, passage),
-        Mark::Rung => climb(reader, passage),
+        Mark::Retry => retry(reader, passage),
         Mark::Complaint => complaint(reader, passage),
     }
     .is_some()
@@ -89,7 +90,7 @@ fn exhausted(
 }
 
 fn finish(reader: &mut Reader, mut event: Event) {
-    // The same error is printed again as it propagates; the complaint was about its first.
+    // XLA prints the same error again as it propagates; the complaint belongs to the first one.
     reader.complete(&mut event);
     let is_known = |known: &Event| {
         let rematerialization = known.rematerialization.clone();
@@ -104,7 +105,7 @@ fn finish(reader: &mut Reader, mut event: Event) {
     reader.add(event);
 }
 
-/// `Out of memory allocating 7 bytes`: from XLA's host client if an error says so before it,
+/// `Out of memory allocating 7 bytes`: from XLA's host client if an earlier error identifies it,
 /// otherwise from CuPy.
 fn host(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let is_xla = ["RESOURCE_EXHAUSTED", "Resource exhausted", "XlaRuntimeError", "JaxRuntimeError"]
@@ -130,13 +131,13 @@ fn request(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
 }
 
 /// A retry size: a new event if the size does not decrease.
-fn climb(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
+fn retry(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     let (figure, rest) = Figure::at_start(passage.after(FAILED)?)?;
-    let figure = Figure { bytes: Some(Bytes(rung(rest)?)), slack: Bytes(0), ..figure };
+    let figure = Figure { bytes: Some(Bytes(retry_bytes(rest)?)), slack: Bytes(0), ..figure };
     let framework = framework_of_path(passage.before).unwrap_or(Framework::TensorFlow);
-    let open = reader.open_ladder.and_then(|index| reader.events.get_mut(index));
-    if let Some(event) = open.filter(|event| goes_on(event, &figure)) {
-        if event.ladder.last() != Some(&figure) && event.ladder.len() < MAX_RUNGS {
+    let open = reader.open_retries.and_then(|index| reader.events.get_mut(index));
+    if let Some(event) = open.filter(|event| continues(event, &figure)) {
+        if event.ladder.last() != Some(&figure) && event.ladder.len() < MAX_RETRIES {
             event.ladder.push(figure);
         }
         return Some(());
@@ -145,11 +146,11 @@ fn climb(reader: &mut Reader, passage: Passage<'_>) -> Option<()> {
     event.tried = Some(figure.clone());
     event.ladder = vec![figure];
     event.backend = Some("cuda".to_owned());
-    reader.open_ladder = Some(reader.add(event));
+    reader.open_retries = Some(reader.add(event));
     Some(())
 }
 
-fn goes_on(event: &Event, next: &Figure) -> bool {
+fn continues(event: &Event, next: &Figure) -> bool {
     event.ladder.last().is_some_and(|last| next.bytes <= last.bytes)
 }
 

@@ -1,4 +1,4 @@
-//! The devices and their listed processes, from all output of nvidia-smi.
+//! The devices and their listed processes, from all outputs of nvidia-smi.
 
 use super::listed::{self, Key, Listed, unsigned};
 use super::take_later;
@@ -13,10 +13,11 @@ use gpu_core::{
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most devices of a machine.
+/// The maximum number of devices of a machine.
 const MAX_DEVICES: usize = 256;
 
-/// The most MIG devices of a device; current ones have seven (`nvmlDeviceGetMaxMigDeviceCount`).
+/// The maximum number of MIG devices of a device; current ones have up to seven
+/// (`nvmlDeviceGetMaxMigDeviceCount`).
 const MAX_MIGS: usize = 64;
 
 /// The devices of the machine.
@@ -24,17 +25,16 @@ pub(super) struct Devices {
     list: Vec<Device>,
     /// The device of each MIG device, by UUID and index.
     migs: BTreeMap<String, u32>,
-    /// Some text lists all MIG devices.
+    /// Whether some text lists all MIG devices.
     lists_mig: bool,
 }
 
-/// A device, with the data of the texts so far.
+/// A device with its data from the texts so far.
 #[derive(Default)]
 struct Device {
     gpu: Gpu,
-    /// Its parsed PCI address.
     bus: Option<PciBusId>,
-    /// `None` until a text has it.
+    /// `None` until a text lists processes of the device.
     processes: Option<BTreeMap<Key, DeviceProcess>>,
     mig: Vec<MigInstance>,
     failures: Vec<DeviceFailure>,
@@ -46,8 +46,8 @@ impl Devices {
         let migs = migs.filter_map(|mig| Some((mig.uuid.clone()?, mig.gpu_index?))).collect();
         let lists_mig = documents.iter().any(|document| document.lists_mig);
         let mut devices = Devices { list: Vec::new(), migs, lists_mig };
-        // Identifiers first, from the texts that have most of them, so that a text with one
-        // identifier finds its device whatever the order of the paste.
+        // Identifiers are recorded first, starting with the texts that have most of them, so that a
+        // text with a single identifier finds its device in any order of the paste.
         let mut by_names: Vec<&Document> = documents.iter().collect();
         by_names.sort_by_cached_key(|document| Reverse(names_of(document)));
         for document in by_names {
@@ -58,7 +58,7 @@ impl Devices {
         }
         let failures: Vec<&DeviceFailure> =
             documents.iter().flat_map(|document| &document.device_failures).collect();
-        // A tool that fails at a device does not list it.
+        // A tool that fails on a device does not list it.
         failures.iter().for_each(|failure| devices.name_failed(failure.device));
         devices.number();
         for failure in failures {
@@ -66,8 +66,8 @@ impl Devices {
                 devices.list[at].failures.push(failure.clone());
             }
         }
-        // With holders, a list without PIDs would make each of them seem unlisted.
-        let has_holders = documents.iter().any(super::holders::tells_holders);
+        // If holders are known, a list without PIDs would make every holder look unlisted.
+        let has_holders = documents.iter().any(super::holders::lists_holders);
         for document in documents {
             for (position, gpu) in gpus(document).iter().enumerate() {
                 if let Some(at) = devices.find(gpu).or_else(|| devices.at_position(gpu, position)) {
@@ -84,11 +84,11 @@ impl Devices {
         devices
     }
 
-    /// Records the identifiers of a device; the first `others` are known from other texts.
+    /// Records the identifiers of a device; the first `others` devices come from other texts.
     fn name(&mut self, gpu: &Gpu, position: usize, others: usize) {
         let nameless = is_nameless(gpu);
         let found = self.find(gpu).or_else(|| {
-            // A row without an index takes its device's position in the order of the indexes.
+            // A row without an index gets the device at the same position in index order.
             let index = u32::try_from(position).ok()?;
             let at = self.list.iter().position(|device| device.gpu.index == Some(index))?;
             let unclaimed = gpu.index.is_none() && (at < others || nameless);
@@ -109,7 +109,7 @@ impl Devices {
         }
     }
 
-    /// Adds a device that a failure text names, unless it is known.
+    /// Adds the device that a failure text names, unless it is already known.
     fn name_failed(&mut self, device: NamedDevice) {
         let gpu = failed(device);
         if self.find(&gpu).is_none() && self.list.len() < MAX_DEVICES {
@@ -119,8 +119,8 @@ impl Devices {
         }
     }
 
-    /// Assigns an index to the devices that no text numbers: in the order of their PCI addresses,
-    /// which is the driver's, or of their appearance.
+    /// Assigns an index to devices without one: in PCI address order, which is the driver's, or in
+    /// order of appearance.
     fn number(&mut self) {
         if self.list.iter().all(|device| device.gpu.index.is_none() && device.bus.is_some()) {
             self.list.sort_by_key(|device| device.bus);
@@ -139,7 +139,7 @@ impl Devices {
         self.list.iter().position(|device| same(device.names(), names) == Some(true))
     }
 
-    /// Returns the device of a row without any identifier.
+    /// Returns the device of a row that has no identifier.
     fn at_position(&self, gpu: &Gpu, position: usize) -> Option<usize> {
         let index = u32::try_from(position).ok().filter(|_| is_nameless(gpu))?;
         self.list.iter().position(|device| device.gpu.index == Some(index))
@@ -148,10 +148,10 @@ impl Devices {
     fn add_mig(&mut self, mig: &MigDevice) {
         let of = |device: &&mut Device| device.gpu.index == mig.gpu_index;
         let Some(device) = self.list.iter_mut().find(of) else { return };
-        let place = (mig.gpu_instance_id, mig.compute_instance_id);
+        let instances = (mig.gpu_instance_id, mig.compute_instance_id);
         let same = |known: &&mut MigInstance| match mig.mig_index {
             Some(index) => known.index == index,
-            None => (known.gpu_instance, known.compute_instance) == place,
+            None => (known.gpu_instance, known.compute_instance) == instances,
         };
         let next = u32::try_from(device.mig.len()).unwrap_or(u32::MAX);
         work_meter::add(device.mig.len());
@@ -182,11 +182,11 @@ impl Devices {
 
     fn add_processes(&mut self, document: &Document) {
         let Some(list) = listed::read(document) else { return };
-        let placed: Vec<Option<usize>> =
+        let device_indexes: Vec<Option<usize>> =
             list.processes.iter().map(|process| self.device_of(process)).collect();
-        // A list with a process of an unknown device does not show that a device has no others.
-        let complete = placed.iter().all(Option::is_some);
-        let named: BTreeSet<usize> = placed.iter().copied().flatten().collect();
+        // If a process has an unknown device, the list does not show that a device has no others.
+        let complete = device_indexes.iter().all(Option::is_some);
+        let named: BTreeSet<usize> = device_indexes.iter().copied().flatten().collect();
         let reported: Vec<Names<'_>> = document.gpus.iter().map(Names::of).collect();
         for (at, device) in self.list.iter_mut().enumerate() {
             if named.contains(&at) || (complete && device.is_covered(&list, &reported)) {
@@ -196,7 +196,7 @@ impl Devices {
                 }
             }
         }
-        for (listed, at) in list.processes.into_iter().zip(placed) {
+        for (listed, at) in list.processes.into_iter().zip(device_indexes) {
             let known = at.and_then(|at| self.list.get_mut(at)?.processes.as_mut());
             let Some(known) = known else { continue };
             match known.get_mut(&listed.key()) {
@@ -208,9 +208,9 @@ impl Devices {
         }
     }
 
-    /// Returns the device that lists a process.
+    /// Returns the device of a listed process.
     fn device_of(&self, listed: &Listed) -> Option<usize> {
-        let mut gpu = listed.place.clone();
+        let mut gpu = listed.device.clone();
         if let Some(uuid) = gpu.uuid.take_if(|uuid| uuid.starts_with("MIG-")) {
             gpu.index = self.migs.get(&uuid).copied();
         }
@@ -244,7 +244,7 @@ impl Device {
         }
     }
 
-    /// Returns whether a process list covers the device; `reported` are the devices of its text.
+    /// Returns whether a process list covers the device; `reported` has the devices of its text.
     fn is_covered(&self, list: &listed::List, reported: &[Names<'_>]) -> bool {
         match &list.devices {
             Some(devices) => self.gpu.index.is_some_and(|index| devices.contains(&index)),
@@ -289,19 +289,23 @@ impl Device {
                 ..DeviceInfo::unknown(id)
             },
             sample: if is_lost { Err(lost()) } else { Ok(sample) },
-            processes: processes.ok_or_else(|| match is_lost {
-                true => lost(),
-                false => Fault {
-                    kind: absent.into(),
-                    text: "find a list of its processes in the text".to_owned(),
-                },
+            processes: processes.ok_or_else(|| {
+                if is_lost {
+                    lost()
+                } else {
+                    Fault {
+                        kind: absent.into(),
+                        text: "find a list of its processes in the text".to_owned(),
+                    }
+                }
             }),
-            mig: match gpu.mig_enabled == Ok(true) && self.mig.is_empty() && !lists_mig {
-                true => Err(Fault {
+            mig: if gpu.mig_enabled == Ok(true) && self.mig.is_empty() && !lists_mig {
+                Err(Fault {
                     kind: absent.into(),
                     text: "find a list of its MIG devices in the text".to_owned(),
-                }),
-                false => Ok(self.mig),
+                })
+            } else {
+                Ok(self.mig)
             },
             details: Ok(gpu.details),
         }
@@ -324,12 +328,12 @@ fn failed(device: NamedDevice) -> Gpu {
     }
 }
 
-/// Adds what failure texts say about a device, and returns whether it could not be reached.
+/// Applies failure texts to a device; returns whether a tool could not reach it.
 fn take_failures(gpu: &mut Gpu, failures: &[DeviceFailure]) -> bool {
     let mut is_lost = false;
     for failure in failures {
         match failure.code {
-            // Figures of another moment show more than the failure does.
+            // Figures from another time outweigh the failure.
             ErrorCode::DeviceHandle => is_lost = gpu.memory_used_mib.is_err(),
             ErrorCode::MigPending => {
                 let after = failure.enables_mig;
@@ -371,7 +375,8 @@ impl<'a> Names<'a> {
     }
 }
 
-/// Returns whether two sets of identifiers are of one device; `None` when they have none in common.
+/// Returns whether two sets of identifiers belong to one device; `None` if they share no kind of
+/// identifier.
 fn same(a: Names<'_>, b: Names<'_>) -> Option<bool> {
     work_meter::add(1);
     if let (Some(a), Some(b)) = (a.uuid, b.uuid) {
@@ -397,7 +402,7 @@ impl Gpu {
 
     fn take(&mut self, later: &Gpu) {
         self.take_names(later);
-        // The table truncates names, with `...` at the end; a whole one is better.
+        // The table truncates names with a final `...`; a whole name is better.
         let cut = |name: &Option<String>| name.as_ref().is_none_or(|name| name.ends_with("..."));
         if later.name.is_some() && (cut(&self.name) || !cut(&later.name)) {
             self.name.clone_from(&later.name);
@@ -416,7 +421,7 @@ impl Gpu {
     }
 }
 
-/// How many kinds of identifiers a text has for its devices.
+/// The number of kinds of identifiers that a text has for its devices.
 fn names_of(document: &Document) -> usize {
     // TensorFlow numbers devices in its own order.
     if document.kind == Kind::Topo {
@@ -430,31 +435,31 @@ fn names_of(document: &Document) -> usize {
     named(document).iter().map(count).max().unwrap_or(0)
 }
 
-/// The devices of a text, including those that only its processes name.
+/// The devices of a text, including devices that appear only in process rows.
 fn named(document: &Document) -> Vec<Gpu> {
     let mut gpus = gpus(document);
     let mut buses: Vec<Option<PciBusId>> =
         gpus.iter().map(|gpu| gpu.bus_id.as_deref().and_then(parse_bus)).collect();
     let processes = listed::read(document).map(|list| list.processes).unwrap_or_default();
-    let places = processes.into_iter().map(|listed| listed.place);
-    // The table of MIG devices may stand alone.
+    let of_processes = processes.into_iter().map(|listed| listed.device);
+    // The table of MIG devices may occur alone.
     let of_migs = document.mig_devices.iter();
     let of_migs = of_migs.map(|mig| Gpu { index: mig.gpu_index, ..Gpu::default() });
-    for place in places.chain(of_migs) {
-        let is_mig = place.uuid.as_ref().is_some_and(|uuid| uuid.starts_with("MIG-"));
-        let names = Names::of(&place);
+    for gpu in of_processes.chain(of_migs) {
+        let is_mig = gpu.uuid.as_ref().is_some_and(|uuid| uuid.starts_with("MIG-"));
+        let names = Names::of(&gpu);
         let known = || {
             (0..gpus.len()).any(|at| same(Names::with(&gpus[at], buses[at]), names) == Some(true))
         };
-        if !is_nameless(&place) && !is_mig && gpus.len() < MAX_DEVICES && !known() {
+        if !is_nameless(&gpu) && !is_mig && gpus.len() < MAX_DEVICES && !known() {
             buses.push(names.address.and_then(|(_, bus)| bus));
-            gpus.push(place);
+            gpus.push(gpu);
         }
     }
     gpus
 }
 
-/// The devices of a text; for `dmon` and `pmon` they are in its rows.
+/// The devices of a text; `dmon` and `pmon` name them in their rows.
 fn gpus(document: &Document) -> Vec<Gpu> {
     let of_row = |row: &BTreeMap<String, Value>| {
         let mut gpu = Gpu { index: Some(unsigned(row, "gpu")?), ..Gpu::default() };

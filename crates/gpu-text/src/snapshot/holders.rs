@@ -10,7 +10,7 @@ use gpu_nvidia_driver::{MAJOR, NvidiaFiles, device_file};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The most descriptors of one file that are kept.
+/// The maximum number of descriptors kept per file.
 const MAX_DESCRIPTORS: usize = 64;
 
 /// The minor numbers of the two files of NVIDIA's driver that belong to no device.
@@ -26,7 +26,7 @@ pub(super) fn read(
     let mut asked = false;
     let mut files: BTreeMap<Arc<str>, DeviceFile> = BTreeMap::new();
     let mut held: BTreeMap<Pid, BTreeMap<Arc<str>, HeldFile>> = BTreeMap::new();
-    for document in documents.iter().filter(|document| tells_holders(document)) {
+    for document in documents.iter().filter(|document| lists_holders(document)) {
         asked = true;
         for row in &document.holders {
             let Some(mut file) = file(document.kind, row) else { continue };
@@ -72,22 +72,22 @@ fn sorted(mut held: HeldFile) -> HeldFile {
     held
 }
 
-/// The short names that the tools print.
+/// The short process names from the tools.
 pub(super) fn commands(documents: &[Document]) -> Vec<(Pid, String)> {
     rows(documents).filter_map(|row| Some((Pid(row.pid?), row.command.clone()?))).collect()
 }
 
-/// The users that the tools print.
+/// The users from the tools.
 pub(super) fn users(documents: &[Document]) -> BTreeMap<Pid, String> {
     rows(documents).filter_map(|row| Some((Pid(row.pid?), row.user.clone()?))).collect()
 }
 
 fn rows(documents: &[Document]) -> impl Iterator<Item = &Row> {
-    documents.iter().filter(|document| tells_holders(document)).flat_map(|d| &d.holders)
+    documents.iter().filter(|document| lists_holders(document)).flat_map(|d| &d.holders)
 }
 
 /// Returns whether a text lists holders of files.
-pub(super) fn tells_holders(document: &Document) -> bool {
+pub(super) fn lists_holders(document: &Document) -> bool {
     matches!(document.kind, Kind::Fuser | Kind::Lsof)
 }
 
@@ -98,7 +98,7 @@ fn file(tool: Kind, row: &Row) -> Option<DeviceFile> {
         return Some(device_file(&path, Err(Absent::NotRecorded)));
     }
     let numbers = row.device.as_deref().and_then(device_numbers);
-    // A name may have a remark, such as `(deleted)`; a container's may be anything.
+    // A name may have a remark, such as `(deleted)`; in a container it may be arbitrary.
     let name = row.name.as_deref().unwrap_or_default();
     let name = name.strip_suffix(" (deleted)").unwrap_or(name);
     let path: Arc<str> = match numbers {
@@ -109,7 +109,7 @@ fn file(tool: Kind, row: &Row) -> Option<DeviceFile> {
         _ => return None,
     };
     let file = device_file(&path, Err(Absent::NotRecorded));
-    // For a file that is no device, the numbers are those of its file system.
+    // For a regular file, the numbers identify its file system.
     let id = match numbers.filter(|_| file.role != FileRole::Other) {
         Some((major, minor)) => Ok(FileId::Device { major, minor }),
         None => Err(Absent::NotRecorded),
@@ -117,10 +117,10 @@ fn file(tool: Kind, row: &Row) -> Option<DeviceFile> {
     Some(DeviceFile { id, ..file })
 }
 
-/// Returns the access of a row to its file, and the descriptor.
+/// Returns how a row's process accesses its file, and the descriptor.
 fn access(tool: Kind, row: &Row) -> (Access, Option<u32>) {
     if tool == Kind::Fuser {
-        // The plain form has no letter for a file that is only open.
+        // The plain form has no letter for a file that is merely open.
         let letters = row.access.as_deref().unwrap_or("f");
         return (Access::from_letters(letters).unwrap_or_default(), None);
     }

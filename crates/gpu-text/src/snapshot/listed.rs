@@ -9,10 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A process by its PID and MIG instance.
 pub(super) type Key = (Pid, Option<u32>, Option<u32>);
 
-/// A process in a list.
 pub(super) struct Listed {
     /// The identifiers of its device.
-    pub(super) place: Gpu,
+    pub(super) device: Gpu,
     pub(super) process: DeviceProcess,
 }
 
@@ -26,17 +25,17 @@ impl Listed {
 /// The process list of a text.
 pub(super) struct List {
     pub(super) processes: Vec<Listed>,
-    /// The devices it covers, by index; `None` when it covers all devices of the text.
+    /// The devices it covers, by index; `None` for all devices of the text.
     pub(super) devices: Option<BTreeSet<u32>>,
-    /// Whether it lists processes of every kind, so that all others are gone.
+    /// Whether it lists processes of every kind, so that unlisted processes have ended.
     pub(super) is_full: bool,
 }
 
-/// Returns the list of a text; `None` when it has none, or one with an impossible PID: without that
-/// row its memory would look like nobody's.
+/// Returns the process list of a text; `None` if it has none, or if a PID is impossible: without
+/// that row its memory would seem to belong to no process.
 ///
-/// A process without a PID still has memory. Its number counts down from one that no PID reaches,
-/// so the numbers are unique and differ from those of holders.
+/// A process without a PID still uses memory. It gets a synthetic PID, counting down from one above
+/// the range of real PIDs, so that the numbers are unique and differ from those of holders.
 pub(super) fn read(document: &Document) -> Option<List> {
     let list = list(document)?;
     list.processes.iter().all(|listed| plausible::is_pid(listed.process.pid)).then_some(list)
@@ -69,20 +68,20 @@ pub(super) fn take(known: &mut DeviceProcess, later: &DeviceProcess) {
     };
     take_later(&mut known.memory, later.memory);
     take_later(&mut known.utilization, later.utilization);
-    // A path is more informative than the short name of `pmon`.
+    // A path says more than the short name from `pmon`.
     if known.name.is_err() {
         known.name.clone_from(&later.name);
     }
 }
 
-/// Returns whether the list of a text has processes without a PID: they account for memory, but no
-/// holder of a device file can be found among them.
+/// Returns whether a text lists processes without PIDs: they account for memory, but cannot be
+/// matched with holders of device files.
 pub(super) fn is_anonymous(document: &Document) -> bool {
     document.kind == Kind::Gpustat
         && document.processes.iter().flatten().any(|process| process.pid.is_none())
 }
 
-/// Returns whether a number stands for a process without a PID.
+/// Returns whether a PID is synthetic, for a process without a PID.
 pub(super) fn is_anonymous_pid(pid: Pid) -> bool {
     pid.0 >= u32::MAX - Document::MAX_ROWS as u32
 }
@@ -90,7 +89,7 @@ pub(super) fn is_anonymous_pid(pid: Pid) -> bool {
 fn of_process(process: &Process, row: u32) -> Option<Listed> {
     let name = process.name.as_deref().or(process.user.as_deref()).unwrap_or_default();
     let anonymous = process.user.is_some().then_some(u32::MAX - row);
-    let place = Gpu {
+    let device = Gpu {
         index: process.gpu_index,
         uuid: process.gpu_uuid.clone(),
         bus_id: process.gpu_bus_id.clone(),
@@ -105,7 +104,7 @@ fn of_process(process: &Process, row: u32) -> Option<Listed> {
         gpu_instance: process.gpu_instance_id,
         compute_instance: process.compute_instance_id,
     };
-    Some(Listed { place, process })
+    Some(Listed { device, process })
 }
 
 /// Parses a row of `pmon`.
@@ -129,10 +128,10 @@ fn of_row(row: &BTreeMap<String, Value>) -> Option<Listed> {
         gpu_instance: None,
         compute_instance: None,
     };
-    Some(Listed { place: Gpu { index: unsigned(row, "gpu"), ..Gpu::default() }, process })
+    Some(Listed { device: Gpu { index: unsigned(row, "gpu"), ..Gpu::default() }, process })
 }
 
-/// Returns a name, or the reason why none was printed.
+/// Returns a name, or the reason for its absence.
 fn given(name: &str) -> Reading<String> {
     field::absent(name).map_or_else(|| Ok(name.to_owned()), Err)
 }

@@ -1,9 +1,9 @@
 //! Joins several texts about one machine.
 //!
-//! Devices are matched by the strongest identifier that two texts share, values of a later text
-//! take precedence over those of an earlier one, and what no text has stays absent: without a
-//! `fuser` or `lsof` among the texts the holders are a fault, never an empty list, and so are the
-//! driver's messages without a kernel log. A message without a time is undated.
+//! Devices are matched by the strongest identifier that two texts share. Values of a later text
+//! replace those of an earlier one. Data that no text has stays absent: without output of `fuser`
+//! or `lsof` the holders are a fault, never an empty list, and likewise the driver's messages
+//! without a kernel log. A message without a time is undated.
 
 mod devices;
 mod holders;
@@ -38,9 +38,9 @@ pub fn snapshot(documents: &[Document], taken_at: Timestamp) -> Snapshot {
     }
 }
 
-/// Returns the latest time in the texts. They are judged by this time, not by the clock of the
-/// machine that reads them, which gives only the year of dates that lack it. Returns the time of the
-/// clock if the texts have no date.
+/// Returns the latest time in the texts. The texts are judged at this time, not at the time of
+/// `clock`, which only supplies the year of dates that lack it. Returns `clock` if the texts have
+/// no date.
 pub fn moment(documents: &[Document], clock: Timestamp) -> Timestamp {
     times(documents).with_year_of(clock).latest().unwrap_or(clock)
 }
@@ -70,7 +70,8 @@ fn driver(documents: &[Document], no_devices: bool) -> Result<Driver, Fault> {
     }
 }
 
-/// Returns the messages of the kernel log, oldest first; dates without a year are before `taken_at`.
+/// Returns the messages of the kernel log, oldest first; dates without a year are taken to precede
+/// `taken_at`.
 fn driver_messages(
     documents: &[Document],
     taken_at: Timestamp,
@@ -87,8 +88,8 @@ fn driver_messages(
     Ok(messages)
 }
 
-/// Returns the meaning of a failure for the whole machine, and the fragment that completes 'failed
-/// to …'.
+/// Returns the fault of the whole machine that a failure text reports, and a fragment that
+/// completes 'failed to …'.
 fn machine_fault(code: ErrorCode) -> Option<(MachineFault, &'static str)> {
     Some(match code {
         ErrorCode::DriverNotRunning => {
@@ -122,7 +123,8 @@ fn processes(
     devices: &[DeviceState],
     holders: &[Holder],
 ) -> BTreeMap<Pid, Process> {
-    // Tools that read /proc print the short name; nvidia-smi prints a path, often truncated.
+    // Tools that read /proc print the short name; nvidia-smi prints a path, which is often
+    // truncated.
     let (short, users) = (holders::commands(documents), holders::users(documents));
     let commands = short.into_iter().chain(monitored(documents)).rev();
     let commands: BTreeMap<Pid, String> = commands.collect();
@@ -131,7 +133,7 @@ fn processes(
     let listed = listed.map(|process| (process.pid, process.name.clone()));
     let holding = holders.iter().map(|holder| (holder.process.pid, Err(Absent::NotRecorded)));
     for (pid, name) in listed.chain(holding) {
-        // Nothing more is known of a process without a PID, and no command can name it.
+        // A process without a PID has no further data, and no command can name it.
         let name = if listed::is_anonymous_pid(pid) { Err(Absent::NotRecorded) } else { name };
         let name = match commands.get(&pid) {
             Some(command) => Ok(command.clone()),
@@ -160,14 +162,14 @@ fn monitored(documents: &[Document]) -> Vec<(Pid, String)> {
     rows.flat_map(|document| document.rows.iter().filter_map(name)).collect()
 }
 
-/// Returns the program's name in a path, which on Linux may be followed by arguments.
+/// Returns the program name in a path; on Linux, arguments may follow it.
 fn program(path: &str) -> &str {
     let path =
         if path.starts_with(['/', '.']) { path.split(' ').next() } else { None }.unwrap_or(path);
     path.rsplit(['/', '\\']).next().filter(|name| !name.is_empty()).unwrap_or(path)
 }
 
-/// Takes a later reading: a value, or a reason that is more informative than silence.
+/// Takes a later reading: a value, or a reason more specific than "not recorded".
 fn take_later<T>(earlier: &mut Reading<T>, later: Reading<T>) {
     let takes = match &later {
         Ok(_) | Err(Absent::DeviceLost | Absent::Failed) => true,
@@ -178,8 +180,8 @@ fn take_later<T>(earlier: &mut Reading<T>, later: Reading<T>) {
     }
 }
 
-/// Returns a GPU that has different bus IDs in some documents, by its index and with two of the IDs:
-/// the documents are of different machines.
+/// Returns a GPU whose bus ID differs between documents, by index and with two of the IDs: the
+/// documents come from different machines.
 pub fn differing(documents: &[Document]) -> Option<(u32, &str, &str)> {
     let mut seen: BTreeMap<u32, &str> = BTreeMap::new();
     documents.iter().flat_map(|document| &document.gpus).find_map(|gpu| {

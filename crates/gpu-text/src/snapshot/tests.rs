@@ -1,4 +1,4 @@
-//! What a snapshot takes from pasted output.
+//! Snapshots of pasted output.
 
 use super::*;
 use crate::sections;
@@ -188,7 +188,7 @@ fn topology_is_separate_from_snapshot() {
 }
 
 #[test]
-fn every_machine_error_is_a_fault_of_its_own() {
+fn every_machine_error_has_its_own_fault() {
     for (message, kind) in [
         (
             "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.",
@@ -217,7 +217,7 @@ fn every_machine_error_is_a_fault_of_its_own() {
     assert_eq!(versions.version.as_deref(), Ok("470.1"));
 }
 
-/// An index, the fault of its sample, and the MIG modes now and after a reset.
+/// The index, the fault of the sample, and the current and pending MIG modes.
 type State = (u32, Option<ErrorKind>, Reading<bool>, Reading<bool>);
 
 fn states(text: &str) -> Vec<State> {
@@ -231,14 +231,14 @@ fn states(text: &str) -> Vec<State> {
 }
 
 #[test]
-fn failure_text_is_about_the_device_that_it_names() {
+fn failure_text_applies_to_named_device() {
     let unknown = Err(Absent::NotRecorded);
     let lost = Some(ErrorKind::Device(DeviceFault::Lost));
     let handle =
         |name: &str| format!("Unable to determine the device handle for {name}: GPU is lost.");
     assert_eq!(states(&handle("GPU 0000:0A:00.0")), [(0, lost, unknown, unknown)]);
     assert_eq!(states(&handle("GPU3")), [(3, lost, unknown, unknown)]);
-    // The device that the table lacks.
+    // The device that is missing from the table.
     let listed = format!("index, pci.bus_id\n0, 0:1:0.0\n2, 0:3:0.0\n\n{}", handle("GPU 0:2:0.0"));
     assert_eq!(
         states(&listed),
@@ -279,7 +279,7 @@ fn nvlinks_are_read_below_their_device() {
 }
 
 #[test]
-fn listed_kinds_are_those_printed_and_are_joined() {
+fn printed_process_kinds_are_kept_and_joined() {
     let kind = |rows: &str| {
         let pmon = format!("# gpu pid type sm command\n{rows}");
         let snapshot = of(&pmon);
@@ -324,7 +324,7 @@ fn monitored_rows_become_processes_with_reasons() {
 }
 
 #[test]
-fn dmon_values_are_those_of_its_columns() {
+fn dmon_values_follow_its_columns() {
     let snapshot = of("# gpu pwr gtemp sm fb\n0 50 40 30 20\n# gpu temp sm\n1 60 -7\n");
     let values: Vec<_> = snapshot
         .devices
@@ -350,7 +350,7 @@ fn dmon_values_are_those_of_its_columns() {
 }
 
 #[test]
-fn access_of_lsof_row_is_that_of_its_descriptor() {
+fn lsof_access_comes_from_descriptor() {
     for (fd, access, descriptors) in [
         ("mem", "....m", &[][..]),
         ("mmap", "....m", &[]),
@@ -379,7 +379,7 @@ fn access_of_lsof_row_is_that_of_its_descriptor() {
 }
 
 #[test]
-fn device_file_is_known_by_its_numbers() {
+fn device_file_is_identified_by_its_numbers() {
     for (row, path, id) in [
         ("CHR 195,3 0t0 5 /run/x/nvidia0", "/dev/nvidia3", Some((195, 3))),
         ("CHR 195,254 0t0 5 /x", "/dev/nvidia-modeset", Some((195, 254))),
@@ -414,7 +414,7 @@ fn program_is_last_part_of_its_path() {
 }
 
 #[test]
-fn known_value_is_replaced_by_a_value_or_by_loss_of_device() {
+fn known_value_is_replaced_by_value_or_device_loss() {
     let absent = |reason| -> Reading<u8> { Err(reason) };
     for (earlier, later, want) in [
         (Ok(1), Ok(2), Ok(2)),

@@ -3,10 +3,10 @@
 use crate::field;
 use gpu_core::{Absent, Reading};
 
-/// The most words of a cell; the fullest has seven.
+/// The maximum number of words of a cell; the fullest known cell has seven.
 const MAX_WORDS: usize = 24;
 
-/// Texts of several words in the place of one value.
+/// Phrases that stand in place of a single value.
 const PHRASES: [&str; 9] = [
     "N/A",
     "Not Supported",
@@ -21,8 +21,8 @@ const PHRASES: [&str; 9] = [
 
 const UNITS: [&str; 7] = ["W", "C", "%", "MiB", "MB", "GiB", "GB"];
 
-/// Splits a cell into words; a number keeps its unit and a phrase is one word, `/` is separate.
-/// Asterisks and backticks, which Markdown leaves, count as blanks.
+/// Splits a cell into words; a number keeps its unit, a phrase is one word, and `/` is separate.
+/// Asterisks and backticks, remnants of Markdown, count as blanks.
 pub(super) fn words(cell: &str) -> Vec<&str> {
     let mut words = Vec::new();
     let mut rest = cell;
@@ -70,7 +70,7 @@ fn starts_with(text: &str, phrase: &str) -> bool {
     text.get(..phrase.len()).is_some_and(|head| head.eq_ignore_ascii_case(phrase))
 }
 
-/// Splits the words at a `/`: the words before the pair, and its two sides.
+/// Splits the words at a `/`: the words before the pair, and the two sides of the pair.
 pub(super) fn pair<'w, 'a>(words: &'w [&'a str]) -> Option<(&'w [&'a str], [Option<&'a str>; 2])> {
     let slash = words.iter().position(|word| *word == "/")?;
     let (before, after) = words.split_at(slash);
@@ -79,7 +79,7 @@ pub(super) fn pair<'w, 'a>(words: &'w [&'a str]) -> Option<(&'w [&'a str], [Opti
 }
 
 /// Parses a word with `read`, if it has one of `units` (`nvidia-smi` always prints them, so a
-/// number without one was truncated) or is the reason for a missing value.
+/// number without one was truncated), or the reason for a missing value.
 pub(super) fn value<T>(
     word: Option<&str>,
     units: &[&str],

@@ -6,20 +6,20 @@ use crate::document::Gpu;
 use crate::field;
 use gpu_core::{Absent, ComputeMode, DeviceDetails, PciBusId, Reading};
 
-/// The word after a name: persistence mode, or on Windows the driver model.
+/// The word after a name: persistence mode, or the driver model on Windows.
 const MODES: [&str; 10] =
     ["On", "Off", "Enabled", "Disabled", "N/A", "[N/A]", "ERR!", "WDDM", "TCC", "MCDM"];
 
 /// Parses `|   0  Tesla K80           Off  | 0000:05:00.0     Off |                    0 |`.
 ///
-/// A row is a device when it has an index and a complete PCI address. If `ruled` shows that device
-/// rows are expected here, `N/A` or `ERR!` may replace the address, as on Jetson boards.
+/// A row is a device if it has an index and a complete PCI address. If `ruled` shows that device
+/// rows follow, `N/A` or `ERR!` may replace the address, as on Jetson boards.
 pub(super) fn first(row: Row<'_>, ruled: bool) -> Option<Gpu> {
     let text = row.text.trim_start();
     let (index, rest) =
         text.split_at_checked(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))?;
     let index = index.parse().ok()?;
-    // The oldest drivers number with a dot, which Markdown escapes.
+    // The oldest drivers print a dot after the index, which Markdown escapes.
     let rest = rest.trim_start_matches(['\\', '.']);
     if !rest.starts_with([' ', '\t']) || rest.trim_start().starts_with('%') {
         return None;
@@ -30,7 +30,7 @@ pub(super) fn first(row: Row<'_>, ruled: bool) -> Option<Gpu> {
     let (name, persistence) = name_and_mode(name);
     let mut cells = after.split('|');
     let display = cells.next().and_then(|cell| cell.split_whitespace().next());
-    // `Volatile Uncorr. ECC`; without the last bar the row is cut.
+    // `Volatile Uncorr. ECC`; without its last bar, the row is truncated.
     let uncorrected = cells.next().filter(|_| row.closed);
     let mut details = DeviceDetails::default();
     if let Some(Ok(count)) = uncorrected.map(|cell| cell.trim().parse()) {
@@ -79,7 +79,7 @@ fn name_and_mode(cell: &str) -> (&str, Reading<bool>) {
     }
 }
 
-/// Parses On or Off; any other word was truncated or means something else.
+/// Parses On or Off; any other word is truncated or has another meaning.
 fn switch(word: Option<&str>) -> Reading<bool> {
     match field::switch(word.unwrap_or_default()) {
         Err(Absent::Implausible) => Err(Absent::NotRecorded),
@@ -122,7 +122,7 @@ pub(super) fn second(row: Row<'_>, gpu: &mut Gpu) -> bool {
     true
 }
 
-/// Splits a row that lost its inner borders: around the memory pair, which is the second one.
+/// Splits a row that lost its inner borders: around its second cell, the memory pair.
 fn split_unbarred(text: &str) -> Option<[&str; 3]> {
     let words = cell::words(text);
     let mut slashes = words.iter().enumerate().filter(|(_, word)| **word == "/").skip(1);

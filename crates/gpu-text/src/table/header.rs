@@ -9,8 +9,8 @@ pub(super) fn begins(row: Row<'_>) -> bool {
     rest.is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Parses the versions in a row, each once; drivers from 610 on name the kernel's and the user's
-/// part separately.
+/// Parses each version in a row once. Drivers from 610 on print the kernel-mode and the user-mode
+/// version separately.
 pub(super) fn read(row: Row<'_>, document: &mut Document) {
     let driver = version(row, "Driver").or_else(|| version(row, "KMD"));
     let cuda = version(row, "CUDA").or_else(|| version(row, "CUDA UMD"));

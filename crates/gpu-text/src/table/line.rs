@@ -12,7 +12,7 @@ use crate::work_meter;
 /// The number of dashes that make a rule.
 const RULE_RUN: usize = 8;
 
-/// The most lines into which a terminal wraps one.
+/// The maximum number of lines into which a terminal wraps one line.
 const MAX_PIECES: usize = 16;
 
 /// A line, by its shape.
@@ -31,11 +31,11 @@ pub(super) enum Line<'a> {
 pub(super) struct Row<'a> {
     /// The text between the borders.
     pub(super) text: &'a str,
-    /// The left border is there.
+    /// Whether the left border is present.
     pub(super) opened: bool,
-    /// The right border is there: the row is complete.
+    /// Whether the right border is present: the row is complete.
     pub(super) closed: bool,
-    /// The text ends within this line.
+    /// Whether the text ends within this line.
     pub(super) last: bool,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Row<'a> {
         self.opened || self.closed || self.text.contains('|')
     }
 
-    /// Returns a cell, and whether a border ends it.
+    /// Returns a cell, and whether a border follows it.
     pub(super) fn cell(self, at: usize) -> Option<(&'a str, bool)> {
         let mut cells = self.cells().skip(at).take(2);
         let cell = cells.next()?;
@@ -62,7 +62,7 @@ impl<'a> Row<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Frame {
     left: Option<usize>,
-    /// Every line has text before the left border.
+    /// Whether every line has text before the left border.
     prefixed: bool,
     right: Option<usize>,
 }
@@ -99,7 +99,7 @@ impl Frame {
         let column = prefix.chars().count();
         let bare = prefix.trim();
         let known = bare.is_empty() || !bare.contains('|') || self.left == Some(column);
-        // `service-1  | ` of docker compose, with or without a time after it.
+        // `service-1  | ` of docker compose, optionally followed by a time.
         let rest = bare.rsplit_once('|').map_or(bare, |(_, rest)| rest.trim_start());
         let is_log = rest.is_empty() || stamp::of_line(rest).is_some();
         if !known && (self.left.is_some() || !is_log) {
@@ -114,15 +114,15 @@ impl Frame {
     }
 }
 
-/// Returns the start of a row, possibly after a comment or list mark, or, if lines are known to be
-/// `prefixed`, after a prefix of another length.
+/// Returns the start of a row, possibly after a comment or list mark. If lines are `prefixed`, the
+/// prefix may also have another length.
 fn first_border(line: &str, prefixed: bool) -> Option<usize> {
     let (mark, _) = line.split_once('|')?;
     let is_mark = mark.trim().len() <= 4 && !mark.contains(char::is_alphanumeric);
     (is_mark || prefixed).then_some(mark.len())
 }
 
-/// Returns the text before the border that ends a row, possibly before marks or a remark.
+/// Returns the text before the final border of a row; marks or a remark may follow the border.
 fn last_border(body: &str) -> Option<&str> {
     let marks = |c: char| c.is_whitespace() || matches!(c, '`' | '*' | '\\');
     [body, field::without_remark(body)]
@@ -180,13 +180,14 @@ pub(super) fn for_each_line(text: &Text, mut each: impl FnMut(usize, &str, bool)
     }
 }
 
-/// The most lines into which a mailer breaks a row, and the least length of the first.
+/// The maximum number of lines into which a mailer breaks a row, and the minimum length of the
+/// first one.
 const MAX_TORN: usize = 4;
 const MIN_TORN: usize = 20;
 
 /// Returns the row that starts in a line and ends in a later one, and the number of further lines.
-/// A mailer breaks lines at blanks, so it leaves rules, which have none. `width` is the width of
-/// the last rule: a narrower row may break behind a border.
+/// A mailer breaks lines at blanks, so rules stay whole. `width` is the width of the last rule: a
+/// narrower row may break after a border.
 fn torn<'a>(
     line: &str,
     width: usize,
@@ -215,7 +216,8 @@ fn torn<'a>(
     None
 }
 
-/// No terminal that wraps a table is wider: the tables themselves are less than half as wide.
+/// The maximum width of a terminal that wraps a table: the tables themselves are less than half as
+/// wide.
 const MAX_WIDTH: usize = 256;
 
 /// How a terminal wrapped the table.
@@ -227,7 +229,7 @@ struct Wrap {
 }
 
 impl Wrap {
-    /// Finds a rule that continues in the next lines.
+    /// Finds a rule that continues on the next lines.
     fn find(text: &Text) -> Option<Wrap> {
         let mut lines = text.lines().map(|(_, line)| line.trim_end()).peekable();
         while let Some(line) = lines.next() {
@@ -291,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_a_mailer_broke_are_joined() {
+    fn rows_broken_by_mailer_are_joined() {
         let rule = format!("+{}+\n", "-".repeat(40));
         let whole = "| 0  Example 9000          On |        Off |";
         let text = format!(

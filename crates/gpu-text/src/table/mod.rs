@@ -2,9 +2,9 @@
 //!
 //! It is parsed by its structure, whatever the driver: rules show where rows start and end,
 //! headings show which of the three tables (devices, MIG devices, processes) a row belongs to, and
-//! the first words of a row identify it. So a table without its start, its end or some of its
-//! borders still yields the rest. All consecutive tables in one text count, as `watch` produces
-//! them, in order.
+//! the first words of a row identify it. Therefore a table without its start, its end or some of
+//! its borders still yields the rest. All consecutive tables in a text, as from `watch`, count in
+//! order.
 
 mod cell;
 mod device;
@@ -35,7 +35,7 @@ struct Reader {
     document: Document,
     frame: Frame,
     section: Section,
-    /// The double rule above the rows of this section was seen.
+    /// Whether the double rule above the rows of this section has been read.
     ruled: bool,
     expected: DeviceRow,
 }
@@ -48,7 +48,7 @@ enum Section {
     Processes { layout: Option<Layout>, rows: bool },
 }
 
-/// The next row of a device.
+/// The expected next row of a device.
 #[derive(Clone, Copy)]
 enum DeviceRow {
     First,
@@ -69,7 +69,7 @@ impl Reader {
         }
     }
 
-    /// A single rule ends a device, and a table of processes below its headings.
+    /// Handles a single rule, which ends a device, or the process table if its headings were read.
     fn rule(&mut self) {
         self.expected = DeviceRow::First;
         if let Section::Processes { rows, .. } = self.section
@@ -135,7 +135,7 @@ impl Reader {
             _ if !row.is_bordered() => true,
             _ => {
                 header::read(row, &mut self.document);
-                // If the headings are cut off, rows of the other tables are here.
+                // If the headings are missing, rows of the other tables are read here.
                 let mig = mig::row(row).filter(|mig| mig.memory_total_mib.is_ok());
                 if let Some(mig) = mig {
                     return keep(&mut self.document.mig_devices, mig);
@@ -268,7 +268,7 @@ Mon Jan  1 00:00:00 2024
         let migs: Vec<_> =
             document.mig_devices.iter().map(|m| (m.gpu_instance_id, m.memory_used_mib)).collect();
         assert_eq!(migs, [(Some(7), Ok(6)), (Some(13), Ok(16))]);
-        // A process with a device-like name is no device.
+        // A process with a device-like name is not a device.
         let [process] = document.processes.as_deref().unwrap() else { panic!("one process") };
         assert_eq!(process.name.as_deref(), Some("...bin/a | 00000000:0C:00.0 Off"));
         assert_eq!((process.pid, process.gpu_instance_id), (Some(16_798), Some(13)));

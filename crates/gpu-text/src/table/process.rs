@@ -25,9 +25,9 @@ pub(super) enum Entry {
     NotSupported,
     /// There are none.
     NoneFound,
-    /// A row that starts like a process and is incomplete.
+    /// A row that starts like a process but is incomplete.
     Unreadable,
-    /// A heading or nothing.
+    /// A heading, or an unrelated row.
     Other,
 }
 
@@ -44,8 +44,8 @@ pub(super) fn layout(row: Row<'_>) -> Option<Layout> {
     })
 }
 
-/// Parses a row; without a layout, for example because the headings are cut off, only one whose
-/// type and memory show that it is a process.
+/// Parses a row. Without a layout, for example because the headings are missing, a row is a process
+/// only if its type and memory identify it.
 pub(super) fn row(row: Row<'_>, layout: Option<Layout>) -> Entry {
     let mut rest = Rest(row.text.trim_start());
     let lower = rest.0.get(..80).unwrap_or(rest.0).to_ascii_lowercase();
@@ -97,8 +97,8 @@ pub(super) fn row(row: Row<'_>, layout: Option<Layout>) -> Entry {
 struct Rest<'a>(&'a str);
 
 impl<'a> Rest<'a> {
-    /// Takes a word with the blanks after it; one of them stays at the very end, so that an empty
-    /// rest means that the row ends within the word.
+    /// Takes a word and the blanks after it. At the very end, one blank is kept, so an empty rest
+    /// means that the row ends within the word.
     fn word(&mut self) -> Option<&'a str> {
         let trimmed = self.0.trim_start();
         let end = trimmed.find(char::is_whitespace).unwrap_or(trimmed.len());
@@ -108,7 +108,7 @@ impl<'a> Rest<'a> {
         (!word.is_empty()).then_some(word)
     }
 
-    /// Returns whether only the reason for missing processes is left: `Not Supported`.
+    /// Returns whether only the reason for missing processes remains: `Not Supported`.
     fn is_reason(&self) -> bool {
         let rest = self.0.trim();
         let rest = rest.strip_prefix("ERROR: ").unwrap_or(rest);
@@ -122,17 +122,17 @@ impl<'a> Rest<'a> {
         id() && id() && words.next().is_some_and(|word| field::number(word).is_ok())
     }
 
-    /// Returns whether a type comes next: `C`, `G`, `C+G`, `M+C`, or the reason why there is none.
+    /// Returns whether a type comes next: `C`, `G`, `C+G`, `M+C`, or the reason for its absence.
     fn begins_with_type(&self) -> bool {
         let Some(word) = self.0.split_whitespace().next() else { return false };
         let letter = |part: &str| matches!(part.as_bytes(), [b'A'..=b'Z']);
-        // At a cut the second letter may be missing.
+        // In a truncated row, the second letter may be missing.
         let whole = word.strip_suffix('+').unwrap_or(word);
         whole.split('+').all(letter) || matches!(word, "N/A" | "-")
     }
 }
 
-/// Splits the memory from the end; an incomplete row may lack it.
+/// Splits the memory from the end; a truncated row may lack it.
 fn name_and_memory(text: &str, closed: bool) -> (Option<&str>, Reading<u64>) {
     let text = text.trim();
     let (name, memory) = split_memory(text).unwrap_or_else(|| {
@@ -144,7 +144,8 @@ fn name_and_memory(text: &str, closed: bool) -> (Option<&str>, Reading<u64>) {
     ((!none).then_some(name), memory)
 }
 
-/// Returns the name of a truncated row: a distant word, or a number, is the start of the memory.
+/// Returns the name of a truncated row, without the start of the memory: a distant word, or a
+/// number.
 fn without_cut_memory(text: &str) -> &str {
     let name = text.split("  ").next().unwrap_or(text);
     let is_cut = |last: &str| {
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn layout_is_that_of_the_heading() {
+    fn layout_comes_from_heading() {
         for (text, want) in [
             (" GPU   PID  Process name   Usage ", Some(Layout::Plain)),
             (" GPU   PID  Type  Process name ", Some(Layout::Typed)),

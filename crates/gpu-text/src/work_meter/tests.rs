@@ -1,16 +1,16 @@
-//! Hostile texts of growing length, through every parser: the work must grow as they do.
+//! Runs hostile texts of growing length through every parser: the work must grow linearly.
 
 use crate::parse::of_kind;
 use crate::text::{Text, clean};
 use crate::{Hint, Kind, oom, parse, sections, snapshot};
 use gpu_core::Timestamp;
 
-/// The lengths of each text. The work of a text is compared with that of the longer one: the
-/// difference shows a square of the number of lines.
+/// The two lengths of each text. Comparing the work at both reveals growth with the square of the
+/// number of lines.
 const LENGTHS: [usize; 2] = [1 << 8, 9 << 9];
 
-/// The most work per byte, for any text: the maximum is for a row that has one character and is
-/// compared with each of 256 devices.
+/// The maximum work per byte for any text; the worst is a row of one character compared with each
+/// of 256 devices.
 const PER_BYTE: u64 = 400;
 
 /// A text of `length` bytes that starts with `head` and repeats `unit`.
@@ -111,7 +111,7 @@ const UNITS: &[&str] = &[
     "| a                    b\nc\n",
 ];
 
-/// Units that the cleaning of a text changes before any parser of one kind sees them.
+/// Units that cleaning changes before a parser reads them.
 const CLEANED: &[&str] = &[
     "\r",
     "\0",
@@ -135,7 +135,7 @@ const CLEANED: &[&str] = &[
     "\\u001b",
 ];
 
-/// Units of out-of-memory messages, which are no kind of text.
+/// Units of out-of-memory messages, which are not a `Kind`.
 const MESSAGES: &[&str] = &[
     "[rank0]:",
     "0: ",
@@ -178,7 +178,7 @@ const MESSAGES: &[&str] = &[
     "Process 1 has ",
 ];
 
-/// Texts with a head that each later line refers to.
+/// Texts whose later lines all refer to the head.
 const HEADED: &[(&str, &str)] = &[
     ("index, memory.used [MiB]\n", "0, 1 MiB\n"),
     ("pid, used_memory\n", "7, 1 MiB\n"),
@@ -198,7 +198,6 @@ const HEADED: &[(&str, &str)] = &[
     ("BFCAllocator dump for GPU_0_bfc\n", "InUse at 7f00 of size 256 next 1\n"),
 ];
 
-/// A text with its name.
 type Named = (String, Vec<u8>);
 
 /// The texts that repeat these units, of `length` bytes.
@@ -206,7 +205,7 @@ fn repeated(units: &[&str], length: usize) -> Vec<Named> {
     units.iter().map(|unit| (format!("{unit:?}"), filled("", unit, length))).collect()
 }
 
-/// The texts of which each kind could be, of about `length` bytes.
+/// Texts that could be of each kind, of about `length` bytes.
 fn texts(length: usize) -> Vec<Named> {
     let half = length / 2;
     let headed = HEADED
@@ -249,7 +248,7 @@ fn texts(length: usize) -> Vec<Named> {
         .collect()
 }
 
-/// Texts in which no kind has anything to read, of about `length` bytes.
+/// Texts that contain nothing for any parser, of about `length` bytes.
 fn other_texts(length: usize) -> Vec<Named> {
     let gap = format!("cudaErrorMemoryAllocation {}", "1 ".repeat(length / 4));
     let message = |n| format!("Tried to allocate {}.00 MiB. \n", n % 990);
@@ -290,11 +289,12 @@ fn readers_of_kinds() -> Vec<Reader> {
     let reader = |kind: Kind| -> Reader {
         (kind.name().to_owned(), Box::new(move |_, text| drop(of_kind(text, kind, None))))
     };
-    // Texts of pmon and dmon have one parser.
+    // pmon and dmon share a parser.
     Kind::ALL.into_iter().filter(|kind| *kind != Kind::Dmon).map(reader).collect()
 }
 
-/// Asserts that the work of each parser grows as the text does, for each text of two lengths.
+/// Asserts that the work of each parser grows linearly from the short to the long version of each
+/// text.
 fn assert_linear(readers: &[Reader], [short, long]: [Vec<Named>; 2]) {
     let mut broken = Vec::new();
     for ((name, short), (_, long)) in short.iter().zip(&long) {
@@ -303,7 +303,8 @@ fn assert_linear(readers: &[Reader], [short, long]: [Vec<Named>; 2]) {
         for (reader, read) in readers {
             let first = super::of(|| read(short, &cleaned[0]));
             let last = super::of(|| read(long, &cleaned[1]));
-            // The square of the length would be eighteen times as much; one pass more or less is not.
+            // Quadratic work would be eighteen times the linear work; the tolerance allows for one
+            // more pass.
             let grows = last as f64 > 2.0 * times * first as f64 + 4096.0;
             if grows || last > PER_BYTE * long.len() as u64 {
                 broken.push(format!("{reader}, {name}: {first}, then {last}"));
@@ -326,7 +327,7 @@ fn every_kind_is_parsed_in_linear_time() {
 
 #[test]
 fn long_lists_of_devices_are_read_in_linear_time() {
-    // The shorter lists have more devices than are compared with each other.
+    // Even the shorter lists exceed the number of devices that are compared with each other.
     let lists = |length| {
         let lists = [
             (

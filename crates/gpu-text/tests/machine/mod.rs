@@ -1,4 +1,4 @@
-//! Random machines, printed in the forms of nvidia-smi through the years.
+//! Random machines, printed in the formats of nvidia-smi across driver versions.
 
 use proptest::prelude::*;
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ pub(crate) struct Process {
     pub(crate) memory: Option<u32>,
 }
 
-/// The forms of the table.
+/// The formats of the table, by driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Driver 304: megabytes with a percentage, no persistence mode, no types.

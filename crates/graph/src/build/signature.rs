@@ -1,9 +1,8 @@
 //! The types of the arguments and results of an operation, given the attributes of a node.
 
 use super::{Budget, BuildError};
-use crate::def::Attr;
+use crate::def::{ArgDef, ArgKind, Attr};
 use crate::dtype::ValueType;
-use crate::registry::{ArgDef, ArgKind};
 use std::collections::BTreeMap;
 
 /// The largest number of values that one argument may have. TensorFlow has no bound; a file must

@@ -1,6 +1,6 @@
 use super::*;
+use crate::def::{ArgDef, ArgKind};
 use crate::dtype::Dtype;
-use crate::registry::{ArgDef, ArgKind};
 
 fn arg(kind: ArgKind, reference: bool) -> ArgDef {
     ArgDef { name: "x".into(), kind, reference }

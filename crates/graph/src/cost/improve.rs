@@ -1,7 +1,7 @@
 //! Local search from complete schedules of small graphs.
 
-use super::list::{Placer, Selection};
 use super::partial::Partial;
+use super::placer::{Placer, Selection};
 use super::problem::Problem;
 use super::schedule::{Choice, Schedule};
 

@@ -3,11 +3,11 @@
 use super::cluster::Cluster;
 use super::dag::Dag;
 use super::improve::improved;
-use super::partial::{Partial, Trial};
+use super::partial::Partial;
+use super::placer::{Placer, Selection};
 use super::problem::Problem;
 use super::rank::{Rank, Work, tails, upward};
-use super::schedule::{Choice, Lack, Schedule, ScheduleError};
-use gpu_core::Bytes;
+use super::schedule::{Choice, Schedule, ScheduleError};
 use std::collections::BinaryHeap;
 
 /// The rank functions, in the order in which they are tried.
@@ -21,19 +21,6 @@ const RANKS: [Rank; 5] = [
 
 /// How many items all passes together may schedule, if there is more than one pass.
 const PASSES_BUDGET: usize = 400_000;
-
-/// How a processor is chosen for an item.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Selection<'a> {
-    /// Where it ends first (HEFT).
-    EarliestEnd,
-    /// Where its end and the lower bound for what follows are least (PEFT).
-    WithTail(&'a [u64]),
-    /// Where most memory is left.
-    MostMemory,
-    /// Where the assignment says, by item.
-    Assigned(&'a [u32]),
-}
 
 /// Chooses where and when each item runs, so that the last one ends early.
 ///
@@ -122,81 +109,12 @@ pub(super) fn pass(
     Ok(partial.finish(reasons).unwrap_or_default())
 }
 
-/// Places items, with room for trials that is reused.
-#[derive(Debug, Default)]
-pub(super) struct Placer {
-    trial: Trial,
-    best: Trial,
-}
-
-impl Placer {
-    /// Adds an item where the selection wants it.
-    pub(super) fn place(
-        &mut self,
-        problem: &Problem<'_>,
-        partial: &mut Partial<'_>,
-        item: u32,
-        selection: Selection<'_>,
-    ) -> Result<Choice, ScheduleError> {
-        let group = partial.group_processor(item);
-        let wanted = match selection {
-            Selection::Assigned(assigned) => assigned.get(item as usize).copied(),
-            _ => group,
-        };
-        let mut best: Option<(u64, u64, u32)> = None;
-        let mut second: Option<(u64, u64, u32)> = None;
-        let mut lacks = Vec::new();
-        for (processor, nanos) in &problem.feasible[item as usize] {
-            if wanted.is_some_and(|wanted| wanted != *processor) {
-                continue;
-            }
-            if let Err(lack) = partial.try_on(item, *processor, *nanos, &mut self.trial) {
-                let name = problem.cluster.processors[*processor as usize].name.clone();
-                lacks.push(Lack { processor: name, bytes: Bytes(lack) });
-                continue;
-            }
-            let end = self.trial.end;
-            let score = match selection {
-                Selection::WithTail(tails) => {
-                    let at = item as usize * problem.processors() + *processor as usize;
-                    end.saturating_add(tails[at])
-                }
-                Selection::MostMemory => {
-                    let limit = problem.cluster.processors[*processor as usize].memory;
-                    let used = partial.memory_left(*processor);
-                    u64::MAX - limit.map_or(u64::MAX, |limit| limit.0.saturating_sub(used))
-                }
-                Selection::EarliestEnd | Selection::Assigned(_) => end,
-            };
-            let this = (score, end, *processor);
-            if best.is_none_or(|best| this < best) {
-                second = best;
-                best = Some(this);
-                std::mem::swap(&mut self.trial, &mut self.best);
-            } else if second.is_none_or(|second| this < second) {
-                second = Some(this);
-            }
-        }
-        if best.is_none() {
-            let item = problem.dag.items[item as usize].name.clone();
-            return Err(ScheduleError::Memory { item, lacks });
-        }
-        partial.add(item, &self.best);
-        Ok(match selection {
-            Selection::Assigned(_) => Choice::Searched,
-            _ if problem.dag.items[item as usize].fixed.is_some() => Choice::Fixed,
-            _ if problem.feasible[item as usize].len() == 1 => Choice::Only,
-            _ if group.is_some() => Choice::Group,
-            _ => Choice::Earliest { next: second.map(|(_, end, processor)| (processor, end)) },
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::random::{Shape, cluster, dag};
     use super::super::{Input, Item, Violation, verify};
     use super::*;
+    use gpu_core::Bytes;
     use proptest::prelude::*;
 
     fn item(name: &str, nanos: &[u64], inputs: &[Input], output: u64) -> Item {

@@ -15,6 +15,7 @@ mod machine;
 mod memory;
 mod optimal;
 mod partial;
+mod placer;
 mod problem;
 mod rank;
 mod schedule;

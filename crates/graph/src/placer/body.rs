@@ -9,7 +9,7 @@ use crate::build::BuildError;
 use crate::build::budget::{Budget, length};
 use crate::def::Attr;
 use crate::dtype::ValueType;
-use crate::graph::{Node, NodeId, Source};
+use crate::node::{Node, NodeId, Source};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

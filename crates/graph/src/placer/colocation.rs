@@ -6,15 +6,13 @@
 use super::body::{Body, Edge};
 use super::context::Context;
 use super::error::{PlaceError, PlaceErrorKind};
-use super::inspect::{self, Frame};
 use super::kinds;
-use super::lists;
 use super::member::{Conflict, Groups, Member};
 use super::message;
 use super::name::Name;
 use super::placement::Warning;
 use crate::dtype::Dtype;
-use crate::graph::{Node, NodeId};
+use crate::node::{Node, NodeId};
 use std::collections::HashMap;
 
 /// Operations that use a resource without being where it is: they hand it on.
@@ -77,30 +75,7 @@ pub(super) struct Colocation<'g> {
 }
 
 impl<'g> Colocation<'g> {
-    /// Determines the groups of a body. The functions that are being looked into are `stack`.
-    pub(super) fn new(
-        body: Body<'g>,
-        stack: &[Frame],
-        cx: &mut Context<'_>,
-    ) -> Result<Colocation<'g>, PlaceError> {
-        let mut colocation = Colocation {
-            groups: Groups::default(),
-            warnings: Vec::new(),
-            device_numbers: HashMap::new(),
-            body,
-        };
-        colocation.add_members(cx)?;
-        let calls = colocation.follow_edges(cx)?;
-        lists::restrict(&mut colocation, cx);
-        for (call, leaving) in &calls {
-            inspect::apply(&mut colocation, (*call, leaving), stack, cx)?;
-        }
-        colocation.follow_classes(cx)?;
-        colocation.drop_xla(cx);
-        Ok(colocation)
-    }
-
-    fn add_members(&mut self, cx: &mut Context<'_>) -> Result<(), PlaceError> {
+    pub(super) fn add_members(&mut self, cx: &mut Context<'_>) -> Result<(), PlaceError> {
         let mut members = vec![None; self.body.nodes.len()];
         for at in &self.body.order {
             let node = self.body.node(*at);
@@ -113,7 +88,10 @@ impl<'g> Colocation<'g> {
 
     /// Colocates the ends of references and resources. Returns the calls to look into, in order,
     /// each with the edges that leave it.
-    fn follow_edges(&mut self, cx: &mut Context<'_>) -> Result<Vec<(u32, Vec<Edge>)>, PlaceError> {
+    pub(super) fn follow_edges(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Result<Vec<(u32, Vec<Edge>)>, PlaceError> {
         let mut calls: Vec<(u32, Vec<Edge>)> = Vec::new();
         let mut positions: HashMap<u32, usize> = HashMap::new();
         // Of the last node with references, because the edges to a node follow each other.
@@ -246,7 +224,7 @@ impl<'g> Colocation<'g> {
 
     /// Colocates the nodes that name each other, or the same name, in `_class`. Names that no node
     /// has are groups, too.
-    fn follow_classes(&mut self, cx: &mut Context<'_>) -> Result<(), PlaceError> {
+    pub(super) fn follow_classes(&mut self, cx: &mut Context<'_>) -> Result<(), PlaceError> {
         if self.body.nodes.iter().all(|node| node.colocation().next().is_none()) {
             return Ok(());
         }
@@ -279,7 +257,7 @@ impl<'g> Colocation<'g> {
     }
 
     /// Removes types of devices that only a request may choose from groups without such a request.
-    fn drop_xla(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn drop_xla(&mut self, cx: &mut Context<'_>) {
         for at in 0..self.body.nodes.len() as u32 {
             let root = self.groups.root(at);
             let member = self.groups.get_mut(root);

@@ -3,14 +3,14 @@
 
 use super::error::{PlaceError, PlaceErrorKind};
 use super::function;
-use super::inspect::Limits;
 use super::kinds::{KindList, Kinds};
+use super::limits::Limits;
 use super::name::{Incompatible, Name, Names, Symbol};
 use super::{Options, message};
 use crate::build::{self, budget::Budget};
 use crate::def::{Attr, FunctionDef};
 use crate::device::DeviceSet;
-use crate::graph::Node;
+use crate::node::Node;
 use crate::registry::Registry;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};

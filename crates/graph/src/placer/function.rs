@@ -2,10 +2,10 @@
 
 use crate::build::budget::{Budget, count, length};
 use crate::build::{self, BuildError, signature};
-use crate::def::{Attr, FunctionDef, NodeDef};
+use crate::def::{ArgDef, ArgKind, Attr, FunctionDef, NodeDef, OpDef};
 use crate::dtype::{Dtype, ValueType};
 use crate::graph::Graph;
-use crate::registry::{ArgDef, ArgKind, OpDef, Registry};
+use crate::registry::Registry;
 use std::collections::{BTreeMap, HashMap};
 
 /// A function with the values of its attributes put in.

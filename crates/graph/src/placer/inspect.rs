@@ -7,12 +7,12 @@ use super::colocation::Colocation;
 use super::context::Context;
 use super::error::{PlaceError, PlaceErrorKind};
 use super::function;
-use super::kinds::KindList;
-use super::member::Member;
-use super::name::Name;
+use super::limits::{Limit, Limits};
+use super::lists;
+use super::member::{Groups, Member};
 use crate::build::BuildError;
 use crate::dtype::Dtype;
-use crate::graph::Node;
+use crate::node::Node;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -28,24 +28,34 @@ pub(super) struct Frame {
     pub(super) function: String,
 }
 
-/// The groups in which a body puts arguments and results, and what it demands of each.
-#[derive(Debug)]
-pub(super) struct Limits {
-    arguments: Vec<usize>,
-    results: Vec<usize>,
-    groups: Vec<Limit>,
-}
-
-#[derive(Debug)]
-struct Limit {
-    requested: Name,
-    resource: Name,
-    kinds: KindList,
+impl<'g> Colocation<'g> {
+    /// Determines the groups of a body. The functions that are being looked into are `stack`.
+    pub(super) fn new(
+        body: Body<'g>,
+        stack: &[Frame],
+        cx: &mut Context<'_>,
+    ) -> Result<Colocation<'g>, PlaceError> {
+        let mut colocation = Colocation {
+            groups: Groups::default(),
+            warnings: Vec::new(),
+            device_numbers: HashMap::new(),
+            body,
+        };
+        colocation.add_members(cx)?;
+        let calls = colocation.follow_edges(cx)?;
+        lists::restrict(&mut colocation, cx);
+        for (call, leaving) in &calls {
+            apply(&mut colocation, (*call, leaving), stack, cx)?;
+        }
+        colocation.follow_classes(cx)?;
+        colocation.drop_xla(cx);
+        Ok(colocation)
+    }
 }
 
 /// Applies what the function of a call demands to the nodes around the call, which the edges
 /// `leaving` it reach.
-pub(super) fn apply(
+fn apply(
     colocation: &mut Colocation<'_>,
     (call, leaving): (u32, &[Edge]),
     stack: &[Frame],

@@ -2,7 +2,7 @@
 
 use super::name::{Name, Names, Symbol};
 use crate::device::DeviceSet;
-use crate::graph::Node;
+use crate::node::Node;
 use crate::registry::{Kernel, Registry};
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -7,7 +7,7 @@ use super::colocation::Colocation;
 use super::context::Context;
 use crate::def::Attr;
 use crate::dtype::{Dtype, ValueType};
-use crate::graph::Node;
+use crate::node::Node;
 
 /// Operations on lists of tensors.
 const LIST_OPS: &[&str] = &[

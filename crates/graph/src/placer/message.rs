@@ -1,7 +1,7 @@
 //! The texts of messages, in the form that TensorFlow gives them.
 
 use crate::def::Attr;
-use crate::graph::Node;
+use crate::node::Node;
 use crate::registry::Registry;
 use std::collections::BTreeMap;
 

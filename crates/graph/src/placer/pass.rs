@@ -6,7 +6,7 @@ use super::error::{PlaceError, PlaceErrorKind};
 use super::message;
 use super::name::{Incompatible, Name};
 use super::placement::{Placement, Reason, Warning};
-use crate::graph::{Node, NodeId};
+use crate::node::{Node, NodeId};
 use std::borrow::Cow;
 use std::rc::Rc;
 

@@ -1,7 +1,8 @@
 //! Where each node of a graph is placed, and why.
 
 use crate::device::DeviceSet;
-use crate::graph::{Graph, Node, NodeId};
+use crate::graph::Graph;
+use crate::node::{Node, NodeId};
 use std::fmt;
 
 /// Why a node is on its device.

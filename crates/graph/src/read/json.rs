@@ -5,10 +5,10 @@ mod form;
 
 use super::error::{Place, ReadError, Reason};
 use super::{Document, Form, Limits};
-use crate::def::{Attr, FunctionDef, GraphDef, NodeDef};
+use crate::def::{ArgDef, ArgKind, Attr, FunctionDef, GraphDef, NodeDef, OpDef};
 use crate::device::Device;
 use crate::dtype::ValueType;
-use crate::registry::{ArgDef, ArgKind, Kernel, OpDef, Registry};
+use crate::registry::{Kernel, Registry};
 use std::collections::BTreeMap;
 
 /// The newest version of the form.

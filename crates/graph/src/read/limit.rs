@@ -1,8 +1,8 @@
 //! Limits on what a file may make a reader do.
 
 use super::error::Reason;
-use crate::def::{Attr, NodeDef};
-use crate::registry::{ArgDef, Kernel, OpDef};
+use crate::def::{ArgDef, Attr, NodeDef, OpDef};
+use crate::registry::Kernel;
 use std::mem::size_of;
 
 /// Limits on what a file may make a reader do. A file that exceeds one is refused.

@@ -20,9 +20,9 @@ pub use limit::Limits;
 #[cfg(test)]
 mod tests;
 
-use crate::def::GraphDef;
+use crate::def::{GraphDef, OpDef};
 use crate::device::Device;
-use crate::registry::{Kernel, OpDef, Registry};
+use crate::registry::{Kernel, Registry};
 use std::fmt;
 use text::Text;
 use wire::Wire;

@@ -1,7 +1,7 @@
 //! The table of operations and kernels that the crate includes; `data/export.py` explains its form.
 
-use super::{ArgDef, ArgKind, Kernel, OpDef};
-use crate::def::Attr;
+use super::Kernel;
+use crate::def::{ArgDef, ArgKind, Attr, OpDef};
 use crate::dtype::{Dtype, ValueType};
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};

@@ -1,8 +1,8 @@
 //! The operations that a reduction consists of.
 
-use crate::def::Attr;
+use crate::def::{ArgDef, ArgKind, Attr, OpDef};
 use crate::dtype::Dtype;
-use crate::registry::{ArgDef, ArgKind, Kernel, OpDef, Registry};
+use crate::registry::{Kernel, Registry};
 
 /// Splits a value into `N` chunks of equal size, the first ones an element longer if it does not
 /// divide.

@@ -1,4 +1,4 @@
-//! The kubelet, honest and not, and the names of pods.
+//! The kubelet's sockets, with correct and malformed answers, and pod names.
 
 mod names;
 mod sockets;

@@ -1,4 +1,4 @@
-//! The pods of processes, by UID and by devices.
+//! Pod names of processes, by UID and by devices.
 
 use gpu_core::{
     Absent, DeviceFault, DeviceId, DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceState,
@@ -14,7 +14,7 @@ fn runtime_id() -> String {
     "4c01db0b339c".repeat(6)[..64].to_owned()
 }
 
-/// A machine: for each device the processes on it, and for each process the UID of its pod.
+/// A machine: the processes on each device, and the pod UID of each process.
 fn machine(devices: &[&[u32]], processes: &[(u32, &str)]) -> Snapshot {
     let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(0));
     for (index, pids) in (0_u32..).zip(devices) {
@@ -51,7 +51,7 @@ fn name_of(snapshot: &Snapshot, pid: u32) -> Option<String> {
 }
 
 #[test]
-fn pod_is_named_by_its_devices_if_only_one_can_be_meant() {
+fn names_pod_by_devices_only_if_unambiguous() {
     let pods = Pods {
         known: Vec::new(),
         assigned: vec![
@@ -68,7 +68,7 @@ fn pod_is_named_by_its_devices_if_only_one_can_be_meant() {
     };
     let train = Some("lab/one (train)".to_owned());
     assert_eq!(named(&[&[1], &[1], &[], &[]], &[(1, A)], 1), train);
-    // Several processes of one pod; one of them is on no device.
+    // Several processes of one pod; one of them uses no device.
     assert_eq!(named(&[&[1], &[2], &[], &[]], &[(1, A), (2, A), (3, A)], 3), train);
     let serve = Some("lab/two (serve)".to_owned());
     assert_eq!(named(&[&[1], &[], &[2], &[]], &[(1, A), (2, B)], 2), serve);
@@ -80,7 +80,7 @@ fn pod_is_named_by_its_devices_if_only_one_can_be_meant() {
     ] {
         assert_eq!(named(&devices, processes, 1), None, "{why}");
     }
-    // A device that nobody was assigned, besides one that was.
+    // One assigned device and one unassigned device.
     let mut snapshot = machine(&[&[1], &[], &[], &[], &[1]], &[(1, A)]);
     name_pods(&mut snapshot, &pods);
     assert_eq!(name_of(&snapshot, 1), None);
@@ -104,7 +104,7 @@ fn uid_is_better_evidence_than_devices() {
 }
 
 #[test]
-fn cgroup_of_a_users_own_making_names_no_pod() {
+fn user_created_cgroup_does_not_name_a_pod() {
     let known = KnownPod {
         uid: A.to_owned(),
         namespace: "lab".to_owned(),

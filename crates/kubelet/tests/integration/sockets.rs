@@ -1,4 +1,4 @@
-//! What is believed of a socket.
+//! Which answers of a socket are accepted.
 
 use crate::stand_in::{ALPHA, Answer, BETA, LIST, StandIn, container, pod, resources};
 use gpu_core::{Error, ErrorKind};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const UID: &str = "2f44e1c1-8a5b-4c0e-9d0e-5f3b6a7c8d9e";
 
-/// Returns the user who runs the test, and so serves the sockets.
+/// Returns the user who runs the test, and therefore serves the sockets.
 fn own_uid() -> u32 {
     std::fs::metadata("/proc/self").expect("/proc").uid()
 }
@@ -40,12 +40,12 @@ fn devices_and_pods_are_read() {
     let [known] = &pods.known[..] else { panic!("{pods:?}") };
     assert_eq!((&*known.uid, &*known.name), (UID, "job-0"));
     assert_eq!(known.containers, [("4c01".to_owned(), "train".to_owned())]);
-    // The first version that is asked for does not exist here.
+    // The first version requested does not exist here.
     assert_eq!(stand_in.calls(), 3);
 }
 
 #[test]
-fn newest_version_of_the_pods_is_asked_first() {
+fn requests_newest_pod_version_first() {
     let pods = Answer::list(vec![pod("lab", "job-0", UID, &[])], BETA);
     let stand_in = StandIn::new(None, Some(pods));
     assert_eq!(asked(&stand_in).0.known.len(), 1);
@@ -53,13 +53,13 @@ fn newest_version_of_the_pods_is_asked_first() {
 }
 
 #[test]
-fn machine_without_kubelet_is_no_error() {
+fn machine_without_kubelet_is_not_an_error() {
     let stand_in = StandIn::new(None, None);
     assert!(!Kubelet::at(stand_in.dir(), &[own_uid()]).is_there());
     assert!(
         matches!(asked(&stand_in), (pods, errors) if pods == Pods::default() && errors.is_empty())
     );
-    // A kubelet that has ended leaves its socket.
+    // A kubelet leaves its socket behind when it exits.
     let socket = stand_in.dir().join("pod-resources/kubelet.sock");
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
     drop(UnixListener::bind(&socket).unwrap());
@@ -67,7 +67,7 @@ fn machine_without_kubelet_is_no_error() {
 }
 
 #[test]
-fn socket_of_another_user_is_not_believed() {
+fn rejects_socket_of_another_user() {
     let stand_in = StandIn::new(Some(honest()), None);
     let (pods, errors) = Kubelet::at(stand_in.dir(), &[own_uid() + 1]).pods();
     assert_eq!(pods, Pods::default());
@@ -80,7 +80,7 @@ fn socket_of_another_user_is_not_believed() {
 }
 
 #[test]
-fn lies_are_told_and_nothing_of_them_is_used() {
+fn reports_invalid_answers_without_using_them() {
     let named = |namespace: &str, name: &str, container: &str| {
         let container = crate::stand_in::container(container, "nvidia.com/gpu", &["GPU-1"]);
         let honest = crate::stand_in::container("c", "nvidia.com/gpu", &["GPU-0"]);
@@ -125,7 +125,7 @@ fn lies_are_told_and_nothing_of_them_is_used() {
 }
 
 #[test]
-fn pod_without_uid_is_a_lie() {
+fn rejects_pod_without_uid() {
     let pods = Answer::list(vec![pod("lab", "job", "*", &[])], ALPHA);
     let (pods, errors) = asked(&StandIn::new(Some(honest()), Some(pods)));
     assert_eq!((pods.assigned.len(), pods.known.len()), (1, 0), "the other socket is believed");
@@ -133,7 +133,7 @@ fn pod_without_uid_is_a_lie() {
 }
 
 #[test]
-fn kubelet_that_does_not_answer_costs_its_deadline() {
+fn silent_kubelet_takes_at_most_its_deadline() {
     let stand_in = StandIn::new(Some(Answer::Silent), None);
     let kubelet = Kubelet::at(stand_in.dir(), &[own_uid()]);
     let (pods, errors) = kubelet.with_deadline(Duration::from_millis(50)).pods();
@@ -143,7 +143,7 @@ fn kubelet_that_does_not_answer_costs_its_deadline() {
 }
 
 #[test]
-fn file_that_is_no_socket_is_an_error_or_nothing() {
+fn regular_file_in_place_of_socket_yields_no_pods() {
     let stand_in = StandIn::new(None, None);
     let socket = stand_in.dir().join("pod-resources/kubelet.sock");
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
@@ -152,7 +152,7 @@ fn file_that_is_no_socket_is_an_error_or_nothing() {
 }
 
 #[test]
-fn server_of_grpc_itself_is_understood() {
+fn understands_reference_grpc_server() {
     let python = std::env::var_os("GPUWS_PYTHON").unwrap_or_else(|| "python3".into());
     let dir = tempfile::tempdir().unwrap();
     let serve = |socket: &str, answer: Answer| {

@@ -1,4 +1,4 @@
-//! A stand-in for the kubelet: a server of gRPC on a unix socket, as well-behaved or not as asked.
+//! A fake kubelet: a gRPC server on a Unix socket that answers correctly or not, as requested.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::UnixListener;
 
-/// `v1.PodResources`, with fields that nobody reads.
+/// `v1.PodResources`, with fields that are never read.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PodResources {
     #[prost(string, tag = "1")]
@@ -106,12 +106,12 @@ pub(crate) fn container(name: &str, resource: &str, ids: &[&str]) -> Container {
     Container { name: name.to_owned(), devices, cpu_ids: vec![3], dynamic: Vec::new() }
 }
 
-/// Returns a pod of the list of resources.
+/// Returns a pod of the resource list.
 pub(crate) fn resources(namespace: &str, name: &str, containers: Vec<Container>) -> PodResources {
     PodResources { name: name.to_owned(), namespace: namespace.to_owned(), containers }
 }
 
-/// Returns a pod with its UID and the IDs of its containers.
+/// Returns a pod with its UID and container IDs.
 pub(crate) fn pod(namespace: &str, name: &str, uid: &str, containers: &[(&str, &str)]) -> Pod {
     let containers = containers.iter().map(|(name, id)| ContainerStatus {
         name: (*name).to_owned(),
@@ -128,23 +128,23 @@ pub(crate) fn pod(namespace: &str, name: &str, uid: &str, containers: &[(&str, &
 /// How a socket answers.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// With this message, to these methods; others do not exist.
+    /// This message for these methods; other methods do not exist.
     Message(Vec<u8>, &'static [&'static str]),
-    /// With these bytes as the body, and the status of success.
+    /// These bytes as the body, with a success status.
     Body(Vec<u8>),
-    /// Without end.
+    /// An endless body.
     Endless,
-    /// With an error in the headers.
+    /// An error in the headers.
     Error(&'static str, &'static str),
-    /// With a status of HTTP.
+    /// An HTTP status.
     Http(u16),
-    /// With a message and no trailers.
+    /// A message without trailers.
     NoTrailers(Vec<u8>),
-    /// It accepts the connection and says nothing.
+    /// Accepts the connection and sends nothing.
     Silent,
-    /// It sends bytes that are not HTTP/2.
+    /// Sends bytes that are not HTTP/2.
     Noise,
-    /// It closes the connection.
+    /// Closes the connection.
     Closed,
 }
 
@@ -159,7 +159,7 @@ pub(crate) const LIST: &[&str] = &["/v1.PodResourcesLister/List"];
 pub(crate) const ALPHA: &[&str] = &["/v1alpha1.Pods/ListPods"];
 pub(crate) const BETA: &[&str] = &["/v1beta1.Pods/ListPods"];
 
-/// The directory of a kubelet whose sockets are served until the end of the test.
+/// A kubelet's directory, with sockets that are served until the end of the test.
 pub(crate) struct StandIn {
     dir: tempfile::TempDir,
     calls: Arc<AtomicUsize>,
@@ -189,7 +189,7 @@ impl StandIn {
         self.dir.path()
     }
 
-    /// The number of calls of gRPC so far.
+    /// Returns the number of gRPC calls so far.
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! JAX: a fraction of the device for XLA's allocator.
+//! JAX: the fraction of the device that XLA's allocator may use.
 
 use super::{Advice, Bound, Keeper, UNKNOWN_TOTAL};
 
@@ -12,7 +12,7 @@ impl Bound<'_> {
         let Some(fraction) = self.fraction() else {
             advice.note(format!("{UNKNOWN_TOTAL}, and so not JAX's share of it"));
             if (self.inherited)(PREALLOCATE).is_none() {
-                // Otherwise it takes three quarters of the device at startup.
+                // By default, JAX takes three quarters of the device at startup.
                 advice.set(PREALLOCATE, "false", Keeper::Nobody);
             }
             return;
@@ -29,7 +29,7 @@ impl Bound<'_> {
                 "both {FRACTION} and {FRACTION_OLD} are set: JAX does not start with both"
             ));
         }
-        // Every version reads the old name; a program that finds both does not start.
+        // Every version reads the old name; a program that finds both names exits at startup.
         let name = if self.had(FRACTION).is_some() { FRACTION } else { FRACTION_OLD };
         let had = self.had(name).unwrap_or_default();
         let keeper = if keeps { Keeper::Allocator } else { Keeper::Nobody };

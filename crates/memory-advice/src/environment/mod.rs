@@ -2,9 +2,10 @@
 //!
 //! Variables are set only if the framework is known to honour them: PyTorch exits at startup if its
 //! version does not support a key, and JAX if two names of one setting are present. For the others,
-//! the advice contains lines of code. The driver enforces none of this. Each variable configures a
-//! framework's allocator, and bounds only the memory that the program takes through that allocator.
-//! Only an MPS server enforces a limit from outside; a MIG device is limited by its own size.
+//! the advice contains lines of code. The driver enforces none of these limits. Each variable
+//! configures a framework's allocator, and limits only the memory that the program allocates
+//! through it. Only an MPS server enforces a limit from outside; a MIG device is limited by its
+//! size.
 
 mod jax;
 mod mps;
@@ -48,7 +49,7 @@ pub enum Framework {
     Torch,
     /// TensorFlow.
     TensorFlow,
-    /// JAX, and other users of XLA through its Python client.
+    /// JAX, and other users of XLA's Python client.
     Jax,
 }
 
@@ -94,16 +95,16 @@ pub struct Used {
 /// A limit for a program.
 #[derive(Clone, Copy)]
 pub struct Bound<'a> {
-    /// The most memory of each device for each process, in total.
+    /// The maximum memory that each process may use on each device.
     pub limit: Bytes,
-    /// The part of it that is reserved for the CUDA context and libraries, which no allocator
+    /// The part of the limit reserved for the CUDA context and libraries, which no allocator
     /// counts.
     pub context: Bytes,
-    /// The total memory of each device that the program sees; empty unless known for all.
+    /// The total memory of each device that the program sees; empty unless it is known for all.
     pub totals: &'a [Bytes],
-    /// The number of devices that the program sees through an MPS server; `None` without a server.
+    /// The number of devices that the program sees through an MPS server; `None` without one.
     pub mps: Option<usize>,
-    /// The environment that the program would have, queried for the variables of [`READ`].
+    /// The environment of the program, queried for the variables of [`READ`].
     pub inherited: &'a dyn Fn(&str) -> Option<String>,
 }
 
@@ -141,7 +142,7 @@ pub struct Variable {
     pub name: &'static str,
     /// Its value, which extends the one in the program's environment.
     pub value: String,
-    /// What then enforces the limit.
+    /// What enforces the limit once this is set.
     pub kept_by: Keeper,
 }
 
@@ -151,9 +152,10 @@ pub struct Variable {
 pub enum Keeper {
     /// The MPS server, independently of the program.
     Server,
-    /// The framework's allocator, for memory that is taken through it.
+    /// The framework's allocator, for memory allocated through it.
     Allocator,
-    /// Nothing: the program takes memory as it needs it, and leaves the rest to others until then.
+    /// No limit is enforced: the program allocates memory as needed, and others can use the rest
+    /// until then.
     Nobody,
 }
 
@@ -206,17 +208,18 @@ impl Bound<'_> {
         advice
     }
 
-    /// Returns whether the limit leaves nothing to the allocators.
+    /// Returns whether the limit leaves no memory for the allocators.
     pub fn leaves_nothing(&self) -> bool {
         self.limit <= self.context || self.share() == Some(0)
     }
 
-    /// Returns whether the limit is the whole of each device.
+    /// Returns whether the limit is the entire memory of each device.
     pub fn is_whole(&self) -> bool {
         self.total().is_some_and(|total| self.limit >= total)
     }
 
-    /// Returns the memory of the largest device: a fraction of it is at most as much of any other.
+    /// Returns the memory of the largest device. A fraction of it corresponds to no more memory on
+    /// any other device.
     fn total(&self) -> Option<Bytes> {
         self.totals.iter().max().copied().filter(|total| total.0 > 0)
     }
@@ -235,7 +238,7 @@ impl Bound<'_> {
         Some(format!("0.{:04}", self.share().filter(|share| *share < 10_000)?))
     }
 
-    /// Returns the existing fraction, if it is the smaller one.
+    /// Returns the existing fraction if it is smaller.
     fn smaller<'a>(&self, had: &'a str, fraction: &str) -> Option<&'a str> {
         let (had, fraction) = (had.trim(), fraction.parse::<f64>().ok()?);
         had.parse::<f64>().is_ok_and(|had| had >= 0.0 && had < fraction).then_some(had)

@@ -7,11 +7,11 @@ pub(super) const LIMIT: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
 /// The variable with the server's directory, if it is not the default one.
 pub const PIPES: &str = "CUDA_MPS_PIPE_DIRECTORY";
 
-/// Only devices that the program sees are named: an entry for any other drops the limits of all.
+/// Only devices that the program sees are named: an entry for any other device voids all limits.
 const MAX_DEVICES: usize = 64;
 
 impl Bound<'_> {
-    /// Sets the limit of the MPS server, if there is one. The limit includes the context.
+    /// Sets the MPS server's limit, if there is a server. The limit includes the context.
     pub(super) fn served(&self, advice: &mut Advice) {
         let Some(count) = self.mps.filter(|count| (1..=MAX_DEVICES).contains(count)) else {
             return;

@@ -1,4 +1,4 @@
-//! TensorFlow: growth by a variable, a limit only by lines of code.
+//! TensorFlow: growth by a variable, but limits only by lines of code.
 
 use super::{Advice, Bound, Framework, Keeper, Snippet, UNKNOWN_TOTAL, Version};
 
@@ -39,7 +39,7 @@ impl Bound<'_> {
         }
     }
 
-    /// Returns the lines for the program; `None` if they need a fraction that is unknown.
+    /// Returns the lines for the program; `None` if they need an unknown fraction.
     fn tensorflow_lines(&self, version: Option<Version>) -> Option<Vec<String>> {
         let [configuration, set] = match version {
             Some(Version { major: 0 | 1, .. }) => {

@@ -7,7 +7,7 @@ const JAX_OLD: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
 const GROWTH: &str = "TF_FORCE_GPU_ALLOW_GROWTH";
 const MPS: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
 
-/// A limit of 6 GiB on these devices, 512 MiB of it for the context.
+/// Returns the advice for a limit of 6 GiB on these devices, including 512 MiB for the context.
 fn on(totals: &[u64], mps: Option<usize>, used: &[Used], inherited: &[(&str, &str)]) -> Advice {
     let find = |name: &str| {
         assert!(READ.contains(&name), "{name} is read");
@@ -88,7 +88,7 @@ fn user_settings_are_extended_but_limit_is_never_raised() {
     }
 }
 
-/// PyTorch 2.10 reads the older name first, and the newer one only if the older is not set.
+/// PyTorch 2.10 reads the older name first, and the newer name only if the older is not set.
 #[test]
 fn both_pytorch_variables_keep_existing_settings() {
     let found = advice(&[torch("2.10")], &[(NEW, "a:1"), (OLD, "b:2")]);
@@ -180,7 +180,7 @@ fn mps_limit_is_set_per_visible_device() {
 #[test]
 fn fraction_is_relative_to_largest_device() {
     let found = on(&[16, 80, 16], None, &[JAX], &[]);
-    // 5.5 of 80 GiB: 0.34 of the smallest would be 27 GiB of the largest.
+    // 5.5 of 80 GiB. The fraction for the smallest, 0.34, would be 27 GiB of the largest.
     assert_eq!(variables(&found), [(JAX_OLD, "0.0687")]);
     assert!(says(&found, "the largest"));
     assert!(!says(&on(&[16, 16], None, &[JAX], &[]), "the largest"));

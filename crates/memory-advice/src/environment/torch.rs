@@ -1,4 +1,4 @@
-//! PyTorch: a fraction of the device, from 2.10 on through a key of its settings.
+//! PyTorch: a fraction of the device; since 2.10, set by a key of its allocator settings.
 
 use super::{Advice, Bound, Framework, Keeper, Snippet, UNKNOWN_TOTAL, Version};
 
@@ -16,11 +16,12 @@ const WITH_CALL: Version = Version { major: 1, minor: 8 };
 impl Bound<'_> {
     pub(super) fn torch(&self, version: Option<Version>, advice: &mut Advice) {
         let obeys = version.is_some_and(|version| version >= WITH_LIMIT);
-        // The other backend uses a pool of the driver, and reads no such key.
+        // The other backend uses a driver pool, and ignores this key.
         let (new, old) = ((self.inherited)(ALLOC_CONF), (self.inherited)(CUDA_ALLOC_CONF));
         let is_native = [&new, &old].into_iter().flatten().all(|had| !has_other_backend(had));
         if let Some(fraction) = self.fraction().filter(|_| obeys && is_native) {
-            // If both are set, the older name takes precedence, so each keeps its own value.
+            // If both are set, the older name takes precedence, so each variable keeps its own
+            // value.
             let value = |had: Option<&str>| self.with_fraction(had.unwrap_or_default(), &fraction);
             advice.set(ALLOC_CONF, value(new.as_deref().or(old.as_deref())), Keeper::Allocator);
             if let Some(old) = old {

@@ -1,44 +1,43 @@
-//! Sums of the figures of a message.
+//! Sums of the figures in a message.
 
-use super::cause::MOST_CONTEXT;
 use super::evidence::{OomFigures, Other};
 use gpu_core::{Bytes, amount};
 use serde::Serialize;
 
-/// Derived figures; `None` if the printed ones do not suffice.
+/// Derived figures; `None` if the printed figures do not suffice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Account {
-    /// The memory that the allocator holds of the device.
+    /// The device memory that the allocator holds.
     #[serde(rename = "held_bytes")]
     pub held: Option<Bytes>,
     /// The memory of the process outside its allocator: the context, and libraries.
     #[serde(rename = "context_bytes")]
     pub context: Option<Bytes>,
-    /// The memory of the other named processes; at least this much if the message does not show which
-    /// of them is this one.
+    /// The memory of the other named processes; a lower bound if the message does not show which of
+    /// them is this process.
     #[serde(rename = "others_bytes")]
     pub others: Option<Bytes>,
     /// Used memory of the device that the message attributes to no process. Includes the context if
     /// the message does not give the memory of this process.
     #[serde(rename = "unnamed_bytes")]
     pub unnamed: Option<Bytes>,
-    /// The missing device memory for the request.
+    /// The device memory that is missing for the request.
     #[serde(rename = "lacking_bytes")]
     pub lacking: Option<Bytes>,
     /// The memory that would still be missing if the whole cache could serve the request.
     #[serde(rename = "lacking_without_cache_bytes")]
     pub lacking_after_cache: Option<Bytes>,
-    /// The program's need with this request: in use, asked, and the context.
+    /// The memory that the program needs for this request: in use, requested, and the context.
     #[serde(rename = "needed_bytes")]
     pub needed: Option<Bytes>,
-    /// The process that the message lists as another and that must be this one, by its PID outside
+    /// A process that the message lists as another but that must be this one, under its PID outside
     /// the container.
     #[serde(skip)]
     pub itself: Option<Other>,
-    /// Exactly one of these listed processes must be this one, if the sums do not show which.
+    /// The listed processes that include this one, if the sums do not determine which one it is.
     #[serde(skip)]
     pub itself_among: Vec<Other>,
-    /// The rounding error of a printed figure, and so of the context and the unnamed memory.
+    /// The rounding error of printed figures, and therefore of the context and the unnamed memory.
     #[serde(skip)]
     pub slack: Bytes,
     /// The rounding error of the missing memory.
@@ -46,7 +45,10 @@ pub struct Account {
     pub lacking_slack: Bytes,
 }
 
-/// Returns an amount with no more digits than its rounding error allows: `≈ 390 MiB`.
+/// The maximum size of a context. Any more belongs to libraries or another engine in the process.
+pub(super) const MOST_CONTEXT: Bytes = Bytes::from_mib(2048);
+
+/// Formats an amount with no more digits than its rounding error justifies: `≈ 390 MiB`.
 pub fn approximate(bytes: Bytes, slack: Bytes) -> String {
     const STEP: u64 = 10 * Bytes::MIB;
     let is_rough = slack.0 >= Bytes::MIB && bytes.0 < 1 << 30;
@@ -58,10 +60,20 @@ pub fn approximate(bytes: Bytes, slack: Bytes) -> String {
 }
 
 impl Account {
-    /// Returns the number of the named processes that are not this one.
+    /// Returns how many named processes are not this one.
     pub(super) fn strangers(&self, shown: &OomFigures) -> usize {
         let is_listed = self.itself.is_some() || !self.itself_among.is_empty();
         shown.others.len().saturating_sub(usize::from(is_listed))
+    }
+
+    /// Returns whether the free memory is an estimate: the total minus the memory that this process
+    /// reserved, because the driver does not report the memory of others.
+    pub(super) fn estimates_free(&self, shown: &OomFigures) -> bool {
+        let sum = shown.free.zip(self.held).map(|(free, held)| free + held);
+        shown.backend.as_deref() == Some("xpu")
+            && sum.zip(shown.total).is_some_and(|(sum, total)| {
+                !shown.surely_more(sum, total) && !shown.surely_more(total, sum)
+            })
     }
 
     /// Computes the sums.
@@ -116,15 +128,16 @@ fn process(shown: &OomFigures, held: Option<Bytes>) -> Option<Bytes> {
     shown.process.filter(|process| !held.is_some_and(|held| shown.surely_more(held, *process)))
 }
 
-/// The least memory of a process with a CUDA context; the smallest measured is 107 MiB.
+/// The minimum memory of a process with a CUDA context; the smallest measured is 107 MiB.
 const LEAST_CONTEXT: Bytes = Bytes::from_mib(64);
 
-/// Returns the listed processes each of which may be this one under its PID outside the container;
-/// none if this process may also be beside them. The sums decide: beside all of them, the device
-/// must have room for the free memory and what the allocator of this process holds.
+/// Returns the listed processes that could be this one, under its PID outside the container; none
+/// if this process could also be an additional one. The sums decide: for an additional process, the
+/// device must have room for all listed processes, the free memory and the memory that this
+/// process's allocator holds.
 ///
-/// Several can hold that much. Those that leave the size of a context beside the allocator are
-/// preferred: any other needs a second large owner of memory in this process.
+/// If several candidates hold that much, those that exceed the allocator by the size of a context
+/// are preferred. Any other would need a second large consumer of memory in this process.
 fn readings(shown: &OomFigures, held: Option<Bytes>) -> Vec<Other> {
     let (None, Some(held), Some(total), Some(free)) =
         (shown.process, held, shown.total, shown.free)
@@ -147,7 +160,7 @@ fn readings(shown: &OomFigures, held: Option<Bytes>) -> Vec<Other> {
     if usual.is_empty() { could } else { usual }
 }
 
-/// Returns the figures that cannot all be true.
+/// Returns descriptions of figures that cannot all be true.
 pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<String> {
     let mut said = shown.impossible.clone();
     let held = shown.in_use.map(|in_use| in_use + shown.unused.unwrap_or_default());

@@ -1,58 +1,20 @@
 //! The cause that the figures indicate.
 
-use super::account::{Account, approximate};
+use super::account::{Account, MOST_CONTEXT, approximate};
+use super::answer::Cause;
 use super::evidence::{MessageSource, OomFigures};
 use gpu_core::{Bytes, amount};
-use serde::Serialize;
 
-/// Why a request failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// One request is larger than the device.
-    LargerThanDevice,
-    /// The memory in use and the request together exceed the device.
-    TooBig,
-    /// The program itself fills the device.
-    Full,
-    /// The sum of the free memory suffices, but it is not contiguous.
-    Fragmented,
-    /// Other processes hold the missing memory.
-    OtherProcesses,
-    /// Many processes hold it, each with little, as contexts do.
-    ManyContexts,
-    /// A process that the message does not name holds it.
-    Unnamed,
-    /// The allocator reached its limit, not the device's.
-    Limit,
-    /// One buffer is larger than the device or its driver allows, however much is free.
-    BufferLimit,
-    /// Nothing ran short: other programs changed the free memory while the engine measured it.
-    Disturbed,
-    /// The figure that failed the request is impossible: nothing ran short.
-    ImpossibleFigure,
-    /// The memory was taken before the program began.
-    TakenBefore,
-    /// Host memory ran out.
-    HostMemory,
-    /// The program continued without the memory.
-    NoFailure,
-    /// Enough was free when the message was written.
-    FreeEnough,
-    /// The figures do not suffice.
-    NotTold,
-}
-
-/// A process that the message does not name holds at least this much: less is the driver's own.
+/// The minimum memory of an unnamed process: a smaller amount is the driver's own.
 const LEAST_STRANGER: Bytes = Bytes::from_mib(64);
 
-/// No device has this much memory.
+/// More memory than any device has.
 const ANY_DEVICE: Bytes = Bytes(1 << 40);
 
-/// Less than one in this many parts of a device is too little to call it free.
+/// The fraction of a device, as a divisor, below which free memory counts as negligible.
 const FULL: u64 = 20;
 
-/// At least this many processes with at most this much each count as contexts.
+/// At least this many processes with at most this much memory each count as contexts.
 const MANY: usize = 3;
 const CONTEXT: Bytes = Bytes::from_mib(1024);
 
@@ -92,14 +54,14 @@ impl Cause {
         if lacking == Bytes(0) {
             return Cause::FreeEnough;
         }
-        // Sums only these figures: the total is printed with less precision.
+        // Adds up only these figures, because the total is printed with less precision.
         let unused = shown.unused.unwrap_or_default();
         if unused > Bytes(0)
             && asked <= free + unused + shown.room_slack
             && !others_hold_most(shown, account)
         {
             return match () {
-                () if shown.estimates_free(account) => Cause::NotTold,
+                () if account.estimates_free(shown) => Cause::NotTold,
                 () if is_full(shown, account) => Cause::Full,
                 () if has_little_left(shown) => of_device(shown, account),
                 () => Cause::Fragmented,
@@ -109,7 +71,7 @@ impl Cause {
     }
 }
 
-/// Whether the free or cached memory is too little to matter: less than a twentieth of the device,
+/// Returns whether the free or cached memory is negligible: less than a twentieth of the device,
 /// unless that is above 1 GiB and several times the request.
 fn has_little_left(shown: &OomFigures) -> bool {
     let rest = shown.free.unwrap_or_default() + shown.unused.unwrap_or_default();
@@ -118,21 +80,21 @@ fn has_little_left(shown: &OomFigures) -> bool {
     !is_much && shown.total.is_some_and(|total| rest < Bytes(total.0 / FULL))
 }
 
-/// Whether the program itself fills the device.
+/// Returns whether the program itself fills the device.
 fn is_full(shown: &OomFigures, account: &Account) -> bool {
     let own = account.held.unwrap_or_default() + account.context.unwrap_or_default();
     let most = shown.total.map(|total| Bytes(total.0 / 5 * 4));
     shown.free.is_some() && has_little_left(shown) && most.is_some_and(|most| own > most)
 }
 
-/// The cause within an allocator with a limit.
+/// Returns the cause within an allocator that has a limit.
 fn of_pool(shown: &OomFigures, account: &Account, asked: Bytes) -> Option<Cause> {
     let limit = shown.limit?;
     let in_use = shown.in_use?;
     let is_pool = matches!(shown.speaker, MessageSource::TensorFlow | MessageSource::Xla);
     let held = account.held? + shown.outside.unwrap_or_default();
     if shown.surely_more(in_use + shown.outside.unwrap_or_default() + asked, limit) {
-        // Such a pool is all that the program has; any other limit was configured.
+        // Such a pool is the only memory of the program; any other limit was configured.
         return Some(if is_pool { Cause::TooBig } else { Cause::Limit });
     }
     let unused = shown.unused.unwrap_or_default();
@@ -141,7 +103,7 @@ fn of_pool(shown: &OomFigures, account: &Account, asked: Bytes) -> Option<Cause>
         let may_grow = limit.saturating_sub(held);
         return match () {
             () if unused >= asked && in_pieces => Some(Cause::Fragmented),
-            // It was still below its limit, but the device refused.
+            // The allocator was below its limit, but the device refused.
             () if unused + may_grow >= asked && may_grow > shown.slack => Some(Cause::Unnamed),
             () => Some(Cause::Fragmented),
         };
@@ -150,14 +112,15 @@ fn of_pool(shown: &OomFigures, account: &Account, asked: Bytes) -> Option<Cause>
     (fits_free && shown.surely_more(held + asked, limit)).then_some(Cause::Limit)
 }
 
-/// Whether the other named processes hold most of the device, and their memory would suffice.
+/// Returns whether the other named processes hold most of the device, and their memory would
+/// suffice.
 fn others_hold_most(shown: &OomFigures, account: &Account) -> bool {
     let (Some(others), Some(total)) = (account.others, shown.total) else { return false };
     let fits_alone = account.needed.is_none_or(|needed| !shown.surely_more(needed, total));
     fits_alone && others > Bytes(total.0 / 2) && account.lacking.is_some_and(|it| it <= others)
 }
 
-/// The cause on the device, if neither a free block nor the cache suffices.
+/// Returns the cause on the device, if neither a free block nor the cache suffices.
 fn of_device(shown: &OomFigures, account: &Account) -> Cause {
     let lacking = account.lacking_after_cache.unwrap_or_default();
     let suffices = |there: Bytes| !shown.surely_more(lacking, there);
@@ -171,7 +134,7 @@ fn of_device(shown: &OomFigures, account: &Account) -> Cause {
         let small = |memory: Option<Bytes>| memory.is_some_and(|memory| memory <= CONTEXT);
         shown.others.len() >= MANY && shown.others.iter().all(|other| small(other.memory))
     };
-    // Without the memory of this process, a context explains that much of the rest.
+    // If the memory of this process is unknown, a context explains this much of the rest.
     let explained = if account.context.is_some() { Bytes(0) } else { CONTEXT };
     let unnamed = account.unnamed.unwrap_or_default().saturating_sub(explained);
     let unnamed = if unnamed < LEAST_STRANGER { Bytes(0) } else { unnamed };
@@ -180,7 +143,7 @@ fn of_device(shown: &OomFigures, account: &Account) -> Cause {
     } else if (unnamed > Bytes(0) && suffices(others + unnamed))
         || shown.speaker == MessageSource::Vllm
     {
-        // vLLM checks before it takes memory: all held memory belongs to other processes.
+        // vLLM checks before it allocates memory: all used memory belongs to other processes.
         Cause::Unnamed
     } else if is_full(shown, account) {
         Cause::Full
@@ -191,7 +154,7 @@ fn of_device(shown: &OomFigures, account: &Account) -> Cause {
     }
 }
 
-/// Describes a cause with the figures of the case.
+/// Describes a cause with the figures of the message.
 pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Vec<String> {
     let mut said = Vec::new();
     let asked = shown.asked.unwrap_or_default();
@@ -255,7 +218,7 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
             amount(shown.free.unwrap_or_default()),
             amount(asked)
         )),
-        Cause::NotTold => said.push(not_told(shown, account)),
+        Cause::NotTold => said.push(unknown(shown, account)),
     }
     let of_cache = matches!(cause, Cause::OtherProcesses | Cause::ManyContexts | Cause::TooBig);
     if of_cache
@@ -285,7 +248,7 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
         ));
     }
     said.extend(itself(shown, account));
-    if shown.estimates_free(account) {
+    if account.estimates_free(shown) {
         said.push(
             "The free memory is an estimate, the total minus the memory of this process: memory of \
                 others is not in it."
@@ -325,7 +288,7 @@ fn itself(shown: &OomFigures, account: &Account) -> Option<String> {
     })
 }
 
-/// Returns the explanation of a cause that the program states.
+/// Returns the explanation of a cause that the message states.
 pub(super) fn stated(reason: &str, shown: &OomFigures) -> Vec<String> {
     let mut said = vec![reason.to_owned()];
     foreign(&mut said, shown);
@@ -338,19 +301,17 @@ fn foreign(said: &mut Vec<String>, shown: &OomFigures) {
     }
 }
 
-/// Describes the memory of a process outside its allocator: `300 MiB context`, or more than a
-/// context takes.
+/// Describes the memory of a process outside its allocator: `300 MiB context`, or more if a context
+/// cannot account for it.
 fn outside(account: &Account) -> Option<String> {
     let context = account.context.filter(|context| *context > Bytes(0))?;
     let size = approximate(context, account.slack);
-    Some(match context <= MOST_CONTEXT {
-        true => format!("{size} context"),
-        false => format!("{size} of this process outside its allocator"),
+    Some(if context <= MOST_CONTEXT {
+        format!("{size} context")
+    } else {
+        format!("{size} of this process outside its allocator")
     })
 }
-
-/// No context is larger: the rest belongs to libraries or another engine in the process.
-pub(super) const MOST_CONTEXT: Bytes = Bytes::from_mib(2048);
 
 fn full(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
     let unused = shown.unused.unwrap_or_default();
@@ -517,7 +478,7 @@ fn ladder(said: &mut Vec<String>, shown: &OomFigures) {
     });
 }
 
-fn not_told(shown: &OomFigures, account: &Account) -> String {
+fn unknown(shown: &OomFigures, account: &Account) -> String {
     match (shown.asked, account.lacking) {
         (Some(_), Some(lacking)) if lacking > Bytes(0) => {
             let lacking = approximate(lacking, account.lacking_slack);

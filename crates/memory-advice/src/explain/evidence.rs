@@ -1,9 +1,7 @@
-//! The figures of a message, and the current state of a machine.
+//! The figures of a message.
 
-use super::account::Account;
-use super::cause::Cause;
-use super::remedy::Remedy;
-use gpu_core::{Bytes, Pid, amount};
+use super::answer::{Cause, Remedy};
+use gpu_core::{Bytes, Pid};
 
 /// The program that printed a message, as far as the advice depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +52,7 @@ impl MessageSource {
 pub struct OomFigures {
     /// The program that printed it.
     pub speaker: MessageSource,
-    /// `cuda`, `hip`, `xpu`, `vulkan`, `nvenc`, …, if known.
+    /// The backend, such as `cuda`, `hip`, `xpu`, `vulkan` or `nvenc`, if known.
     pub backend: Option<String>,
     /// The requested size.
     pub asked: Option<Bytes>,
@@ -78,15 +76,15 @@ pub struct OomFigures {
     pub limit: Option<Bytes>,
     /// The largest free block of the allocator.
     pub largest_free: Option<Bytes>,
-    /// The first and the last size of a ladder, and the number of attempts.
+    /// The first and last size of a series of ever smaller requests, and the number of attempts.
     pub ladder: Option<(Bytes, Bytes, usize)>,
-    /// The least memory that the compiler could achieve.
+    /// The minimum memory that the compiler could achieve.
     pub needs_at_least: Option<Bytes>,
-    /// The program reports that it continued without the memory.
+    /// Whether the program reports that it continued without the memory.
     pub went_on: bool,
-    /// The rest of the limit, if the message contains this and not the limit.
+    /// The remaining memory below the limit, if the message has this figure but not the limit.
     pub left: Option<Bytes>,
-    /// The total need including the request, if the message has one figure for it.
+    /// The total need including the request, if the message has a single figure for it.
     pub needs: Option<Bytes>,
     /// The variable with the settings of its allocator, if the message names it.
     pub variable: Option<&'static str>,
@@ -100,7 +98,7 @@ pub struct OomFigures {
     pub stated: Option<Stated>,
     /// Remedies in the terms of the engine, best first.
     pub own_remedies: Vec<Remedy>,
-    /// Figures that no memory can have, one sentence each; they are in no other field.
+    /// Figures that no memory can have, one sentence each; they appear in no other field.
     pub impossible: Vec<String>,
 }
 
@@ -116,7 +114,7 @@ pub struct Stated {
 }
 
 impl OomFigures {
-    /// Returns whether the device may be NVIDIA's; only the message describes other devices.
+    /// Returns whether the device may be NVIDIA's. Other devices are described only by the message.
     pub fn may_be_nvidia(&self) -> bool {
         const OTHERS: [&str; 8] = ["hip", "xpu", "mps", "npu", "mlu", "musa", "hpu", "tpu"];
         self.backend.as_deref().is_none_or(|backend| !OTHERS.contains(&backend))
@@ -153,19 +151,9 @@ impl OomFigures {
         }
     }
 
-    /// Returns whether free memory is an estimate: total minus what this process reserved, because
-    /// the driver does not show the memory of others.
-    pub(super) fn estimates_free(&self, account: &Account) -> bool {
-        let sum = self.free.zip(account.held).map(|(free, held)| free + held);
-        self.backend.as_deref() == Some("xpu")
-            && sum.zip(self.total).is_some_and(|(sum, total)| {
-                !self.surely_more(sum, total) && !self.surely_more(total, sum)
-            })
-    }
-
     /// Returns whether `more` exceeds `less`, beyond rounding errors.
     pub(super) fn surely_more(&self, more: Bytes, less: Bytes) -> bool {
-        // The sum of a few printed figures is off by at most this many halves of a last digit.
+        // A sum of a few printed figures is off by at most this many rounding errors.
         more > less + Bytes(self.slack.0.saturating_mul(3))
     }
 }
@@ -177,86 +165,4 @@ pub struct Other {
     pub pid: Pid,
     /// Its memory; `None` if the figure is implausible.
     pub memory: Option<Bytes>,
-}
-
-/// The current state of a machine.
-#[derive(Clone, Debug, Default)]
-pub struct Now {
-    /// Its devices.
-    pub devices: Vec<Device>,
-    /// The processes that hold memory on them.
-    pub residents: Vec<Resident>,
-}
-
-/// The current state of a device.
-#[derive(Clone, Debug)]
-pub struct Device {
-    /// Its index.
-    pub index: u32,
-    /// Its total memory.
-    pub total: Bytes,
-    /// Its free memory.
-    pub free: Bytes,
-    /// Memory that no process accounts for, from a snapshot of the whole machine.
-    pub ghost: Option<Bytes>,
-}
-
-/// A process that currently holds device memory.
-#[derive(Clone, Debug)]
-pub struct Resident {
-    /// Its PID.
-    pub pid: Pid,
-    /// A description of the process.
-    pub name: String,
-    /// The name of its owner.
-    pub owner: String,
-    /// The device.
-    pub device: u32,
-    /// Its memory there.
-    pub memory: Option<Bytes>,
-}
-
-impl Now {
-    /// Describes the parts of the machine's state that concern a message.
-    pub(super) fn reported(&self, shown: &OomFigures, account: &Account) -> Vec<String> {
-        let mut reported = Vec::new();
-        for other in &shown.others {
-            let is_here = |resident: &&Resident| resident.pid == other.pid;
-            match self.residents.iter().find(is_here) {
-                Some(Resident { name, owner, device, memory, .. }) => {
-                    let holds = memory.map_or("memory".to_owned(), amount);
-                    reported.push(format!(
-                        "process {} is {name} of {owner} and holds {holds} on GPU {device}",
-                        other.pid
-                    ));
-                }
-                None => reported.push(format!("process {} holds nothing on these GPUs", other.pid)),
-            }
-        }
-        for device in &self.devices {
-            if let Some(ghost) = device.ghost {
-                reported.push(format!(
-                    "GPU {}: {} not attributed to any listed process",
-                    device.index,
-                    amount(ghost)
-                ));
-            }
-        }
-        if let (Some(need), false) = (account.needed, self.devices.is_empty()) {
-            let fits = |device: &&Device| device.free >= need;
-            let roomy: Vec<String> = self
-                .devices
-                .iter()
-                .filter(fits)
-                .map(|device| format!("GPU {} ({})", device.index, amount(device.free)))
-                .take(8)
-                .collect();
-            reported.push(if roomy.is_empty() {
-                format!("no GPU here has the required {} free", amount(need))
-            } else {
-                format!("GPUs with the required {} free: {}", amount(need), roomy.join(", "))
-            });
-        }
-        reported
-    }
 }

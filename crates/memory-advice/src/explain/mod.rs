@@ -1,21 +1,23 @@
 //! Why a request for device memory failed, from the figures of its message.
 //!
 //! The explanation states only what follows from the figures. It adds them up as the allocator and
-//! the driver count them, each sum within the rounding of the printed figures. It names figures
-//! that contradict others, and does not use them. If several causes would fit, it gives the one
-//! whose remedy suffices for the request. A snapshot of the machine adds the current state but
-//! changes no cause, because the log may come from another machine or another day.
+//! the driver do, and allows for the rounding of the printed figures. It names contradictory
+//! figures and does not use them. If several causes fit, it gives the one with a remedy that
+//! suffices for the request. A snapshot of the machine adds the current state but changes no cause,
+//! because the log may come from another machine or another day.
 
 mod account;
+mod answer;
 mod cause;
 mod evidence;
+mod now;
 mod remedy;
 mod verdict;
 
 pub use account::{Account, approximate};
-pub use cause::Cause;
-pub use evidence::{Device, MessageSource, Now, OomFigures, Other, Resident, Stated};
-pub use remedy::{Remedy, RemedyKind};
+pub use answer::{Cause, Remedy, RemedyKind};
+pub use evidence::{MessageSource, OomFigures, Other, Stated};
+pub use now::{Device, Now, Resident};
 
 use serde::Serialize;
 
@@ -24,11 +26,11 @@ use serde::Serialize;
 pub struct Diagnosis {
     /// The cause.
     pub cause: Cause,
-    /// The cause in this case, in one line.
+    /// The cause with its figures, in one line.
     pub verdict: String,
     /// The sums of the figures.
     pub account: Account,
-    /// The cause in this case, one sentence each, the most relevant first.
+    /// The reasons for the cause, one sentence each, most relevant first.
     pub reasons: Vec<String>,
     /// Figures that cannot all be true, one sentence each.
     pub contradictions: Vec<String>,
@@ -39,8 +41,8 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Makes the suggested commands those for a simulated machine: `sim` is the option that names it,
-    /// `live` the start of a command line that runs a job on it.
+    /// Adapts the suggested commands to a simulated machine. `sim` is the option that selects it,
+    /// and `live` is the start of a command line that runs a job on it.
     pub fn on_machine(&mut self, sim: &str, live: &str) {
         for set in self.remedies.iter_mut().filter_map(|remedy| remedy.set.as_mut()) {
             if set.starts_with("gpuws run ") {
@@ -54,7 +56,7 @@ impl Diagnosis {
 
 /// Determines why a request failed.
 pub fn explain(shown: &OomFigures, now: Option<&Now>) -> Diagnosis {
-    // A snapshot contains NVIDIA's devices, whose indexes devices of other vendors also have.
+    // A snapshot contains NVIDIA devices, but devices of other vendors can have the same indexes.
     let now = now.filter(|_| shown.may_be_nvidia());
     let account = Account::of(shown);
     let (cause, verdict, reasons) = match &shown.stated {

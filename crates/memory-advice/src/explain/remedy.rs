@@ -1,59 +1,32 @@
 //! Remedies for a cause, with values computed from the figures.
 
-use super::account::Account;
-use super::cause::{Cause, MOST_CONTEXT};
-use super::evidence::{MessageSource, Now, OomFigures};
+use super::account::{Account, MOST_CONTEXT};
+use super::answer::{Cause, Remedy, RemedyKind};
+use super::evidence::{MessageSource, OomFigures};
+use super::now::Now;
 use crate::CONTEXT;
 use gpu_core::{Bytes, amount};
-use serde::Serialize;
 
 /// PyTorch's minimum of `max_split_size_mb`, which is above its large segments of 20 MiB.
 const LEAST_SPLIT_MIB: u64 = 21;
 
-/// Above this, `max_split_size_mb` has little effect.
+/// The value above which `max_split_size_mb` has little effect.
 const MAX_SPLIT_MIB: u64 = 512;
 
 /// JAX's default fraction of the device, in percent.
 const JAX_DEFAULT_PERCENT: u64 = 75;
 
-/// The highest sensible fraction for JAX, since the context needs some memory.
+/// The highest sensible fraction for JAX in percent; the context needs the rest.
 const JAX_MOST_PERCENT: u64 = 95;
 
-/// The least fraction of the device for vLLM that is worth setting, in percent.
+/// The lowest fraction of the device that is worth setting for vLLM, in percent.
 const LEAST_UTILIZATION: u128 = 30;
 
-/// Fractions of a device are multiples of one in this many.
+/// The denominator of device fractions.
 const SHARES: u64 = 10_000;
 
-/// The rounding error of such a fraction, on the largest plausible device.
+/// The rounding error of such a fraction on the largest plausible device.
 const ROUNDED: Bytes = Bytes::from_mib(32);
-
-/// A remedy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Remedy {
-    /// Its kind.
-    pub kind: RemedyKind,
-    /// The exact text to type or set; `None` if the author of the program must find it.
-    pub set: Option<String>,
-    /// Its effect.
-    pub why: String,
-}
-
-/// The kind of a remedy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RemedyKind {
-    /// An environment variable of the program.
-    Environment,
-    /// A command to type.
-    Command,
-    /// An option of the program.
-    Option,
-    /// A line in the program.
-    Code,
-    /// A change of the workload.
-    Work,
-}
 
 struct List(Vec<Remedy>);
 
@@ -88,7 +61,7 @@ pub(super) fn remedies(
     list.0
 }
 
-/// Remedies beside those of the engine, for a cause that it states itself.
+/// Adds remedies to the engine's own, for a cause that the message states.
 fn stated(list: &mut List, cause: Cause, shown: &OomFigures, account: &Account, now: Option<&Now>) {
     let has_command = list.0.iter().any(|remedy| remedy.kind == RemedyKind::Command);
     match cause {
@@ -102,7 +75,7 @@ fn stated(list: &mut List, cause: Cause, shown: &OomFigures, account: &Account, 
     }
 }
 
-/// Remedies for a cause that the figures show.
+/// Adds remedies for a cause that the figures show.
 fn by_figures(
     list: &mut List,
     cause: Cause,
@@ -149,9 +122,10 @@ fn by_figures(
             if cause == Cause::ManyContexts {
                 list.work("run fewer processes on this GPU: one CUDA context less suffices");
             }
-            let why = match account.itself_among.is_empty() {
-                true => "shows them; wait or ask their owners",
-                false => "shows which of them is this process; wait for the others",
+            let why = if account.itself_among.is_empty() {
+                "shows them; wait or ask their owners"
+            } else {
+                "shows which of them is this process; wait for the others"
             };
             list.add(RemedyKind::Command, "gpuws status", why);
             elsewhere(list, shown, account, now);
@@ -206,8 +180,7 @@ fn by_figures(
     }
 }
 
-/// A smaller share for what takes memory in this process beside its allocator; returns whether that
-/// is much.
+/// Suggests less memory for other consumers in this process; returns whether they use much.
 fn outside(list: &mut List, account: &Account) -> bool {
     let is_much = account.context.is_some_and(|context| context > MOST_CONTEXT);
     if is_much {
@@ -223,7 +196,8 @@ fn doctor(list: &mut List, why: &str) {
     list.add(RemedyKind::Command, "gpuws doctor", why);
 }
 
-/// A smaller workload, in the terms of the program; an engine has its own remedies for that.
+/// Suggests a smaller workload, in the terms of the program; engines have their own remedies for
+/// this.
 fn smaller(list: &mut List, shown: &OomFigures) {
     if !shown.own_remedies.is_empty() {
         return;
@@ -248,7 +222,7 @@ fn smaller(list: &mut List, shown: &OomFigures) {
     }
 }
 
-/// Remedies against fragmentation.
+/// Adds remedies for fragmentation.
 fn fragmented(list: &mut List, shown: &OomFigures) {
     let variable = shown.variable.unwrap_or(match shown.backend.as_deref() {
         Some("hip") => "PYTORCH_HIP_ALLOC_CONF",
@@ -288,7 +262,7 @@ fn fragmented(list: &mut List, shown: &OomFigures) {
     }
 }
 
-/// More of the device for a pool that is limited to a fraction of it.
+/// Suggests a larger fraction of the device for a pool.
 fn pool_limit(list: &mut List, shown: &OomFigures, account: &Account, now: Option<&Now>) {
     let (MessageSource::Xla, Some(limit), Some(needed)) =
         (shown.speaker, shown.limit, account.needed)
@@ -312,7 +286,7 @@ fn pool_limit(list: &mut List, shown: &OomFigures, account: &Account, now: Optio
     }
 }
 
-/// A higher limit, computed from the figures.
+/// Suggests a higher limit, computed from the figures.
 fn limit(list: &mut List, shown: &OomFigures, account: &Account) {
     let held = account.held.unwrap_or_default() + shown.outside.unwrap_or_default();
     let need = held + shown.asked.unwrap_or_default();
@@ -351,7 +325,7 @@ fn limit(list: &mut List, shown: &OomFigures, account: &Account) {
     smaller(list, shown);
 }
 
-/// The fraction for vLLM of the free memory, unless no model would fit into it.
+/// Suggests a fraction for vLLM that fits the free memory, unless no model would fit.
 fn utilization(list: &mut List, shown: &OomFigures) {
     let (Some(free), Some(total)) = (shown.free, shown.total) else { return };
     let Some(hundredths) = (u128::from(free.0) * 100).checked_div(u128::from(total.0)) else {
@@ -384,7 +358,7 @@ fn preallocate(list: &mut List) {
     );
 }
 
-/// A GPU with room, by name if a snapshot shows one.
+/// Suggests a GPU with enough memory, by name if a snapshot shows one.
 fn elsewhere(list: &mut List, shown: &OomFigures, account: &Account, now: Option<&Now>) {
     let is_cuda = shown.backend.as_deref().is_none_or(|backend| backend == "cuda");
     let Some(needed) = account.needed.filter(|needed| is_cuda && *needed > Bytes(0)) else {
@@ -392,7 +366,7 @@ fn elsewhere(list: &mut List, shown: &OomFigures, account: &Account, now: Option
     };
     let within = limit_for(needed, account, shown);
     let why = match now {
-        // Without a look at the machine, its devices are assumed to be like this one.
+        // Without a snapshot, the machine's devices are assumed to be like this one.
         None if shown.total.is_some_and(|total| needed > total) => {
             return list.work(format!("a GPU with more memory: it needs {}", amount(needed)));
         }
@@ -415,13 +389,13 @@ fn elsewhere(list: &mut List, shown: &OomFigures, account: &Account, now: Option
     list.add(RemedyKind::Command, format!("gpuws run --mem {}MiB -- COMMAND", within.mib()), why);
 }
 
-/// A whole GPU: with the reserve for the context, the limit would exceed the device.
+/// Suggests a whole GPU: with the reserve for the context, the limit would exceed the device.
 fn whole(list: &mut List) {
     list.add(RemedyKind::Command, "gpuws run -- COMMAND", "waits for a whole GPU");
 }
 
-/// Returns the limit that suffices for everything, in whole MiB: an allocator gets the limit minus
-/// the context, and its fraction of the device is rounded down.
+/// Returns a limit that suffices, in whole MiB. An allocator gets the limit minus the context, and
+/// its fraction of the device is rounded down.
 fn limit_for(needed: Bytes, account: &Account, shown: &OomFigures) -> Bytes {
     let reported = account.context.unwrap_or_default();
     let context = if shown.needs.is_some() { CONTEXT } else { reported.max(CONTEXT) };

@@ -8,7 +8,7 @@ fn gib(value: f64) -> Option<Bytes> {
     Some(Bytes((value * GIB) as u64))
 }
 
-/// A message of PyTorch 2: asked, total, free, in use, cached.
+/// A message of PyTorch 2: requested, total, free, in use, cached.
 fn torch(asked: f64, total: f64, free: f64, in_use: f64, unused: f64) -> OomFigures {
     OomFigures {
         backend: Some("cuda".to_owned()),
@@ -176,7 +176,8 @@ fn advice_uses_variable_named_in_message() {
 fn rounding_slack_applies_only_to_summed_figures() {
     let mib = |value: f64| gib(value / 1024.0);
     let others = [other(1, 1.0), other(2, 1.0), other(3, 1.0)];
-    // The total is printed to 5 MiB, the summands to 5 KiB each. Enough is left to be in pieces.
+    // The total is printed to 5 MiB, the summands to 5 KiB each. The remainder is large enough to
+    // be fragmented.
     let shown = |free: f64, unused: f64| OomFigures {
         asked: mib(800.0),
         free: mib(free),
@@ -283,13 +284,13 @@ fn listed_process_may_be_self_in_container() {
     assert_eq!(diagnosis.account.itself.map(|itself| itself.pid), Some(Pid(2_110_062)));
     assert_eq!(diagnosis.cause, Cause::Fragmented);
     assert!(diagnosis.reasons.iter().any(|reason| reason.contains("2110062")), "{diagnosis:?}");
-    // With room for both, it is another process.
+    // If both fit on the device, it is another process.
     let apart = OomFigures { others: vec![other(5, 8.0)], ..torch(6.0, 24.0, 5.0, 7.0, 0.0) };
     assert_eq!(explain(&apart, None).account.itself, None);
 }
 
 #[test]
-fn pool_with_scattered_room_is_fragmented_and_full_pool_is_too_small() {
+fn distinguishes_fragmented_pool_from_full_pool() {
     let pool = |in_use: f64, unused: f64, largest: f64, limit: f64| OomFigures {
         asked: gib(2.0),
         in_use: gib(in_use),
@@ -351,7 +352,7 @@ fn snapshot_names_gpu_with_room_and_ghost() {
         .iter()
         .find(|r| r.set.as_deref() == Some("gpuws run --mem 25248MiB -- COMMAND"));
     assert!(run.is_some_and(|run| run.why.contains("GPU 1")), "{diagnosis:?}");
-    // No device here could ever have room for it.
+    // No device of this machine is large enough.
     let small = Now { devices: vec![device(0, 8.0, 8.0, None)], residents: vec![] };
     assert!(!sets(&explain(&shown, Some(&small))).iter().any(|set| set.starts_with("gpuws run")));
 }

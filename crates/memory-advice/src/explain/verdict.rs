@@ -1,7 +1,7 @@
 //! A cause in one line.
 
 use super::account::{Account, approximate};
-use super::cause::Cause;
+use super::answer::Cause;
 use super::evidence::{MessageSource, OomFigures};
 use gpu_core::{Bytes, Pid};
 
@@ -89,10 +89,10 @@ fn others(shown: &OomFigures, account: &Account) -> String {
     }
 }
 
-/// The memory that others hold, if this is known without the context of the process.
+/// Returns the memory that others hold, if it is known without the context of this process.
 fn unnamed(shown: &OomFigures, account: &Account) -> Option<Bytes> {
     match shown.speaker {
-        // It checks before it takes memory.
+        // vLLM checks before it allocates memory.
         MessageSource::Vllm => Some(shown.total?.saturating_sub(shown.free?)),
         _ => account.unnamed.filter(|_| account.context.is_some()),
     }

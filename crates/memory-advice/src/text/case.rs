@@ -1,23 +1,24 @@
-//! The figures of an engine's message, and the values that follow from them.
+//! The figures of an engine's message, and values derived from them.
 
 use gpu_core::Bytes;
 use gpu_text::oom::{Event, Fact, Figure, Framework};
 
-/// What is left beside the request when a fraction is lowered: PyTorch's segments are larger than
-/// the tensors in them.
+/// The memory to leave free in addition to the request when a fraction is lowered, because
+/// PyTorch's segments are larger than the tensors in them.
 const MARGIN: u64 = 256 << 20;
 
-/// The highest sensible fraction of a device for an engine, in hundredths: the context needs some.
+/// The highest sensible fraction of a device for an engine, in hundredths; the context needs the
+/// rest.
 const MOST_HUNDREDTHS: u64 = 95;
 
-/// Weights that take this share of a device leave too little for everything else.
+/// The percentage of a device at which weights leave too little for everything else.
 const FULL_PERCENT: u128 = 85;
 
 /// A message of an engine.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Case<'a>(pub(super) &'a Event);
+pub(super) struct Message<'a>(pub(super) &'a Event);
 
-impl Case<'_> {
+impl Message<'_> {
     pub(super) fn fact(self, fact: Fact) -> Option<u64> {
         u64::try_from(*self.0.facts.get(&fact)?).ok()
     }
@@ -27,41 +28,42 @@ impl Case<'_> {
     }
 
     pub(super) fn asked(self) -> Option<u64> {
-        Case::bytes(&self.0.tried)
+        Message::bytes(&self.0.tried)
     }
 
     pub(super) fn free(self) -> Option<u64> {
-        Case::bytes(&self.0.free)
+        Message::bytes(&self.0.free)
     }
 
     pub(super) fn total(self) -> Option<u64> {
-        Case::bytes(&self.0.total)
+        Message::bytes(&self.0.total)
     }
 
     pub(super) fn limit(self) -> Option<u64> {
-        Case::bytes(&self.0.limit)
+        Message::bytes(&self.0.limit)
     }
 
     pub(super) fn needed(self) -> Option<u64> {
-        Case::bytes(&self.0.needed)
+        Message::bytes(&self.0.needed)
     }
 
     pub(super) fn used(self) -> Option<u64> {
-        Case::bytes(&self.0.allocated)
+        Message::bytes(&self.0.allocated)
     }
 
-    /// What the pool of the engine leaves.
+    /// Returns the memory that is left in the engine's pool.
     pub(super) fn left(self) -> Option<u64> {
         self.0.dump.pool?.available.map(|bytes| bytes.0)
     }
 
-    /// The KV cache that is missing after the weights, if the engine printed a negative size.
+    /// Returns the KV cache that is missing after loading the weights, if the engine printed a
+    /// negative size.
     pub(super) fn deficit(self) -> Option<u64> {
         self.0.facts.get(&Fact::CacheBytes).filter(|bytes| **bytes < 0).map(|it| it.unsigned_abs())
     }
 
-    /// The length that fits, as printed, or in proportion to the memory, which holds for full
-    /// attention only. A multiple of the usual block of 16 tokens.
+    /// Returns the length that fits, as printed or in proportion to the memory, which is valid only
+    /// for full attention. It is a multiple of the usual block of 16 tokens.
     pub(super) fn fitting_length(self) -> Option<u64> {
         let in_proportion = || {
             let wanted = self.fact(Fact::ContextLength)?;
@@ -72,7 +74,8 @@ impl Case<'_> {
         self.fact(Fact::FittingLength).or_else(in_proportion).filter(|tokens| *tokens > 0)
     }
 
-    /// The memory fraction that adds these bytes of the device, if so much was free at startup.
+    /// Returns the memory fraction that adds this many bytes of the device, if that much was free
+    /// at startup.
     fn raised(self, more: u64) -> Option<u64> {
         let (now, total) =
             (self.fact(Fact::Utilization)?, self.total().filter(|total| *total > 0)?);
@@ -85,8 +88,8 @@ impl Case<'_> {
         u64::try_from(hundredths).ok().filter(|_| hundredths <= most)
     }
 
-    /// The KV cache that is missing for the configured length, in proportion to the length that
-    /// fits.
+    /// Returns the KV cache that is missing for the configured length, in proportion to the length
+    /// that fits.
     fn missing_by_length(self) -> Option<u64> {
         let (wanted, fits) = (self.fact(Fact::ContextLength)?, self.fact(Fact::FittingLength)?);
         let more = u128::from(wanted.checked_sub(fits)?);
@@ -94,7 +97,7 @@ impl Case<'_> {
         u64::try_from(missing.checked_div(u128::from(fits))?).ok()
     }
 
-    /// The memory fraction of vLLM at which its KV cache would suffice.
+    /// Returns the memory fraction of vLLM at which its KV cache would suffice.
     pub(super) fn fraction_for_cache(self) -> Option<String> {
         let missing = match (self.asked(), self.left()) {
             (Some(asked), Some(left)) => asked.saturating_sub(left),
@@ -103,7 +106,7 @@ impl Case<'_> {
         self.raised(missing).map(hundredths)
     }
 
-    /// The memory fraction of vLLM that leaves room for the request.
+    /// Returns the memory fraction of vLLM that leaves room for the request.
     pub(super) fn lower_fraction(self) -> Option<String> {
         let (now, total) =
             (self.fact(Fact::Utilization)?, self.total().filter(|total| *total > 0)?);
@@ -113,18 +116,18 @@ impl Case<'_> {
         (left >= 10).then(|| hundredths(left))
     }
 
-    /// The static fraction of SGLang between what its weights need and the highest one.
+    /// Returns a static fraction for SGLang between the need of the weights and the maximum.
     pub(super) fn raised_static_fraction(self) -> Option<String> {
         let (weights, free) = (self.fact(Fact::Weights)?, self.fact(Fact::FreeAfterWeights)?);
         let all = u128::from(weights) + u128::from(free);
         let least = (u128::from(weights) * 100).checked_div(all)?;
-        // Half of the rest for the KV cache.
+        // Half of the remainder goes to the KV cache.
         let half = u64::try_from((least + 100) / 2).ok()?.min(MOST_HUNDREDTHS);
         let now = self.fact(Fact::Utilization).unwrap_or(0) / 10_000;
         (u128::from(half) > least && half > now).then(|| hundredths(half))
     }
 
-    /// The static fraction of SGLang that leaves room for the request.
+    /// Returns the static fraction of SGLang that leaves room for the request.
     pub(super) fn lowered_static_fraction(self) -> Option<String> {
         let now = self.fact(Fact::Utilization)?;
         let all = match (self.fact(Fact::Weights), self.fact(Fact::FreeAfterWeights)) {
@@ -137,7 +140,8 @@ impl Case<'_> {
         (left >= 10).then(|| hundredths(left))
     }
 
-    /// Whether the weights took so much of the device that no setting beside them helps.
+    /// Returns whether the weights take so much of the device that only settings for the weights
+    /// help.
     pub(super) fn weights_fill(self) -> bool {
         let before = self.fact(Fact::FreeBefore).zip(self.fact(Fact::FreeAfterWeights));
         let weights = before.and_then(|(before, after)| before.checked_sub(after));
@@ -146,7 +150,8 @@ impl Case<'_> {
         })
     }
 
-    /// The layers of llama.cpp that fit, from the buffer of all and what was free.
+    /// Returns how many layers of llama.cpp fit, from the size of the buffer for all layers and the
+    /// free memory.
     pub(super) fn layers(self) -> Option<String> {
         let (layers, asked) = (self.fact(Fact::LayersOnDevices)?, self.asked()?);
         let missing = asked.checked_sub(self.fact(Fact::FreeBefore)?)?;
@@ -161,12 +166,13 @@ fn hundredths(value: u64) -> String {
     format!("{}.{:02}", value / 100, value % 100)
 }
 
-/// Whole MiB that hold these bytes.
+/// Returns these bytes in MiB, rounded up.
 pub(super) fn mib(bytes: u64) -> u64 {
     bytes.div_ceil(Bytes::MIB)
 }
 
-/// Returns the engine of a message: the one around a framework's, or its own.
+/// Returns the engine of a message: the one that contains the framework, or else the framework
+/// itself.
 pub(super) fn engine(event: &Event) -> Framework {
     event.engine.unwrap_or(event.framework)
 }

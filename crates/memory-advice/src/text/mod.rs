@@ -13,7 +13,7 @@ use gpu_text::oom::{Dump, Event, Figure, Framework, Wording};
 pub fn shown(event: &Event) -> OomFigures {
     let bytes = |figure: &Option<Figure>| figure.as_ref().and_then(possible);
     let total = bytes(&event.total);
-    // A limit of all the device is none.
+    // A limit equal to the whole device is no limit.
     let limit = bytes(&event.limit).filter(|limit| total.is_none_or(|total| *limit < total));
     let dump = &event.dump;
     let asked = bytes(&event.tried).or_else(|| event.tensor.as_ref()?.bytes());
@@ -23,7 +23,7 @@ pub fn shown(event: &Event) -> OomFigures {
         .or_else(|| Some(reserved?.saturating_sub(in_use?)))
         .or_else(|| bytes(&event.cached))
         .or_else(|| Some(dump.pool?.held?.saturating_sub(in_use?)));
-    let mut rungs = event.ladder.iter().filter_map(|rung| rung.bytes);
+    let mut sizes = event.ladder.iter().filter_map(|attempt| attempt.bytes);
     let others = event.processes.iter();
     OomFigures {
         backend: event.backend.clone(),
@@ -42,9 +42,9 @@ pub fn shown(event: &Event) -> OomFigures {
             .or_else(|| dump.stat("Limit"))
             .or_else(|| dump.pool.and_then(|pool| pool.limit)),
         largest_free: largest_free(dump),
-        ladder: rungs
+        ladder: sizes
             .next()
-            .map(|first| (first, rungs.next_back().unwrap_or(first), event.ladder.len())),
+            .map(|first| (first, sizes.next_back().unwrap_or(first), event.ladder.len())),
         needs_at_least: event
             .rematerialization
             .as_ref()
@@ -63,24 +63,24 @@ pub fn shown(event: &Event) -> OomFigures {
     }
 }
 
-/// A number of bytes from here on is no amount of memory.
+/// The smallest number of bytes that is too large for an amount of memory.
 const IMPOSSIBLE: u64 = 1 << 62;
 
 /// A counter below zero prints as 2^64 minus at most this.
 const WRAPPED: u64 = 1 << 50;
 
-/// Returns an amount, unless no memory is this large.
+/// Returns an amount, unless it is too large for any memory.
 fn possible(figure: &Figure) -> Option<Bytes> {
     figure.bytes.filter(|bytes| bytes.0 < IMPOSSIBLE)
 }
 
-/// Returns whether the message asks for more than any memory has.
+/// Returns whether the message requests more memory than any device can have.
 fn asks_impossible(event: &Event) -> bool {
     event.wording != Some(Wording::NoFailure)
         && event.tried.as_ref().is_some_and(|tried| possible(tried).is_none())
 }
 
-/// Describes the figures that are no amounts of memory.
+/// Describes the figures that cannot be amounts of memory.
 fn impossible(event: &Event) -> Vec<String> {
     let figures = [
         ("request", &event.tried),
@@ -170,7 +170,7 @@ fn slack(event: &Event) -> Bytes {
     all.max().unwrap_or_default()
 }
 
-/// Returns the total rounding error of the requested, the free and the cached memory.
+/// Returns the total rounding error of the requested, free and cached memory.
 fn room_slack(event: &Event) -> Bytes {
     let unused = match (&event.reserved_unallocated, &event.reserved_total) {
         (None, Some(_)) => [&event.reserved_total, &event.allocated],

@@ -1,8 +1,8 @@
-//! The options of each engine against each shortage, with the value if the figures give one.
+//! The options of each engine for each shortage, with a value if the figures give one.
 //!
-//! Without a figure an option has its direction and no number.
+//! Without figures, an option has a direction instead of a value.
 
-use super::case::{Case, engine};
+use super::case::{Message, engine};
 use super::rules::{COMPONENTS, Choice, RULES, Rule, SMALLER_WEIGHTS};
 use super::stated::WRAPPED;
 use crate::explain::{Remedy, RemedyKind};
@@ -14,15 +14,18 @@ pub(super) fn remedies(event: &Event) -> Vec<Remedy> {
     let Some(short) = event.short.or(event.engine.map(|_| Short::Compute)) else {
         return Vec::new();
     };
-    let case = Case(event);
-    // A retry with less that succeeds needs no change; what else a program survives may cost speed.
+    let message = Message(event);
+    // A retry with less memory that succeeds needs no change; other shortages that a program
+    // survives may reduce speed.
     let costs = matches!(short, Short::Crowded | Short::Pinned | Short::Pool | Short::Program);
     if event.wording == Some(Wording::NoFailure) && !costs {
         return Vec::new();
     }
     let part = event.part.as_deref().unwrap_or_default().to_lowercase();
     let choices = match (engine, short) {
-        (Framework::TensorRtLlm, Short::Component) if case.weights_fill() => Some(SMALLER_WEIGHTS),
+        (Framework::TensorRtLlm, Short::Component) if message.weights_fill() => {
+            Some(SMALLER_WEIGHTS)
+        }
         (Framework::TensorRtLlm, Short::Component) => {
             let name = part.split(" (").next().unwrap_or_default();
             COMPONENTS.iter().find(|(end, _)| name.ends_with(end)).map(|(_, choices)| *choices)
@@ -32,12 +35,12 @@ pub(super) fn remedies(event: &Event) -> Vec<Remedy> {
             .find(|Rule(engines, shorts, _)| engines.contains(&engine) && shorts.contains(&short))
             .map(|Rule(.., choices)| *choices),
     };
-    if engine == Framework::Hami && case.needed().is_some_and(|needed| needed >= WRAPPED) {
+    if engine == Framework::Hami && message.needed().is_some_and(|needed| needed >= WRAPPED) {
         let why = "restart the container, whose counter is wrong, or update HAMi".to_owned();
         return vec![Remedy { kind: RemedyKind::Work, set: None, why }];
     }
     let mut remedies: Vec<Remedy> =
-        choices.unwrap_or_default().iter().filter_map(|choice| remedy(choice, case)).collect();
+        choices.unwrap_or_default().iter().filter_map(|choice| remedy(choice, message)).collect();
     if event.backend.as_deref() == Some("vulkan") && short != Short::OneBuffer {
         remedies.push(Remedy {
             kind: RemedyKind::Environment,
@@ -48,12 +51,12 @@ pub(super) fn remedies(event: &Event) -> Vec<Remedy> {
     remedies
 }
 
-fn remedy(choice: &Choice, case: Case<'_>) -> Option<Remedy> {
+fn remedy(choice: &Choice, message: Message<'_>) -> Option<Remedy> {
     let Choice { set, value, direction, why } = choice;
     if set.is_empty() {
         return Some(Remedy { kind: RemedyKind::Work, set: None, why: (*why).to_owned() });
     }
-    let (set, why) = match value(case) {
+    let (set, why) = match value(message) {
         Some(value) if value.is_empty() || set.ends_with('=') => {
             (format!("{set}{value}"), (*why).to_owned())
         }

@@ -1,12 +1,12 @@
-//! The rules: which options help which program in which shortage.
+//! The rules: which options help which program with which shortage.
 //!
 //! Sources of the options: the documentation and source of the engines in 2025 and 2026.
 
-use super::case::{Case, mib};
+use super::case::{Message, mib};
 use gpu_text::oom::{Fact, Framework, Short};
 
 /// Computes the value of an option.
-pub(super) type Value = fn(Case<'_>) -> Option<String>;
+pub(super) type Value = fn(Message<'_>) -> Option<String>;
 
 /// An option of an engine.
 #[derive(Clone, Copy)]
@@ -14,12 +14,12 @@ pub(super) struct Choice {
     /// The option up to its value, with the separator `=` if the value follows that.
     pub(super) set: &'static str,
     pub(super) value: Value,
-    /// The direction without a value.
+    /// The direction of the change, used without a value.
     pub(super) direction: &'static str,
     pub(super) why: &'static str,
 }
 
-/// A rule: what helps a program in these shortages.
+/// A rule: what helps a program with these shortages.
 pub(super) struct Rule(
     pub(super) &'static [Framework],
     pub(super) &'static [Short],
@@ -40,7 +40,7 @@ const fn turn(set: &'static str, direction: &'static str, why: &'static str) -> 
     choice(set, |_| None, direction, why)
 }
 
-/// An option to set as it is.
+/// An option to set without a value.
 const fn just(set: &'static str, why: &'static str) -> Choice {
     choice(set, |_| Some(String::new()), "", why)
 }
@@ -58,7 +58,7 @@ use Framework::{
 
 const LOWER_VLLM: Choice = choice(
     "--gpu-memory-utilization",
-    |case| case.lower_fraction(),
+    |message| message.lower_fraction(),
     "lower",
     "leaves room beside weights and KV cache",
 );
@@ -69,7 +69,7 @@ const MORE_DEVICES: Choice =
 const QUANTIZED: Choice = work("a checkpoint with fewer bits per weight, or a smaller model");
 const LOWER_SGLANG: Choice = choice(
     "--mem-fraction-static",
-    |case| case.lowered_static_fraction(),
+    |message| message.lowered_static_fraction(),
     "lower",
     "the static part, weights and KV cache, leaves more for everything else",
 );
@@ -80,7 +80,7 @@ const LOWER_TRT: Choice = turn(
 );
 const ALONE: Choice = just("gpuws run -- COMMAND", "a GPU on which nothing else runs");
 
-/// The rules; the first that fits counts.
+/// The rules; the first that matches applies.
 pub(super) const RULES: &[Rule] = &[
     // vLLM.
     Rule(
@@ -89,7 +89,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             choice(
                 "--gpu-memory-utilization",
-                |case| case.fraction_for_cache(),
+                |message| message.fraction_for_cache(),
                 "higher",
                 "the engine may take more of the GPU; the KV cache comes on top of the weights",
             ),
@@ -108,13 +108,13 @@ pub(super) const RULES: &[Rule] = &[
         &[
             choice(
                 "--max-model-len",
-                |case| case.fitting_length().map(|tokens| tokens.to_string()),
+                |message| message.fitting_length().map(|tokens| tokens.to_string()),
                 "lower",
                 "the length that the KV cache holds",
             ),
             choice(
                 "--gpu-memory-utilization",
-                |case| case.fraction_for_cache(),
+                |message| message.fraction_for_cache(),
                 "higher",
                 "a larger memory fraction leaves more for the KV cache",
             ),
@@ -126,7 +126,7 @@ pub(super) const RULES: &[Rule] = &[
         &[Short::Sequences],
         &[choice(
             "--max-num-seqs",
-            |case| case.fact(Fact::FittingSequences).map(|count| count.to_string()),
+            |message| message.fact(Fact::FittingSequences).map(|count| count.to_string()),
             "lower",
             "the number that the blocks of state allow",
         )],
@@ -143,7 +143,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             choice(
                 "--max-num-seqs",
-                |case| case.fact(Fact::Sequences).map(|count| (count / 2).max(1).to_string()),
+                |message| message.fact(Fact::Sequences).map(|count| (count / 2).max(1).to_string()),
                 "lower",
                 "fewer requests at once need smaller buffers",
             ),
@@ -170,7 +170,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             choice(
                 "--mem-fraction-static",
-                |case| case.raised_static_fraction(),
+                |message| message.raised_static_fraction(),
                 "higher",
                 "the fraction is for weights and KV cache, and the weights used it up",
             ),
@@ -243,10 +243,10 @@ pub(super) const RULES: &[Rule] = &[
         &[Short::Pool],
         &[choice(
             "--cuda-memory-pool-byte-size=",
-            |case| {
-                // The default pool of 64 MiB, and this request beside it.
-                let all = case.asked()?.checked_add(64 << 20)?;
-                Some(format!("{}:{all}", case.0.gpu?))
+            |message| {
+                // The default pool of 64 MiB plus this request.
+                let all = message.asked()?.checked_add(64 << 20)?;
+                Some(format!("{}:{all}", message.0.gpu?))
             },
             "larger",
             "Triton's own pool on this GPU is too small",
@@ -264,7 +264,9 @@ pub(super) const RULES: &[Rule] = &[
         &[
             choice(
                 "--max-batch-prefill-tokens",
-                |case| case.fact(Fact::PrefillTokens).map(|tokens| (tokens / 2).max(1).to_string()),
+                |message| {
+                    message.fact(Fact::PrefillTokens).map(|tokens| (tokens / 2).max(1).to_string())
+                },
                 "lower",
                 "half of what did not fit: smaller prefills",
             ),
@@ -276,9 +278,9 @@ pub(super) const RULES: &[Rule] = &[
         &[Short::Cache],
         &[choice(
             "--max-total-tokens",
-            |case| {
-                let length = case.fact(Fact::BlockLength).unwrap_or(1);
-                Some(case.fact(Fact::Blocks)?.checked_mul(length)?.to_string())
+            |message| {
+                let length = message.fact(Fact::BlockLength).unwrap_or(1);
+                Some(message.fact(Fact::Blocks)?.checked_mul(length)?.to_string())
             },
             "lower",
             "the tokens of a request that the KV cache holds",
@@ -352,7 +354,7 @@ pub(super) const RULES: &[Rule] = &[
         &[
             choice(
                 "-ngl",
-                |case| case.layers(),
+                |message| message.layers(),
                 "lower",
                 "fewer layers on the GPU; KV cache and compute buffers need room too",
             ),
@@ -386,7 +388,7 @@ pub(super) const RULES: &[Rule] = &[
             turn("-ub", "lower", "a smaller compute buffer"),
             choice(
                 "GGML_VK_FORCE_MAX_BUFFER_SIZE=",
-                |case| case.asked().map(|bytes| bytes.to_string()),
+                |message| message.asked().map(|bytes| bytes.to_string()),
                 "larger",
                 "overrides the device's limit, with GGML_VK_FORCE_MAX_ALLOCATION_SIZE for one \
                  allocation; the driver may still refuse",
@@ -409,7 +411,9 @@ pub(super) const RULES: &[Rule] = &[
             just("OLLAMA_NUM_PARALLEL=1", "one request at a time"),
             choice(
                 "OLLAMA_GPU_OVERHEAD=",
-                |case| Some(case.asked()?.checked_sub(case.fact(Fact::FreeBefore)?)?.to_string()),
+                |message| {
+                    Some(message.asked()?.checked_sub(message.fact(Fact::FreeBefore)?)?.to_string())
+                },
                 "larger",
                 "bytes of each GPU that ollama leaves free",
             ),
@@ -435,20 +439,20 @@ pub(super) const RULES: &[Rule] = &[
         &[
             choice(
                 "jax.checkpoint",
-                |case| is_largest(case, Fact::Temporary),
+                |message| is_largest(message, Fact::Temporary),
                 "",
                 "temporary memory is the largest part: recompute instead of keeping, or a smaller \
                  batch",
             ),
             choice(
                 "donate_argnums",
-                |case| is_largest(case, Fact::Results),
+                |message| is_largest(message, Fact::Results),
                 "",
                 "results are the largest part: let them reuse the memory of the arguments",
             ),
             choice(
                 "jax.sharding",
-                |case| is_largest(case, Fact::Arguments),
+                |message| is_largest(message, Fact::Arguments),
                 "",
                 "arguments are the largest part: spread them over more devices",
             ),
@@ -460,7 +464,9 @@ pub(super) const RULES: &[Rule] = &[
         &[Short::Quota],
         &[choice(
             "CUDA_DEVICE_MEMORY_LIMIT=",
-            |case| case.needed().filter(|bytes| *bytes < 1 << 62).map(|it| format!("{}m", mib(it))),
+            |message| {
+                message.needed().filter(|bytes| *bytes < 1 << 62).map(|it| format!("{}m", mib(it)))
+            },
             "higher",
             "HAMi's limit for this container; Kubernetes sets it from nvidia.com/gpumem, in MiB",
         )],
@@ -561,15 +567,15 @@ pub(super) const RULES: &[Rule] = &[
     ),
 ];
 
-/// Returns an empty value if this part of a compiled program is its largest.
-fn is_largest(case: Case<'_>, fact: Fact) -> Option<String> {
-    let own = case.fact(fact)?;
+/// Returns an empty value if this part of a compiled program is the largest.
+fn is_largest(message: Message<'_>, fact: Fact) -> Option<String> {
+    let own = message.fact(fact)?;
     let parts = [Fact::Arguments, Fact::Results, Fact::Temporary];
-    let most = parts.into_iter().filter_map(|part| case.fact(part)).max()?;
+    let most = parts.into_iter().filter_map(|part| message.fact(part)).max()?;
     (own == most).then(String::new)
 }
 
-/// The options of TensorRT-LLM if its weights take the GPU.
+/// The options of TensorRT-LLM if its weights fill the GPU.
 pub(super) const SMALLER_WEIGHTS: &[Choice] = &[
     turn("tensor_parallel_size", "higher", "spreads the weights over more GPUs"),
     turn("pipeline_parallel_size", "higher", "spreads the layers over more GPUs"),

@@ -1,11 +1,13 @@
-//! What an engine's own message states: the cause, one line, and an explanation with its figures.
+//! What an engine's own message states: the cause, a one-line verdict, and an explanation with its
+//! figures.
 
-use super::case::Case;
+use super::case::Message;
 use crate::explain::{Cause, Stated};
 use gpu_core::{Bytes, amount};
 use gpu_text::oom::{Event, Fact, Framework, Short, Wording};
 
-/// A number of bytes from here on is a negative one that lost its sign: no memory is this large.
+/// From here on, a number of bytes is a negative number that lost its sign: it is too large for any
+/// memory.
 pub(super) const WRAPPED: u64 = 1 << 62;
 
 /// Returns what an engine's own message states; `None` if the figures alone explain it.
@@ -17,18 +19,19 @@ pub(super) fn of(event: &Event) -> Option<Stated> {
             .to_owned();
         return Some(Stated { cause: Cause::ImpossibleFigure, verdict, reason });
     }
-    // A framework inside an engine prints its own figures, except of what the device has no part in.
+    // A framework inside an engine prints its own figures, except for shortages that do not involve
+    // the device.
     let is_framework = matches!(event.framework, Framework::PyTorch | Framework::Cuda);
     let is_inside = is_framework && event.engine.is_some();
     let is_own = |short| matches!(short, Short::Pool | Short::Killed | Short::HostLimit);
     let is_stated = |short: &Short| *short != Short::Startup && (!is_inside || is_own(*short));
     let short = event.short.filter(is_stated)?;
-    let case = Case(event);
+    let message = Message(event);
     let (cause, verdict) = match event.wording {
         Some(Wording::NoFailure) => (Cause::NoFailure, survived(short)),
-        _ => failed(short, case),
+        _ => failed(short, message),
     };
-    let reason = [asked(case), reason(short, case)].into_iter().flatten().collect::<Vec<_>>();
+    let reason = [asked(message), reason(short, message)].into_iter().flatten().collect::<Vec<_>>();
     let reason = match (reason.is_empty(), cause) {
         (false, _) => reason.join(" "),
         (true, Cause::NoFailure) => "The program reports that it went on.".to_owned(),
@@ -41,7 +44,7 @@ fn size(bytes: u64) -> String {
     amount(Bytes(bytes))
 }
 
-/// The verdict on a message that the program survived.
+/// Returns the verdict on a message that the program survived.
 fn survived(short: Short) -> String {
     match short {
         Short::Crowded => "No failure: requests wait, because the KV cache is full.",
@@ -56,13 +59,14 @@ fn survived(short: Short) -> String {
     .to_owned()
 }
 
-/// The cause of a failure, and its verdict.
-fn failed(short: Short, case: Case<'_>) -> (Cause, String) {
-    let event = case.0;
-    let event_has = |fact| case.fact(fact).is_some();
-    let is_known = case.total().or(case.free()).or(case.left()).or(case.needed()).is_some()
-        || [Fact::FreeBefore, Fact::PrefillTokens, Fact::Sequences].into_iter().any(event_has);
-    // Without the free memory, others may hold what is missing.
+/// Returns the cause of a failure, and its verdict.
+fn failed(short: Short, message: Message<'_>) -> (Cause, String) {
+    let event = message.0;
+    let event_has = |fact| message.fact(fact).is_some();
+    let is_known =
+        message.total().or(message.free()).or(message.left()).or(message.needed()).is_some()
+            || [Fact::FreeBefore, Fact::PrefillTokens, Fact::Sequences].into_iter().any(event_has);
+    // If the free memory is unknown, other processes may hold the missing memory.
     let engine = event.engine.unwrap_or(event.framework);
     let is_llama = matches!(engine, Framework::LlamaCpp | Framework::Ollama);
     let no_room = if is_known { Cause::TooBig } else { Cause::NotTold };
@@ -94,7 +98,7 @@ fn failed(short: Short, case: Case<'_>) -> (Cause, String) {
             Cause::BufferLimit,
             "One buffer is larger than the device allows; its memory is not full.",
         ),
-        Short::Quota => match case.needed() {
+        Short::Quota => match message.needed() {
             Some(needed) if needed >= WRAPPED => (
                 Cause::ImpossibleFigure,
                 "Nothing ran short: HAMi's counter of this container is below zero.",
@@ -138,14 +142,14 @@ fn failed(short: Short, case: Case<'_>) -> (Cause, String) {
     (cause, verdict.to_owned())
 }
 
-/// The request, and what was there for it.
-fn asked(case: Case<'_>) -> Option<String> {
-    let asked = size(case.asked()?);
-    let before = case.fact(Fact::FreeBefore);
-    Some(match (case.left(), case.free(), before) {
+/// Describes the request and the memory that was available for it.
+fn asked(message: Message<'_>) -> Option<String> {
+    let asked = size(message.asked()?);
+    let before = message.fact(Fact::FreeBefore);
+    Some(match (message.left(), message.free(), before) {
         (Some(left), ..) => format!("It needs {asked} and has {}.", size(left)),
         (None, Some(free), _) => format!("It asked for {asked}; {} were free.", size(free)),
-        (None, None, Some(free)) => match case.asked()?.checked_sub(free) {
+        (None, None, Some(free)) => match message.asked()?.checked_sub(free) {
             Some(missing) => format!(
                 "It asked for {asked}; {} were free when it started: short by {}.",
                 size(free),
@@ -157,36 +161,37 @@ fn asked(case: Case<'_>) -> Option<String> {
     })
 }
 
-/// Further figures in words.
-fn reason(short: Short, case: Case<'_>) -> Option<String> {
-    let fact = |fact| case.fact(fact);
+/// Describes further figures in words.
+fn reason(short: Short, message: Message<'_>) -> Option<String> {
+    let fact = |fact| message.fact(fact);
     Some(match short {
         Short::Unbalanced => format!(
             "It found {} free on one GPU and {} on another: processes hold memory there, or the \
              GPUs differ.",
-            size(case.free()?),
+            size(message.free()?),
             size(fact(Fact::FreeElsewhere)?)
         ),
-        Short::NoCache => match (fact(Fact::Weights), fact(Fact::FreeAfterWeights), case.deficit())
-        {
-            (Some(weights), Some(free), _) => {
-                let percent = weights as f64 * 100.0 / (weights as f64 + free as f64).max(1.0);
-                format!(
-                    "The weights take {}, {percent:.0} % of what was free, and leave {}.",
-                    size(weights),
-                    size(free)
-                )
+        Short::NoCache => {
+            match (fact(Fact::Weights), fact(Fact::FreeAfterWeights), message.deficit()) {
+                (Some(weights), Some(free), _) => {
+                    let percent = weights as f64 * 100.0 / (weights as f64 + free as f64).max(1.0);
+                    format!(
+                        "The weights take {}, {percent:.0} % of what was free, and leave {}.",
+                        size(weights),
+                        size(free)
+                    )
+                }
+                (_, _, Some(deficit)) => {
+                    format!("It is short by {} before the first block.", size(deficit))
+                }
+                (Some(weights), ..) => format!("The weights take {}.", size(weights)),
+                _ => "Weights and the peak of a forward pass use up what it may take.".to_owned(),
             }
-            (_, _, Some(deficit)) => {
-                format!("It is short by {} before the first block.", size(deficit))
-            }
-            (Some(weights), ..) => format!("The weights take {}.", size(weights)),
-            _ => "Weights and the peak of a forward pass use up what it may take.".to_owned(),
-        },
+        }
         Short::Cache if fact(Fact::BlockBytes).is_some() => format!(
             "One block of it needs {}; {} were free.",
             size(fact(Fact::BlockBytes)?),
-            size(case.free()?)
+            size(message.free()?)
         ),
         Short::Cache => {
             let length = fact(Fact::ContextLength).or_else(|| fact(Fact::FittingLength))?;
@@ -194,7 +199,7 @@ fn reason(short: Short, case: Case<'_>) -> Option<String> {
                 (Some(_), Some(fitting)) => {
                     format!("One request may have {length} tokens; the cache holds {fitting}.")
                 }
-                (Some(_), None) => match case.fitting_length() {
+                (Some(_), None) => match message.fitting_length() {
                     Some(fitting) => format!(
                         "One request may have {length} tokens; by proportion the cache holds \
                          about {fitting}, if all layers have full attention."
@@ -209,24 +214,24 @@ fn reason(short: Short, case: Case<'_>) -> Option<String> {
             fact(Fact::Sequences)?,
             fact(Fact::FittingSequences)?
         ),
-        Short::Component => component(case)?,
-        Short::OneBuffer => match case.limit() {
+        Short::Component => component(message)?,
+        Short::OneBuffer => match message.limit() {
             Some(limit) => {
                 format!("One buffer may have {}: more free memory does not help.", size(limit))
             }
             None => "The limit is for one buffer: more free memory does not help.".to_owned(),
         },
-        Short::Quota => quota(case)?,
-        Short::Program if case.0.framework == Framework::ExLlama => {
+        Short::Quota => quota(message)?,
+        Short::Program if message.0.framework == Framework::ExLlama => {
             "Each GPU that it may use was tried.".to_owned()
         }
-        Short::Program => program(case)?,
+        Short::Program => program(message)?,
         Short::Compute => match (fact(Fact::PrefillTokens), fact(Fact::Sequences)) {
             (Some(tokens), _) => format!("A prefill of {tokens} tokens did not fit."),
             (None, Some(sequences)) => format!("{sequences} requests at once did not fit."),
             _ => return None,
         },
-        Short::Host | Short::HostLimit => host(case)?,
+        Short::Host | Short::HostLimit => host(message)?,
         Short::Disturbed => {
             let (before, later) = (fact(Fact::FreeBefore)?, fact(Fact::FreeLater)?);
             format!(
@@ -239,7 +244,7 @@ fn reason(short: Short, case: Case<'_>) -> Option<String> {
         Short::NotReturned => "The engine waited for the driver in vain: the process still runs, \
              or it left memory behind."
             .to_owned(),
-        Short::Unclear => match case.0.framework {
+        Short::Unclear => match message.0.framework {
             Framework::Hami => "HAMi got code 2, out of memory, for an allocation.",
             Framework::Nccl => "NCCL prints the failed call only with NCCL_DEBUG=WARN or INFO.",
             _ => {
@@ -271,47 +276,48 @@ fn reason(short: Short, case: Case<'_>) -> Option<String> {
     })
 }
 
-fn component(case: Case<'_>) -> Option<String> {
-    let (free, total) = (case.free()?, case.total()?);
-    let model = case.fact(Fact::FreeBefore).zip(case.fact(Fact::FreeAfterWeights));
+fn component(message: Message<'_>) -> Option<String> {
+    let (free, total) = (message.free()?, message.total()?);
+    let model = message.fact(Fact::FreeBefore).zip(message.fact(Fact::FreeAfterWeights));
     let model = model.and_then(|(before, after)| before.checked_sub(after));
     let model =
         model.map_or(String::new(), |model| format!("; the model took {} before", size(model)));
     Some(format!("{} of {} were free when it was created{model}.", size(free), size(total)))
 }
 
-fn quota(case: Case<'_>) -> Option<String> {
-    let (needed, limit) = (case.needed()?, case.limit()?);
-    Some(match needed >= WRAPPED {
-        true => format!(
+fn quota(message: Message<'_>) -> Option<String> {
+    let (needed, limit) = (message.needed()?, message.limit()?);
+    Some(if needed >= WRAPPED {
+        format!(
             "{needed} bytes are {} below zero as an unsigned number: its counter missed a release. \
              The limit is {}.",
             size(needed.wrapping_neg()),
             size(limit)
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "With the request it would hold {}, above its limit of {}.",
             size(needed),
             size(limit)
-        ),
+        )
     })
 }
 
-fn program(case: Case<'_>) -> Option<String> {
-    let needed = size(case.needed()?);
-    let temporary = case.fact(Fact::Temporary);
+fn program(message: Message<'_>) -> Option<String> {
+    let needed = size(message.needed()?);
+    let temporary = message.fact(Fact::Temporary);
     let temporary =
         temporary.map_or(String::new(), |bytes| format!(", {} of it temporary", size(bytes)));
     let total =
-        case.total().map_or(String::new(), |bytes| format!("; the device has {}", size(bytes)));
+        message.total().map_or(String::new(), |bytes| format!("; the device has {}", size(bytes)));
     Some(format!("The compiled program needs {needed}{temporary}{total}."))
 }
 
-/// Which program was ended, and what it had.
-fn host(case: Case<'_>) -> Option<String> {
-    let event = case.0;
+/// Describes which program was ended, and its memory.
+fn host(message: Message<'_>) -> Option<String> {
+    let event = message.0;
     let part = event.part.as_deref().filter(|part| !part.is_empty());
-    let name = match (case.fact(Fact::ProcessId), part, event.framework) {
+    let name = match (message.fact(Fact::ProcessId), part, event.framework) {
         (Some(pid), Some(part), _) => format!("Process {pid} ({part}) was ended"),
         (Some(pid), None, _) => format!("Process {pid} was ended"),
         (None, Some(part), Framework::Slurm) => format!("Processes of {part} were ended"),
@@ -322,10 +328,10 @@ fn host(case: Case<'_>) -> Option<String> {
         }
         (None, None, Framework::PyTorch) => "A data loader worker ran out of /dev/shm".to_owned(),
         (None, None, _) => {
-            let (asked, free) = (case.asked(), case.free());
-            return case
+            let (asked, free) = (message.asked(), message.free());
+            return message
                 .used()
-                .zip(case.total())
+                .zip(message.total())
                 .map(|(used, total)| {
                     format!("The host had {} of {} in use.", size(used), size(total))
                 })
@@ -336,14 +342,14 @@ fn host(case: Case<'_>) -> Option<String> {
                 });
         }
     };
-    let parts = [Fact::Anonymous, Fact::Shared].map(|fact| case.fact(fact));
+    let parts = [Fact::Anonymous, Fact::Shared].map(|fact| message.fact(fact));
     let held = match parts {
-        [None, None] => case.used(),
+        [None, None] => message.used(),
         parts => Some(parts.into_iter().flatten().fold(0, u64::saturating_add)),
     };
     let held =
         held.map_or(String::new(), |bytes| format!("; {} of host memory in use", size(bytes)));
     let limit =
-        case.limit().map_or(String::new(), |bytes| format!(", with a limit of {}", size(bytes)));
+        message.limit().map_or(String::new(), |bytes| format!(", with a limit of {}", size(bytes)));
     Some(format!("{name}{held}{limit}."))
 }

@@ -3,8 +3,8 @@
 use gpu_memory_advice::explain::{Cause, Diagnosis, explain};
 use gpu_memory_advice::text::shown;
 
-/// A text with the causes of its messages, words of the explanation or the remedies, and words that
-/// must not be there.
+/// A text, the causes of its messages, text that the explanation or remedies must contain, and text
+/// that they must not contain.
 pub(crate) struct Row {
     text: &'static str,
     causes: &'static [Cause],
@@ -31,7 +31,7 @@ fn diagnoses(text: &str) -> Vec<Diagnosis> {
     report.events.iter().map(|event| explain(&shown(event), None)).collect()
 }
 
-/// Returns the whole output for a message.
+/// Returns the entire output for a message.
 fn said(diagnosis: &Diagnosis) -> String {
     let mut said = vec![diagnosis.verdict.clone()];
     said.extend(diagnosis.reasons.iter().cloned());
@@ -59,7 +59,7 @@ pub(crate) fn check(rows: &[Row]) {
 }
 
 #[test]
-fn vllm_start_gives_option_with_its_number() {
+fn vllm_start_failure_suggests_option_with_value() {
     check(&[
         row(
             "ValueError: The model's max seq len (40960) is larger than the maximum number of \
@@ -77,7 +77,7 @@ fn vllm_start_gives_option_with_its_number() {
             &["--max-model-len 45056", "needs 16 GiB and has 5.5 GiB"],
         )
         .without(&["--max-model-len N"]),
-        // Without the length in the text: by proportion.
+        // Without the length in the text: in proportion.
         row(
             "ERROR 01-02 03:04:05 [core.py:390] ValueError: To serve at least one request with the \
              models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger than \
@@ -85,7 +85,7 @@ fn vllm_start_gives_option_with_its_number() {
             &[Cause::Limit],
             &["--max-model-len 32768", "full attention"],
         ),
-        // The fraction from a line before, as so much was free at startup.
+        // The fraction comes from an earlier line, as this much was free at startup.
         row(
             "INFO 01-02 03:04:05 [gpu_worker.py:9] Free memory on device (78.5/80.0 GiB) on \
              startup. Desired GPU memory utilization is (0.8, 64.0 GiB). Actual usage is 1 GiB.\n\
@@ -106,7 +106,7 @@ fn vllm_start_gives_option_with_its_number() {
             &[Cause::Limit],
             &["--max-model-len 30720", "--gpu-memory-utilization 0.83"],
         ),
-        // The message that follows each good start is no failure.
+        // The message after each successful start is not a failure.
         row(
             "INFO 01-02 03:04:05 [gpu_worker.py:9] Free memory on device (78.5/80.0 GiB) on \
              startup. Desired GPU memory utilization is (0.8, 64.0 GiB). Actual usage is 1 GiB.",
@@ -172,7 +172,7 @@ fn vllm_start_gives_option_with_its_number() {
 }
 
 #[test]
-fn torch_inside_an_engine_gets_its_options() {
+fn torch_inside_engine_gets_options_of_engine() {
     check(&[
         row(
             "  File \"/x/vllm/v1/worker/gpu_model_runner.py\", line 7, in capture_model\n\
@@ -191,7 +191,7 @@ fn torch_inside_an_engine_gets_its_options() {
             &["100 % of it", "--mem-fraction-static lower"],
         )
         .without(&["expandable_segments", "Fragmented", "gradient"]),
-        // Its own PID outside the container does not name another process.
+        // The process's own PID outside the container does not name another process.
         row(
             "[2025-01-02 03:04:05 TP0] Exception: Capture CUDA graph failed: CUDA out of memory. \
              Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 31.50 GiB of which 200.00 \
@@ -201,7 +201,7 @@ fn torch_inside_an_engine_gets_its_options() {
             &["--cuda-graph-max-bs lower", "Process 99 is this process"],
         )
         .without(&["Other processes hold"]),
-        // With the fraction and the total: a number.
+        // With the fraction and the total, the advice has a number.
         row(
             "INFO non-default args: {'model': 'm', 'gpu_memory_utilization': 0.95}\n  File \
              \"/x/vllm/worker.py\", line 7, in execute_model\ntorch.OutOfMemoryError: CUDA out of \
@@ -237,7 +237,7 @@ fn memory_outside_pytorch_is_not_another_tenant() {
             &["44.38 GiB of this process outside its allocator", "free_gpu_memory_fraction"],
         )
         .without(&["gpuws status", "their owners", "ghost", "44.38 GiB context"]),
-        // Another process does hold it if this one has room beside it.
+        // It is another process that holds the memory if there is room for this one as well.
         row(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB. GPU 0 has a \
              total capacity of 44.39 GiB of which 2.75 GiB is free. Process 31337 has 40.00 GiB \
@@ -246,7 +246,7 @@ fn memory_outside_pytorch_is_not_another_tenant() {
             &[Cause::OtherProcesses],
             &["PID 31337 40 GiB", "gpuws status"],
         ),
-        // Beside both there is no room for 6.2 GiB; only the second has the size of this one.
+        // With both there is no room for 6.2 GiB; only the second matches the size of this process.
         row(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 768.00 MiB. GPU 1 has a \
              total capacity of 31.73 GiB of which 240.00 MiB is free. Process 901 has 24.60 GiB \
@@ -260,7 +260,7 @@ fn memory_outside_pytorch_is_not_another_tenant() {
             ],
         )
         .without(&["2 other", "PID 902"]),
-        // Both have the size of this one.
+        // Both match the size of this process.
         row(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a \
              total capacity of 39.39 GiB of which 90.00 MiB is free. Process 41 has 20.20 GiB \
@@ -274,7 +274,7 @@ fn memory_outside_pytorch_is_not_another_tenant() {
             ],
         )
         .without(&["other processes hold", "ask their owners", "99 %", "100 %"]),
-        // Three are listed, and the smallest cannot be this one.
+        // Three processes are listed; the smallest cannot be this one.
         row(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 3 has a \
              total capacity of 79.15 GiB of which 500.00 MiB is free. Process 11 has 60.00 GiB \
@@ -284,7 +284,7 @@ fn memory_outside_pytorch_is_not_another_tenant() {
             &[Cause::OtherProcesses],
             &["2 other processes hold 77 % of this GPU", "Process 12 is most likely this process"],
         ),
-        // No listed process is this one, and there is no room for it: no reading fits.
+        // No listed process is this one, and there is no room for it: no assignment is consistent.
         row(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a \
              total capacity of 23.65 GiB of which 100.00 MiB is free. Process 8 has 9.00 GiB \
@@ -293,7 +293,7 @@ fn memory_outside_pytorch_is_not_another_tenant() {
             &[Cause::OtherProcesses],
             &["read at different times"],
         ),
-        // AMD's message never names processes, and a context explains such a rest.
+        // AMD's message never names processes, and a context accounts for this remainder.
         row(
             "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 300.00 MiB. GPU 0 has a \
              total capacity of 24.00 GiB of which 100.00 MiB is free. Of the allocated memory \
@@ -307,7 +307,7 @@ fn memory_outside_pytorch_is_not_another_tenant() {
 }
 
 #[test]
-fn impossible_figures_are_named_and_not_used() {
+fn reports_impossible_figures_without_using_them() {
     check(&[
         row(
             "[HAMI-core ERROR (pid:7 thread=1 allocator.c:53)]: Device 1 OOM 18446744073705454321 / \
@@ -344,7 +344,7 @@ fn impossible_figures_are_named_and_not_used() {
 }
 
 #[test]
-fn sglang_and_others_say_what_ran_short() {
+fn sglang_and_others_state_the_shortage() {
     check(&[
         row(
             "[2025-01-02 03:04:05 TP1] Load weight end. type=M, dtype=torch.bfloat16, avail \
@@ -380,7 +380,7 @@ fn sglang_and_others_say_what_ran_short() {
             &[Cause::TooBig],
             &["KV cache", "31.5 GiB of 79.1 GiB", "free_gpu_memory_fraction", "45.5 GiB"],
         ),
-        // The weights take the GPU, so a smaller cache does not help.
+        // The weights fill the GPU, so a smaller cache does not help.
         row(
             "[01/02/2025-03:04:05] [TRT-LLM] [E] Failed to initialize executor on rank 0: Executor \
              creation failed due to insufficient GPU memory.\n\nThe following component could not \
@@ -470,7 +470,7 @@ fn sglang_and_others_say_what_ran_short() {
 }
 
 #[test]
-fn llama_cpp_says_what_failed_and_what_helps() {
+fn explains_llama_cpp_failure_with_remedy() {
     check(&[
         row(
             "0.05.111.222 E ggml_backend_cuda_buffer_type_alloc_buffer: allocating 9000.00 MiB on \
@@ -540,7 +540,7 @@ fn llama_cpp_says_what_failed_and_what_helps() {
 }
 
 #[test]
-fn compiled_program_says_its_need() {
+fn compiled_program_states_its_need() {
     check(&[row(
         "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to \
          allocate 7516192768 bytes.\nBufferAssignment OOM Debugging.\nBufferAssignment stats:\n  \
@@ -581,7 +581,7 @@ fn wrapped_and_prefixed_message_is_read() {
     for width in 60..120 {
         for prefix in ["", "(EngineCore pid=7) ERROR 01-02 03:04:05 [core.py:7] "] {
             let line = |line: &[char]| format!("{prefix}{}\n", line.iter().collect::<String>());
-            // A logger breaks no word, so only a terminal's lines are cut anywhere.
+            // Loggers do not break words, so only terminal output is cut at arbitrary positions.
             let log: String = match prefix {
                 "" => letters.chunks(width).map(line).collect(),
                 _ => words.split_inclusive(". ").map(|part| format!("{prefix}{part}\n")).collect(),
@@ -594,7 +594,7 @@ fn wrapped_and_prefixed_message_is_read() {
 }
 
 #[test]
-fn full_cache_of_an_engine_is_no_full_gpu() {
+fn full_engine_cache_is_not_a_full_gpu() {
     check(&[
         row(
             "[2025-05-01 02:03:04 TP1] RuntimeError: Prefill out of memory. Try to lower your \

@@ -1,4 +1,4 @@
-//! The settings that keep a program within a limit.
+//! The settings that limit a program's memory.
 
 use gpu_core::Bytes;
 use gpu_memory_advice::environment::*;
@@ -55,7 +55,7 @@ fn mps_limit_needs_a_plausible_number_of_devices() {
 }
 
 #[test]
-fn limit_at_the_edges_sets_nothing() {
+fn useless_limit_sets_no_variables() {
     for (limit, words) in [(500, "leaves nothing"), (16_000, "the whole device")] {
         let advice = advice(limit, Some(1), &[]);
         assert!(advice.variables.is_empty(), "{advice:?}");

@@ -1,10 +1,10 @@
-//! Messages of libraries, and of host memory: what failed, and what helps.
+//! Messages of libraries and about host memory: what failed, and what helps.
 
 use crate::engines::{check, row};
 use gpu_memory_advice::explain::Cause;
 
 #[test]
-fn host_memory_is_no_gpu_memory() {
+fn distinguishes_host_memory_from_gpu_memory() {
     check(&[
         row(
             "slurmstepd: error: Detected 2 oom_kill events in StepId=4711.batch. Some of the step \
@@ -39,7 +39,7 @@ fn host_memory_is_no_gpu_memory() {
         ),
         row("\"OOMKilled\": false, \"ExitCode\": 1", &[], &[]),
         row("OOMKilled: false", &[], &[]),
-        // Docker is no Kubernetes.
+        // Docker is not Kubernetes.
         row(
             "\"Status\": \"exited\", \"OOMKilled\": true, \"ExitCode\": 137",
             &[Cause::HostMemory],
@@ -68,7 +68,7 @@ fn host_memory_is_no_gpu_memory() {
 }
 
 #[test]
-fn sizes_and_survivals_of_libraries_are_read() {
+fn reads_sizes_and_outcomes_of_library_messages() {
     check(&[
         row(
             "[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::140] Error Code 2: OutOfMemory \
@@ -115,7 +115,7 @@ fn sizes_and_survivals_of_libraries_are_read() {
             &["reports that it went on"],
         )
         .without(&["was tried"]),
-        // Trainers that go on.
+        // Trainers that continue.
         row(
             "| WARNING | OOM: Ran out of memory with exception: CUDA out of memory. Tried to \
              allocate 1.50 GiB (GPU 0; 15.78 GiB total capacity; 11.00 GiB already allocated; \
@@ -129,7 +129,7 @@ fn sizes_and_survivals_of_libraries_are_read() {
             &[Cause::NoFailure],
             &["No failure"],
         ),
-        // Figures without the free memory that exceed the device.
+        // Figures without free memory that exceed the device.
         row(
             "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 6.00 GiB. GPU 0 has a \
              total capacity of 16.00 GiB. Of the allocated memory 11.00 GiB is allocated by \
@@ -180,7 +180,7 @@ fn sizes_and_survivals_of_libraries_are_read() {
 }
 
 #[test]
-fn host_memory_and_kills_of_programs_are_told_apart() {
+fn distinguishes_host_memory_errors_from_kills() {
     check(&[
         row(
             "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an array \
@@ -210,7 +210,7 @@ fn host_memory_and_kills_of_programs_are_told_apart() {
             &[Cause::HostMemory],
             &["/dev/shm", "--shm-size larger"],
         ),
-        // SIGKILL alone proves nothing.
+        // SIGKILL alone is no evidence.
         row(
             "RuntimeError: DataLoader worker (pid 77) is killed by signal: Killed. ",
             &[Cause::NotTold],

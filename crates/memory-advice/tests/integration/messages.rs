@@ -15,7 +15,7 @@ fn mib(figure: Option<Bytes>) -> Option<u64> {
 }
 
 #[test]
-fn pytorch_message_gives_all_its_figures() {
+fn reads_all_figures_of_pytorch_message() {
     let figures = read(
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a \
          total capacity of 24.00 GiB of which 1.50 GiB is free. Process 77 has 3.00 GiB memory in \

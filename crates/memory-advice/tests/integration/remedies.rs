@@ -1,4 +1,4 @@
-//! The reasons and the remedies for a message, in the words of its program.
+//! The reasons and remedies for a message, in the terms of its program.
 
 use MessageSource::{
     CuPy, LlamaCpp, Rmm, TensorFlow, Torch, TorchExpandable, TorchMetal, TorchWithSplit,
@@ -257,7 +257,7 @@ fn remedies_for_taken_memory_fit_the_framework() {
 }
 
 #[test]
-fn remedies_for_a_limit_raise_it_where_it_was_set() {
+fn limit_remedy_raises_the_original_setting() {
     let limited = |speaker, total| {
         let shown = OomFigures {
             limit: gib(5),
@@ -279,7 +279,7 @@ fn remedies_for_a_limit_raise_it_where_it_was_set() {
 }
 
 #[test]
-fn xla_fraction_is_raised_only_where_the_device_may_be_its_own() {
+fn raises_xla_fraction_only_on_possibly_unshared_device() {
     let with = |totals: &[u64]| {
         let device = |total: &u64| Device {
             index: 0,
@@ -304,7 +304,7 @@ fn xla_fraction_is_raised_only_where_the_device_may_be_its_own() {
 }
 
 #[test]
-fn utilization_for_vllm_is_what_was_free() {
+fn vllm_utilization_matches_free_memory() {
     let suggested = |free, total| {
         let shown = OomFigures {
             free: gib(free),
@@ -340,7 +340,7 @@ fn doctor_is_recommended_for_nvidia_devices_only() {
 }
 
 #[test]
-fn run_on_another_gpu_needs_a_need_and_a_device() {
+fn suggests_other_gpu_only_with_known_need_and_device() {
     let shown = OomFigures { process: gib(19), ..message(TorchExpandable, [6, 24, 5, 18, 0]) };
     let why = |shown: &OomFigures, devices: &[(u64, u64)]| {
         let device = |(index, (total, free)): (u32, &(u64, u64))| Device {
@@ -406,7 +406,7 @@ fn advised_limit_never_exceeds_the_device() {
 }
 
 #[test]
-fn process_that_holds_most_of_the_device_is_named_before_fragmentation() {
+fn largest_process_takes_precedence_over_fragmentation() {
     let shown = |theirs| OomFigures {
         total: mib(24_259),
         asked: mib(20),
@@ -428,7 +428,7 @@ fn process_that_holds_most_of_the_device_is_named_before_fragmentation() {
         ]
     );
     assert!(sets(&diagnosis)[1].starts_with("gpuws run --mem"), "{diagnosis:?}");
-    // A full device is not fragmented; a cache that matters is.
+    // A full device is not fragmented; a device with a significant cache is.
     assert_eq!(explain(&shown(10_000), None).cause, Cause::OtherProcesses);
     let cached = OomFigures { in_use: mib(1_300), unused: mib(2_000), ..shown(10_000) };
     assert_eq!(explain(&cached, None).cause, Cause::Fragmented);

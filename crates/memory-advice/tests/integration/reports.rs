@@ -5,8 +5,8 @@ use gpu_memory_advice::text::shown;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A text of the collection, by the end of its directory's name, with the causes of its messages and
-/// words of the answer.
+/// A text of the collection, identified by the end of its directory name, with the causes of its
+/// messages and text that the answer must contain.
 const REPORTS: &[(&str, &str, &[Cause], &[&str])] = &[
     ("vllm-kv-needed", "in.log", &[Cause::Limit], &["--max-model-len 34736"]),
     ("vllm-kv-needed", "in2.log", &[Cause::Limit], &["--max-model-len 99712"]),
@@ -90,7 +90,7 @@ fn public_reports_are_explained() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Returns the directory with a name that ends with a number, a hyphen and this name.
+/// Returns the directory named with a number, a hyphen and this name.
 fn directory(dir: &Path, name: &str) -> PathBuf {
     let entries = std::fs::read_dir(dir).expect("the collection is a directory").flatten();
     let is_it = |path: &PathBuf| {

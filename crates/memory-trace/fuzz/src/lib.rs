@@ -3,7 +3,7 @@
 
 use gpu_memory_trace::trace::{Limits, Recording};
 
-/// Small limits, so that a file that expands is found at once.
+/// Small limits, so that files that expand are detected quickly.
 const LIMITS: Limits = Limits { bytes: 1 << 20, memory: Some(8 << 20) };
 
 /// Parses bytes as a recording.
@@ -22,7 +22,8 @@ pub fn read(bytes: &[u8]) {
         }
     };
     recording.check().expect("what is read fits together");
-    // Four, because each reference of a pickle takes at least a byte and may be visited twice.
+    // The factor is four, because each reference in a pickle takes at least a byte and may be
+    // visited twice.
     let most = 4 * bytes.len() + 1_000;
     for trace in &recording.devices {
         let blocks = trace.segments.iter().flatten().map(|segment| segment.blocks.len());

@@ -5,7 +5,7 @@ use super::scale::Scale;
 
 /// The maximum number of bands.
 const MAX: usize = 800;
-/// The maximum number of their corners, so that the picture does not grow without bound.
+/// The maximum number of their corners, which bounds the size of the picture.
 const MAX_CORNERS: usize = 40_000;
 
 /// An allocation over time.
@@ -13,21 +13,21 @@ const MAX_CORNERS: usize = 40_000;
 pub(super) struct Band {
     /// Its index among the lives.
     pub(super) life: usize,
-    /// From which position on, in tenths, it lies on how many bytes.
+    /// Its steps: the position in tenths, and the bytes below the band from there on.
     pub(super) steps: Vec<(i64, u64)>,
     /// Its end.
     pub(super) end: i64,
-    /// Whether it is drawn in the dark tone; the band below it has the other one.
+    /// Whether it is drawn in the dark tone; the band below it has the other tone.
     pub(super) is_dark: bool,
 }
 
 /// Returns the bands of the largest allocations.
 ///
-/// `place` maps a time to the axis; `end` is the end of the job.
+/// `position` maps a time to a position on the axis; `end` is the end of the job.
 pub(super) fn stack(
     lives: &[Life],
     scale: &Scale,
-    place: impl Fn(usize) -> i64,
+    position: impl Fn(usize) -> i64,
     end: i64,
 ) -> Vec<Band> {
     // A band less than half a unit high would be invisible.
@@ -36,7 +36,7 @@ pub(super) fn stack(
     largest.sort_by_key(|life| (std::cmp::Reverse(lives[*life].size), *life));
     largest.truncate(MAX);
     loop {
-        let bands = stacked(&largest, lives, &place, end);
+        let bands = stacked(&largest, lives, &position, end);
         let corners: usize = bands.iter().map(|band| band.steps.len()).sum();
         if corners <= MAX_CORNERS || largest.len() <= 1 {
             return bands;
@@ -45,7 +45,12 @@ pub(super) fn stack(
     }
 }
 
-fn stacked(chosen: &[usize], lives: &[Life], place: &impl Fn(usize) -> i64, end: i64) -> Vec<Band> {
+fn stacked(
+    chosen: &[usize],
+    lives: &[Life],
+    position: &impl Fn(usize) -> i64,
+    end: i64,
+) -> Vec<Band> {
     let mut changes: Vec<(usize, bool, usize)> = Vec::with_capacity(2 * chosen.len());
     let mut bands: Vec<Band> = Vec::with_capacity(chosen.len());
     for (band, &life) in chosen.iter().enumerate() {
@@ -54,7 +59,7 @@ fn stacked(chosen: &[usize], lives: &[Life], place: &impl Fn(usize) -> i64, end:
         if let Some(to) = to {
             changes.push((to, false, band));
         }
-        bands.push(Band { life, steps: Vec::new(), end: to.map_or(end, place), is_dark: false });
+        bands.push(Band { life, steps: Vec::new(), end: to.map_or(end, position), is_dark: false });
     }
     // Of the initial memory, the longest-lived is at the bottom.
     let stays = |band: usize| lives[chosen[band]].to.unwrap_or(usize::MAX);
@@ -66,7 +71,7 @@ fn stacked(chosen: &[usize], lives: &[Life], place: &impl Fn(usize) -> i64, end:
     let mut height = 0;
     for (time, begins, band) in changes {
         let size = lives[chosen[band]].size;
-        let x = place(time);
+        let x = position(time);
         if begins {
             bands[band].steps.push((x, height));
             bands[band].is_dark = pile.last().is_none_or(|under| !bands[*under].is_dark);
@@ -80,7 +85,7 @@ fn stacked(chosen: &[usize], lives: &[Life], place: &impl Fn(usize) -> i64, end:
         for &above in &pile[at..] {
             let steps = &mut bands[above].steps;
             let Some(&(since, under)) = steps.last() else { continue };
-            // Two moves at one position are merged.
+            // Merge two moves at the same position.
             if since == x {
                 steps.pop();
             }
@@ -112,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn invisible_bands_are_dropped_and_steps_at_same_x_are_merged() {
+    fn drops_invisible_bands_and_merges_steps_at_same_x() {
         let small = Scale { top: 100_000, ..SCALE };
         let lives = [life(60, 0, Some(3)), life(30_000, 0, Some(4)), life(40_000, 1, None)];
         let bands = stack(&lives, &small, |_| 7, 7);
@@ -130,7 +135,7 @@ mod tests {
 
     #[test]
     fn corner_count_is_bounded() {
-        // Each free of the lowest band moves all others down.
+        // Each time the lowest band is freed, all others move down.
         let lives: Vec<_> = (0..500).map(|n| life(1000, n, Some(1000 + n))).collect();
         let scale = Scale { events: 2000, top: 500_000, base: 400 };
         let bands = stack(&lives, &scale, |time| time as i64, 2000);

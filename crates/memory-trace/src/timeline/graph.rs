@@ -30,20 +30,21 @@ struct Graph<'a, 'b> {
 pub(super) fn draw(timeline: &Timeline<'_>) -> String {
     let spans = spans::rows(timeline.trace);
     let peak = timeline.outcome.peak.reserved.0.max(1);
-    // A limit far above would compress the rest too much.
+    // A limit far above the peak would compress the rest too much.
     let limit = timeline.limit.map(|limit| limit.0).filter(|limit| *limit <= peak / 2 * 3 + 1);
     let top = peak.max(limit.unwrap_or(0));
-    // The effect of the last event must be visible, too.
+    // The effect of the last event must be visible too.
     let events = timeline.trace.events.len() as u64;
     let events = events + events / 100 + 1;
     let top = top.saturating_add(top / 25);
     let mut scale = Scale { events, top, base: 0 };
-    let place = |time| scale.x(timeline.place(time));
-    let end = match timeline.outcome.survived() {
-        true => scale.x(events as usize),
-        false => place(timeline.map_time()),
+    let position = |time| scale.x(timeline.event_at(time));
+    let end = if timeline.outcome.survived() {
+        scale.x(events as usize)
+    } else {
+        position(timeline.map_time())
     };
-    let bands = bands::stack(&timeline.history.lives, &scale, place, end);
+    let bands = bands::stack(&timeline.history.lives, &scale, position, end);
     let mut graph = Graph { timeline, scale, end, svg: String::new() };
     let keys = graph.legend(bands.len(), limit.is_some());
     scale.base = keys + LABEL + spans.len() as i64 * SPAN + PLOT.1;
@@ -71,7 +72,7 @@ impl Graph<'_, '_> {
     }
 
     fn x(&self, time: usize) -> i64 {
-        self.scale.x(self.timeline.place(time))
+        self.scale.x(self.timeline.event_at(time))
     }
 
     fn axes(&mut self, spans: &[Vec<spans::Span>]) {
@@ -140,8 +141,7 @@ impl Graph<'_, '_> {
         }
     }
 
-    /// Draws all memory in use; the bands cover all of it except allocations that are too small for
-    /// one.
+    /// Draws all memory in use. Bands cover all of it except allocations too small for a band.
     fn rest(&mut self) {
         let mut path = Path::default();
         let base = self.scale.base * 10;
@@ -160,7 +160,7 @@ impl Graph<'_, '_> {
         ));
     }
 
-    /// Draws values over time, at each position the highest and the lowest.
+    /// Draws values over time: for each position, the highest and the lowest.
     fn follow(&self, path: &mut Path, values: &[u64]) {
         let mut time = 1;
         while time < values.len() {
@@ -192,12 +192,12 @@ impl Graph<'_, '_> {
             path.upright(self.scale.y(under));
         }
         path.across(end);
-        for (place, &(x, under)) in band.steps.iter().enumerate().rev() {
+        for (index, &(x, under)) in band.steps.iter().enumerate().rev() {
             path.upright(self.scale.y(under + life.size));
-            path.across(if place == 0 { first } else { x });
+            path.across(if index == 0 { first } else { x });
         }
         path.close();
-        // Equal sizes have the same hue, alternately light and dark so that neighbours can be
+        // Equal sizes get the same hue. Light and dark alternate, so that neighbours can be
         // distinguished.
         let hue = ((life.size / 512).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) % HUES;
         let tone = 2 * hue + u64::from(band.is_dark);
@@ -220,7 +220,7 @@ impl Graph<'_, '_> {
         self.put(format_args!("<path class=\"reserved\" d=\"{}\"/>", path.text()));
     }
 
-    /// Shades the part that the job did not reach.
+    /// Shades the part of the job that the replay did not reach.
     fn beyond(&mut self) {
         if self.timeline.outcome.survived() {
             return;
@@ -251,10 +251,7 @@ impl Graph<'_, '_> {
         let outcome = &self.timeline.outcome;
         let x = self.x(self.timeline.peak_time());
         let y = self.scale.y(outcome.peak.reserved.0);
-        let (class, gap) = match x > (LEFT + PLOT.0 / 2) * 10 {
-            true => ("end", -80),
-            false => ("", 80),
-        };
+        let (class, gap) = if x > (LEFT + PLOT.0 / 2) * 10 { ("end", -80) } else { ("", 80) };
         let text = format!(
             "peak: {} reserved, {} allocated",
             amount(outcome.peak.reserved),
@@ -352,10 +349,10 @@ impl Graph<'_, '_> {
     fn map(&mut self, top: i64) -> i64 {
         let timeline = self.timeline;
         let sums = Totals::of(&timeline.segments);
-        let place = thousands(timeline.place(timeline.map_time()) as u64);
+        let event = thousands(timeline.event_at(timeline.map_time()) as u64);
         let when = match timeline.outcome.stop {
-            Some(_) => format!("where memory ran out, event {place}"),
-            None => format!("at the peak, event {place}"),
+            Some(_) => format!("where memory ran out, event {event}"),
+            None => format!("at the peak, event {event}"),
         };
         let count = match timeline.segments.len() {
             1 => "1 segment".to_owned(),

@@ -5,7 +5,8 @@ use crate::workload::{InitialAllocation, Step, StepKind, Workload};
 use gpu_allocator_policy::{Allocation, ModelMemory};
 use std::sync::Arc;
 
-/// The lifetime of an allocation, until no work uses it any more. A time is a number of steps done.
+/// The lifetime of an allocation, until work no longer uses it. Times are numbers of completed
+/// steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Life {
     pub(super) size: u64,
@@ -18,7 +19,7 @@ pub(super) struct Life {
 /// The origin of an allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Origin {
-    /// The job had it when the recording began; its index in [`Workload::held`].
+    /// The job had it when the recording began. The value is an index in [`Workload::held`].
     Start(usize),
     /// This step requested it.
     Step(usize),
@@ -50,9 +51,9 @@ pub(super) enum MarkKind {
 pub(super) struct History {
     memory: Arc<ModelMemory>,
     pub(super) lives: Vec<Life>,
-    /// Memory in use, after each time.
+    /// Memory in use after each step.
     pub(super) used: Vec<u64>,
-    /// Memory held of the device, after each time.
+    /// Device memory held after each step.
     pub(super) reserved: Vec<u64>,
     pub(super) marks: Vec<Mark>,
     /// The index of the life in each slot.
@@ -101,8 +102,8 @@ impl History {
 }
 
 impl Witness for History {
-    fn begun(&mut self, place: usize, held: InitialAllocation, given: &Allocation) {
-        self.begin(held.slot, given.size().0, 0, Origin::Start(place));
+    fn begun(&mut self, index: usize, held: InitialAllocation, given: &Allocation) {
+        self.begin(held.slot, given.size().0, 0, Origin::Start(index));
     }
 
     fn before(&mut self, _number: usize, _step: Step) {

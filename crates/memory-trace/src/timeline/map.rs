@@ -1,4 +1,5 @@
-//! The segments and their blocks in rows, read like text; each row is the same amount of memory.
+//! The segments and their blocks in rows, read like text. Each row covers the same amount of
+//! memory.
 
 use super::scale::{LEFT, PLOT};
 use super::svg::Path;
@@ -218,8 +219,8 @@ impl Cells {
         }
     }
 
-    /// Calls `tell` for each run of cells that are mostly in this state, in bytes.
-    fn runs(&self, state: BlockState, mut tell: impl FnMut(u64, u64)) {
+    /// Calls `draw` with the byte range of each run of cells that are mostly in this state.
+    fn runs(&self, state: BlockState, mut draw: impl FnMut(u64, u64)) {
         let kind = match state {
             BlockState::Active => 0,
             BlockState::AwaitingFree => 1,
@@ -234,14 +235,14 @@ impl Cells {
             match (is(part), since) {
                 (true, None) => since = Some(cell),
                 (false, Some(from)) => {
-                    tell(self.begin(from as u64), self.begin(cell as u64));
+                    draw(self.begin(from as u64), self.begin(cell as u64));
                     since = None;
                 }
                 _ => {}
             }
         }
         if let Some(from) = since {
-            tell(self.begin(from as u64), self.begin(self.parts.len() as u64));
+            draw(self.begin(from as u64), self.begin(self.parts.len() as u64));
         }
     }
 }

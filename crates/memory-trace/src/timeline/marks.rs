@@ -1,4 +1,4 @@
-//! The texts and shapes of the marked events.
+//! The text and shapes of marked events.
 
 use super::Timeline;
 use super::history::{Life, Mark, MarkKind, Origin};
@@ -39,10 +39,10 @@ impl MarkKind {
 }
 
 impl Timeline<'_> {
-    /// Describes a mark and its position; for several at one position, their number.
+    /// Describes a mark and its position, or the number of marks at one position.
     pub(super) fn mark_words(&self, marks: &[Mark]) -> String {
         let [first, ..] = marks else { return String::new() };
-        let event = thousands(self.place(first.time) as u64);
+        let event = thousands(self.event_at(first.time) as u64);
         let size = marks.iter().map(|mark| Bytes(mark.size)).max().unwrap_or_default();
         let what = first.kind.words();
         match marks.len() {
@@ -58,10 +58,10 @@ impl Timeline<'_> {
                 let event = *self.workload.events.get(step)? as usize;
                 self.trace.event_stacks.get(event).copied().flatten()
             }
-            // An address identifies only memory that was never freed; otherwise it may have been
+            // An address identifies only memory that was never freed; other addresses may have been
             // reused.
-            Origin::Start(place) if life.to.is_none() => {
-                let address = self.workload.held.get(place)?.address;
+            Origin::Start(index) if life.to.is_none() => {
+                let address = self.workload.held.get(index)?.address;
                 self.trace.block_stacks.get(&address).copied()
             }
             Origin::Start(_) => None,
@@ -90,7 +90,7 @@ impl Timeline<'_> {
         own.or(calls.first()).map(|frame| call(frame))
     }
 
-    /// Describes an allocation, a fact per line.
+    /// Describes an allocation, with one fact per line.
     pub(super) fn life_words(&self, life: &Life) -> String {
         let mut lines = vec![self.life_line(life)];
         let calls = self.calls(life);
@@ -102,7 +102,7 @@ impl Timeline<'_> {
     }
 
     fn life_line(&self, life: &Life) -> String {
-        let event = |time: usize| thousands(self.place(time) as u64);
+        let event = |time: usize| thousands(self.event_at(time) as u64);
         let from = match life.origin {
             Origin::Start(_) => "allocated before recording".to_owned(),
             Origin::Step(_) => format!("from event {}", event(life.from)),
@@ -122,7 +122,7 @@ fn call(frame: &Frame) -> String {
         (Some(file), _) => file.to_owned(),
         _ => String::new(),
     };
-    let place = match (file.as_str(), frame.line) {
+    let location = match (file.as_str(), frame.line) {
         ("" | "??", _) => String::new(),
         (file, 0) => format!(", {file}"),
         (file, line) => format!(", {file}:{line}"),
@@ -131,7 +131,7 @@ fn call(frame: &Frame) -> String {
         0 => without_arguments(&frame.function),
         _ => &frame.function,
     };
-    escape_markup(&format!("{function}{place}"), LONGEST_CALL)
+    escape_markup(&format!("{function}{location}"), LONGEST_CALL)
 }
 
 /// Returns whether a frame belongs to PyTorch's recorder, to its allocator, or to tensor creation.

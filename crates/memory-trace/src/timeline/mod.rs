@@ -2,7 +2,8 @@
 //! above them, and the blocks of the segments at the peak.
 //!
 //! The picture is one SVG without scripts, readable without colour. The page is that SVG with its
-//! own script, and loads nothing. All text from a recording goes through [`gpu_core::escape_markup`].
+//! own script, and loads no resources. All text from a recording goes through
+//! [`gpu_core::escape_markup`].
 
 mod bands;
 mod graph;
@@ -43,7 +44,7 @@ pub struct Timeline<'a> {
 
 impl<'a> Timeline<'a> {
     /// Runs a job under a policy on a modelled device with this much memory, and records the data
-    /// of the picture; `None` is a device that never refuses.
+    /// of the picture; `None` means a device that never refuses.
     ///
     /// The job runs twice, because the peak is known only after the first run.
     ///
@@ -84,7 +85,7 @@ impl<'a> Timeline<'a> {
         graph::draw(self)
     }
 
-    /// The step whose segments are shown: where memory ran out, otherwise the peak.
+    /// Returns the step for which segments are shown: where memory ran out, or otherwise the peak.
     fn map_time(&self) -> usize {
         match self.outcome.stop {
             Some(stop) => stop.step.map_or(0, |step| step + 1),
@@ -92,13 +93,13 @@ impl<'a> Timeline<'a> {
         }
     }
 
-    /// The step at which the held memory first reached its maximum.
+    /// Returns the step at which the held memory first reached its maximum.
     fn peak_time(&self) -> usize {
         self.outcome.peak_step.map_or(0, |step| step + 1)
     }
 
-    /// Returns the event of the recording that so many steps lead to, counted from 0.
-    fn place(&self, time: usize) -> usize {
+    /// Returns the event of the recording after this many steps, counted from 0.
+    fn event_at(&self, time: usize) -> usize {
         let step = time.checked_sub(1);
         let event = step.and_then(|step| self.workload.events.get(step));
         event.map_or(0, |event| *event as usize)

@@ -10,8 +10,8 @@ use std::fmt::Write;
 
 const SCRIPT: &str = include_str!("page.js");
 const STYLE: &str = include_str!("page.css");
-/// The digests that the page permits: of [`SCRIPT`], and of the two styles. Nothing else that a
-/// recording might inject runs.
+/// The digests that the page permits: those of [`SCRIPT`] and of the two styles. The browser does
+/// not run anything else, even if a recording injects it.
 const SCRIPT_DIGEST: &str = "Vu0P5BosVtgsx7ztnGkPsF1SmRjsa4lcPpz/W6ykFxw=";
 const STYLE_DIGESTS: [&str; 2] = [
     "8D9qMX21b23WW8AfCgCcRfz6vGVYv5H7y/NttWjlV6M=",
@@ -21,7 +21,7 @@ const STYLE_DIGESTS: [&str; 2] = [
 const LISTED: usize = 25;
 
 /// Returns a page with the picture of each timeline and a list of the largest allocations at its
-/// peak. It loads nothing, and runs no script but its own.
+/// peak. It loads no resources, and runs only its own script.
 pub fn page(timelines: &[Timeline<'_>]) -> String {
     let name = timelines.first().map_or("", |timeline| timeline.name.as_str());
     let styles = STYLE_DIGESTS.map(|digest| format!("'sha256-{digest}'")).join(" ");
@@ -60,7 +60,7 @@ impl Timeline<'_> {
             let before = matches!(life.origin, Origin::Start(_));
             let group = groups.entry((life.size, before, self.asked_by(life))).or_default();
             group.count += 1;
-            let event = self.place(life.from);
+            let event = self.event_at(life.from);
             let (first, last) = group.events.unwrap_or((event, event));
             group.events = Some((first.min(event), last.max(event)));
         }
@@ -73,7 +73,7 @@ impl Timeline<'_> {
         let _ = writeln!(
             page,
             "<table>\n<caption>Largest allocations at event {}</caption>\n<tr><th>together</th><th>allocations</th><th>from event</th><th>asked for by</th></tr>",
-            thousands(self.place(at) as u64)
+            thousands(self.event_at(at) as u64)
         );
         for ((size, before, asked_by), Group { count, events }) in largest {
             let event = |event: usize| thousands(event as u64);

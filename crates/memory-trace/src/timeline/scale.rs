@@ -40,21 +40,22 @@ impl Scale {
         self.base * 10 - self.height(bytes)
     }
 
-    /// Returns the amounts with a line, and their labels.
+    /// Returns the amounts that have a line, and their labels.
     pub(super) fn memory_lines(&self) -> Vec<(u64, String)> {
         let step = (self.top / MAX_LINES).max(1).next_power_of_two();
         let lines = (0..=self.top / step).map(|line| line * step);
         lines.map(|bytes| (bytes, amount(Bytes(bytes)))).collect()
     }
 
-    /// Returns the events with a line.
+    /// Returns the events that have a line.
     pub(super) fn event_lines(&self) -> Vec<usize> {
         let step = round_step(self.events);
         (0..=self.events / step).map(|line| (line * step) as usize).collect()
     }
 }
 
-/// Returns 1, 2 or 5 times a power of ten, of which at most nine make up a length.
+/// Returns the smallest step of 1, 2 or 5 times a power of ten that divides a length into at most
+/// nine parts.
 fn round_step(length: u64) -> u64 {
     let mut step = 1u64;
     loop {
@@ -71,8 +72,8 @@ fn round_step(length: u64) -> u64 {
 pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) && digits.len() > 4 {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) && digits.len() > 4 {
             text.push(' ');
         }
         text.push(digit);

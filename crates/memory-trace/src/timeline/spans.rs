@@ -22,11 +22,11 @@ pub(super) fn rows(trace: &DeviceTrace) -> Vec<Vec<Span>> {
     let mut open: HashMap<Arc<str>, Vec<usize>> = HashMap::new();
     let mut spans = Vec::new();
     for annotation in &trace.annotations {
-        let place = trace.events.partition_point(|event| event.time_us < annotation.time_us);
+        let event = trace.events.partition_point(|event| event.time_us < annotation.time_us);
         if annotation.begins {
-            open.entry(annotation.name.clone()).or_default().push(place);
+            open.entry(annotation.name.clone()).or_default().push(event);
         } else if let Some(from) = open.get_mut(&annotation.name).and_then(Vec::pop) {
-            spans.push(Span { name: annotation.name.clone(), from, to: place });
+            spans.push(Span { name: annotation.name.clone(), from, to: event });
         }
     }
     let end = trace.events.len();

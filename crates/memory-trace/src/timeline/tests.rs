@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 
 const MIB: u64 = 1 << 20;
 
-/// Creates a recording without regions: numbered memory that is allocated (`+`) and freed (`-`), a
-/// failed request (`!`), and a cache that the program empties (`x`).
+/// Creates a recording without regions: numbered blocks that are allocated (`+`) and freed (`-`),
+/// failed requests (`!`), and points where the program empties the cache (`x`).
 fn recording(steps: &[(char, u64, u64)], function: &str) -> Recording {
     let mut lines = "{\"schema\":1,\"kind\":\"memory-trace\"}\n".to_owned();
     let frame = serde_json::json!({"frame": {"function": function, "file": "a/b.py", "line": 7}});
@@ -27,7 +27,7 @@ fn recording(steps: &[(char, u64, u64)], function: &str) -> Recording {
         }});
         let event = match kind {
             '!' => event.to_string().replace(&format!("\"address\":{},", number << 36), ""),
-            // The stack shows what freed the regions; without one it was the program.
+            // The stack shows what freed the regions. Without a stack, the program did.
             'x' => event.to_string().replace("\"stack\":0,", ""),
             _ => event.to_string(),
         };
@@ -36,7 +36,7 @@ fn recording(steps: &[(char, u64, u64)], function: &str) -> Recording {
     Recording::read(lines.as_bytes()).expect("it is well-formed")
 }
 
-/// Draws a job under an allocator on a device of so many MiB.
+/// Draws a job under an allocator on a device with this many MiB.
 fn drawn<T>(
     recording: &Recording,
     device: Option<u64>,
@@ -71,7 +71,7 @@ fn texts(svg: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn svg_labels_what_it_shows() {
+fn svg_has_labels_for_its_content() {
     let job = [('+', 1, 100), ('+', 2, 50), ('-', 1, 100), ('+', 3, 30), ('x', 9, 20), ('+', 4, 1)];
     let svg = drawn(&recording(&job, "forward"), None, |timeline| timeline.svg());
     let texts = texts(&svg);
@@ -180,8 +180,11 @@ fn page_csp_allows_only_own_script_and_style() {
     }
     assert_eq!(html.matches("<style>").count() + html.matches("<script>").count(), 3);
     assert!(!html.contains(" style=") && !html.contains(" onclick") && !html.contains("unsafe"));
-    let places = html.replace("http://www.w3.org/2000/svg", "");
-    assert!(!places.contains("://") && !places.contains("src="), "nothing is loaded");
+    let without_namespace = html.replace("http://www.w3.org/2000/svg", "");
+    assert!(
+        !without_namespace.contains("://") && !without_namespace.contains("src="),
+        "nothing is loaded"
+    );
     assert!(html.contains("<td>f, a/b.py:7</td>"), "{html}");
 }
 
@@ -253,7 +256,7 @@ fn svg_size_is_bounded_for_long_job() {
     texts(&svg);
 }
 
-/// The base64 of the SHA-256 of a text, for a page's content security policy.
+/// Returns the base64 of a text's SHA-256 for the page's content security policy.
 fn sha256(text: &str) -> String {
     let pipeline = "sha256sum | cut -c1-64 | tr a-f A-F | basenc --base16 -d | base64";
     let mut shell = Command::new("sh")

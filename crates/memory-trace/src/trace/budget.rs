@@ -4,16 +4,16 @@ use super::Limits;
 use super::error::{Place, Problem, TraceError};
 use std::cell::Cell;
 
-/// The minimum budget, however small the file is.
+/// The minimum budget, for small files.
 const BASE: u64 = 16 << 20;
 
-/// The budget per byte of the file. Recordings of real jobs take two to three bytes.
+/// The budget per byte of the file. Recordings of real jobs need two to three bytes.
 const MULTIPLE: u64 = 7;
 
-/// The maximum budget, however large the file is.
+/// The maximum budget, for large files.
 const MAX: u64 = 4 << 30;
 
-/// The remaining memory of a limit. Tables charge their memory before they reserve it.
+/// The rest of a memory limit. Tables charge memory before they reserve it.
 #[derive(Debug)]
 pub(super) struct Budget {
     left: Cell<u64>,
@@ -41,13 +41,10 @@ impl Budget {
         self.left.set(self.left.get() + (table.capacity() * size_of::<T>()) as u64);
     }
 
-    /// Reserves room in a table, which at least doubles when it grows.
+    /// Reserves room in a table. The capacity at least doubles when it grows.
     #[inline]
     pub(super) fn room<T>(&self, table: &mut Vec<T>, more: usize) -> Result<(), Exceeded> {
-        match table.capacity() - table.len() < more {
-            true => self.grow(table, more),
-            false => Ok(()),
-        }
+        if table.capacity() - table.len() < more { self.grow(table, more) } else { Ok(()) }
     }
 
     #[cold]
@@ -72,12 +69,12 @@ impl Budget {
 pub(super) struct Exceeded(u64);
 
 impl Exceeded {
-    /// Returns the problem that `what` exceeds it.
+    /// Returns the problem of `what` exceeding the limit.
     pub(super) fn by(self, what: impl Into<String>) -> Problem {
         Problem::Memory { what: what.into(), limit: self.0 }
     }
 
-    /// Returns the error that `what`, at this place, exceeds it.
+    /// Returns the error of `what` exceeding the limit at this place in the file.
     pub(super) fn at(self, place: Place, what: impl Into<String>) -> TraceError {
         TraceError::new(place, self.by(what))
     }

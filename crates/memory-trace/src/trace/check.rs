@@ -1,4 +1,4 @@
-//! The invariants of every recording, of whichever program.
+//! The invariants of every recording, regardless of the program that made it.
 
 use super::error::{Place, TraceError};
 use super::{DeviceTrace, Segment};
@@ -41,7 +41,8 @@ pub(crate) fn blocks_of(segment: &Segment) -> Result<(), Inconsistent> {
             let address = block.address;
             return wrong(format!("a block at {address:#x} where one at {end:#x} must follow"));
         }
-        // Neither sum overflows: each size is at most LARGEST, each address below ADDRESSES.
+        // Neither sum overflows, because sizes are at most LARGEST and addresses are below
+        // ADDRESSES.
         end += block.size;
         if end > segment.address + segment.size {
             let last = segment.address + segment.size;
@@ -57,7 +58,7 @@ pub(crate) fn blocks_of(segment: &Segment) -> Result<(), Inconsistent> {
 }
 
 /// Sorts segments by address and checks that none overlaps the next; otherwise returns the
-/// addresses of two that do.
+/// addresses of two that overlap.
 pub(crate) fn order(segments: &mut [Segment]) -> Result<(), (u64, u64)> {
     segments.sort_by_key(|segment| segment.address);
     let overlap = segments.windows(2).find(|pair| pair[0].address + pair[0].size > pair[1].address);
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_are_covered_by_blocks_and_apart() {
+    fn requires_contiguous_blocks_and_disjoint_segments() {
         let half = LARGEST / 2;
         for (segments, said) in [
             (vec![segment(0, &[(0, 5), (5, 3)], 8), segment(8, &[(8, 1)], 1)], ""),

@@ -6,7 +6,7 @@ use gpu_core::Bytes;
 use gpu_text::oom;
 use std::collections::BTreeMap;
 
-/// Returns the regions that TensorFlow's allocator printed, for each device when memory first ran
+/// Returns the regions that TensorFlow's allocator printed, for each device, when memory first ran
 /// out; `None` if there is no such dump.
 pub fn dumped(report: &oom::Report) -> Option<Recording> {
     let (mut devices, mut limits) = (BTreeMap::new(), BTreeMap::new());
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_is_a_setting_of_all_devices_or_of_each() {
+    fn reads_common_or_per_device_limits() {
         let settings = |first, second| {
             let recording =
                 of(&format!("{}{}", report(0, first, 1024), report(1, second, 1024))).unwrap();

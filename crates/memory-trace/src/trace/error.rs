@@ -1,4 +1,4 @@
-//! Why a recording could not be read: the place, the problem, and the remedy.
+//! Errors when reading a recording: the place, the problem and the remedy.
 
 use gpu_core::{Bytes, amount};
 use std::fmt;
@@ -20,15 +20,15 @@ pub enum Place {
     Byte(u64),
     /// A line, counted from 1.
     Line(u64),
-    /// An entry of the data, as Python would name it: `device_traces[0][17]`.
+    /// An entry of the data, as Python would write it: `device_traces[0][17]`.
     Entry(String),
 }
 
-/// A problem of a file.
+/// A problem in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
-    /// It has none of the known formats.
+    /// It has no known format.
     UnknownFormat,
     /// It is truncated.
     Truncated {
@@ -47,7 +47,7 @@ pub enum Problem {
         /// The content.
         what: String,
     },
-    /// It is larger, or expands to more, than the limit.
+    /// It exceeds the limit, or expands beyond it.
     TooMuch {
         /// The limited quantity.
         what: &'static str,
@@ -138,7 +138,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Returns text of a file for an error message: escaped, and not longer than a line.
+/// Returns text from a file for an error message: escaped, and at most one line long.
 pub(crate) fn shown(text: &[u8]) -> String {
     const LONGEST: usize = 80;
     let cut = &text[..text.len().min(LONGEST)];
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_problem_has_its_text_and_remedy() {
+    fn every_problem_has_text_and_remedy() {
         let text = |text: &str| text.to_owned();
         for (place, problem, said, remedy) in [
             (
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_a_file_is_escaped_and_cut() {
+    fn escapes_and_truncates_file_text() {
         assert_eq!(shown(b"a\x1b"), "a\\u{1b}");
         assert_eq!(shown(&[b'a'; 80]), "a".repeat(80));
         assert_eq!(shown(&[b'a'; 81]), format!("{}…", "a".repeat(80)));

@@ -24,9 +24,9 @@ use std::sync::Arc;
 /// The content of a recording.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// The program that recorded, even if the file was converted since.
+    /// The program that made the recording, even if the file has been converted since.
     pub format: Format,
-    /// The settings of the allocator, with the names of its framework (`max_split_size` → `-1`,
+    /// The settings of the allocator, under the names of its framework (`max_split_size` → `-1`,
     /// `roundup_power2_divisions` → `1:0,2:0,…`), if the file contains them.
     pub settings: BTreeMap<String, String>,
     /// A trace for each device in the file, by device.
@@ -38,10 +38,10 @@ pub struct Recording {
 /// The limits of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the file; for a pickle never more than 2 GiB.
+    /// Maximum bytes of the file; for a pickle at most 2 GiB.
     pub bytes: u64,
-    /// Bytes of memory beside those of the file. `None` means seven times the file plus 16 MiB, at
-    /// most 4 GiB; the recording of a real job takes two to three times the file.
+    /// Maximum bytes of memory in addition to the file itself. `None` means seven times the file
+    /// plus 16 MiB, at most 4 GiB; real recordings take two to three times the file.
     pub memory: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl Default for Limits {
 }
 
 impl Recording {
-    /// Reads a file of any format, which it recognises by the content.
+    /// Reads a file of any supported format, detected by its content.
     ///
     /// # Errors
     /// [`TraceError`] with the place in the file, if the format is unknown, the file is truncated
@@ -63,7 +63,7 @@ impl Recording {
     }
 
     /// Checks that the devices' segments are consistent: blocks without gaps, and segments that do
-    /// not overlap. The result of [`Recording::read`] always is.
+    /// not overlap. Results of [`Recording::read`] always are.
     ///
     /// # Errors
     /// [`TraceError`] that names the first inconsistent segment.
@@ -71,10 +71,10 @@ impl Recording {
         self.devices.iter().try_for_each(check::device)
     }
 
-    /// Reads a file of any format within these limits.
+    /// Reads a file of any supported format within these limits.
     ///
     /// # Errors
-    /// As [`Recording::read`].
+    /// Like [`Recording::read`].
     pub fn read_within(bytes: &[u8], limits: Limits) -> Result<Self, TraceError> {
         if bytes.len() as u64 > limits.bytes {
             let problem = Problem::TooMuch { what: "bytes", limit: limits.bytes };
@@ -85,7 +85,7 @@ impl Recording {
                 let what = "it is empty".to_owned();
                 Err(TraceError::new(Place::Whole, Problem::Truncated { what }))
             }
-            // Protocol 2 and later start with this byte; PyTorch writes no other.
+            // Protocol 2 and later start with this byte; PyTorch writes only these.
             [0x80, ..] => torch::read(bytes, limits),
             [b'{', ..] => native::read(bytes, limits),
             _ if rmm::is_log(bytes) => rmm::read(bytes, limits),
@@ -96,11 +96,11 @@ impl Recording {
     }
 }
 
-/// The program that recorded.
+/// The program that made a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// A program that writes the project's own lines of JSON.
+    /// A program that writes this project's JSON lines.
     #[default]
     Own,
     /// PyTorch's `torch.cuda.memory._dump_snapshot`.
@@ -130,12 +130,12 @@ pub struct DeviceTrace {
     pub annotations: Vec<Annotation>,
 }
 
-/// The begin or the end of a span that a program marked, such as an optimizer step.
+/// The start or end of a span that a program marked, such as an optimizer step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Annotation {
     /// The name of the span.
     pub name: Arc<str>,
-    /// Whether this is its begin; otherwise it is its end.
+    /// Whether the span starts here; otherwise it ends.
     pub begins: bool,
     /// The time, in microseconds since 1970.
     pub time_us: u64,
@@ -153,25 +153,25 @@ pub struct Event {
     pub size: u64,
     /// The stream.
     pub stream: u64,
-    /// The time, in microseconds since 1970, in RMM's log since the midnight before its start; 0 if
-    /// the recording has no clock.
+    /// The time in microseconds since 1970, or in RMM's log since the midnight before its start; 0
+    /// if the recording has no times.
     pub time_us: u64,
 }
 
 impl Event {
-    /// The value of [`address`](Event::address) if memory ran out and the recording does not
-    /// contain the device's free memory.
+    /// The value of [`address`](Event::address) when memory ran out and the recording lacks the
+    /// device's free memory.
     pub const NOT_REPORTED: u64 = u64::MAX;
 
-    /// Returns the device's free memory when memory ran out; `None` for other actions, and if the
-    /// recording does not contain it.
+    /// Returns the device's free memory when memory ran out; `None` for other actions, or if the
+    /// recording lacks it.
     pub fn device_free(&self) -> Option<u64> {
         let reported = self.action == Action::OutOfMemory && self.address != Event::NOT_REPORTED;
         reported.then_some(self.address)
     }
 }
 
-/// An action, with PyTorch's name.
+/// An action, named as in PyTorch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -179,7 +179,7 @@ pub enum Action {
     Alloc,
     /// The program freed memory; work on the device may still use it.
     FreeRequested,
-    /// No work uses the freed memory any more.
+    /// Work no longer uses the freed memory.
     FreeCompleted,
     /// A region was taken from the device.
     SegmentAlloc,
@@ -197,12 +197,12 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns whether the allocator took memory of the device.
+    /// Returns whether the allocator took memory from the device.
     pub(crate) fn takes(self) -> bool {
         matches!(self, Action::SegmentAlloc | Action::SegmentMap)
     }
 
-    /// Returns whether the allocator gave memory back to the device.
+    /// Returns whether the allocator returned memory to the device.
     pub(crate) fn gives_back(self) -> bool {
         matches!(self, Action::SegmentFree | Action::SegmentUnmap)
     }

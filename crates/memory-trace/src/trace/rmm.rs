@@ -1,6 +1,6 @@
 //! The log of RMM, the RAPIDS memory manager.
 //!
-//! Its `logging_resource_adaptor` writes lines of `Thread,Time,Action,Pointer,Size,Stream`. The
+//! RMM's `logging_resource_adaptor` writes lines of `Thread,Time,Action,Pointer,Size,Stream`. The
 //! times have no date, and some versions write pointers without `0x`. A crashed program leaves an
 //! incomplete last line, which is ignored.
 //!
@@ -15,7 +15,7 @@ const HEADER: &[u8] = b"Thread,Time,Action,Pointer,Size,Stream";
 
 const DAY_US: u64 = 86_400_000_000;
 
-/// Returns whether a file is such a log.
+/// Returns whether a file is an RMM log.
 pub(super) fn is_log(input: &[u8]) -> bool {
     let line = input.split(|&byte| byte == b'\n').next().unwrap_or_default();
     line.trim_ascii_end() == HEADER || matches!(row(line), Ok(Some(_)))
@@ -67,7 +67,7 @@ struct Row {
     stream: u64,
 }
 
-/// Parses a line; `None` if it does not concern memory.
+/// Parses a line; `None` if it is not about memory.
 fn row(line: &[u8]) -> Result<Option<Row>, String> {
     let mut fields = line.split(|&byte| byte == b',');
     let mut field = |name: &str| fields.next().ok_or_else(|| format!("the {name} is missing"));
@@ -78,7 +78,7 @@ fn row(line: &[u8]) -> Result<Option<Row>, String> {
     let action = field("action")?;
     let actions: &[Action] = match action {
         b"allocate" => &[Action::Alloc],
-        // Memory is free for its stream at once; other streams wait for that one.
+        // The memory is available to its own stream at once; other streams wait for that stream.
         b"free" | b"deallocate" => &[Action::FreeRequested, Action::FreeCompleted],
         b"allocate failure" => &[Action::OutOfMemory],
         other => return Err(format!("the action '{}' is unknown", shown(other))),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_are_known_by_heading_or_first_row() {
+    fn detects_log_by_heading_or_first_row() {
         let row = "1,10:00:00.000002,allocate,0x100,8,0";
         for (text, is) in [
             ("Thread,Time,Action,Pointer,Size,Stream\r\n", true),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_fall_by_half_a_day_starts_a_day() {
+    fn only_drop_by_half_a_day_starts_new_day() {
         let times = |times: &[&str]| -> Vec<u64> {
             let rows: String =
                 times.iter().map(|time| format!("1,{time},allocate,0x100,8,0\n")).collect();

@@ -27,7 +27,7 @@ pub struct Frame {
     pub function: Arc<str>,
     /// The source file; untrusted text.
     pub file: Arc<str>,
-    /// The line in it; 0 if unknown.
+    /// The line in the file; 0 if unknown.
     pub line: u64,
 }
 
@@ -67,12 +67,12 @@ impl Stacks {
     }
 }
 
-/// The most memory that storing a string, a frame or a stack takes beside its content: an entry of
-/// a list and one of a map, both of which may have grown to twice their size.
+/// The maximum overhead of storing a string, frame or stack: one entry in a list and one in a map,
+/// either of which may have twice the capacity it needs.
 const KEPT: usize = 160;
 
-/// The memory that storing the stack of a block takes: an entry of a map that may be half empty,
-/// and one of the list before it.
+/// The memory for storing the stack of a block: one entry in a map that may be half empty, and one
+/// in the list that precedes it.
 pub(super) const BLOCK_STACK: usize = 64;
 
 /// A collection of stacks under construction.
@@ -98,7 +98,7 @@ impl<'b> Collector<'b> {
         }
     }
 
-    /// Returns the index of a string; equal strings have the same one.
+    /// Returns the index of a string; equal strings share an index.
     pub(super) fn text(&mut self, text: &str) -> Result<u32, Exceeded> {
         if let Some(&known) = self.known_texts.get(text) {
             return Ok(known);

@@ -1,4 +1,4 @@
-//! Pictures of small jobs, as drawn before.
+//! Pictures of small jobs, compared with golden files.
 
 use gpu_allocator_policy::PolicyConfig;
 use gpu_core::Bytes;
@@ -7,8 +7,8 @@ use gpu_memory_trace::{Timeline, Workload, page};
 
 const MIB: u64 = 1 << 20;
 
-/// A recording with stacks, spans and memory from before it, in lines of JSON: an event is an
-/// action, a number of memory, its size in MiB and a stack.
+/// A recording with stacks, spans and memory from before it, in JSON lines. An event is an action,
+/// the number of a block, its size in MiB and a stack.
 fn recording(events: &[(&str, u64, u64, Option<u32>)], live: &[(u64, u64)]) -> Recording {
     let mut lines = vec![
         r#"{"schema":1,"kind":"memory-trace"}"#.to_owned(),
@@ -41,9 +41,9 @@ fn recording(events: &[(&str, u64, u64, Option<u32>)], live: &[(u64, u64)]) -> R
             r#"{{"annotation":{{"name":"{name}","begins":{begins},"time_us":{time_us}}}}}"#
         ));
     }
-    for (place, (action, number, mib, stack)) in events.iter().enumerate() {
+    for (index, (action, number, mib, stack)) in events.iter().enumerate() {
         let stack = stack.map_or(String::new(), |stack| format!(r#","stack":{stack}"#));
-        let (time, size) = (5_000_000 + 1500 * place as u64, mib * MIB);
+        let (time, size) = (5_000_000 + 1500 * index as u64, mib * MIB);
         let address = if *action == "oom" {
             String::new()
         } else {
@@ -54,7 +54,7 @@ fn recording(events: &[(&str, u64, u64, Option<u32>)], live: &[(u64, u64)]) -> R
     Recording::read((lines.join("\n") + "\n").as_bytes()).expect("it is well-formed")
 }
 
-/// A job that empties its cache, fails once and makes room once.
+/// A job that empties its cache once, fails once and makes room once.
 fn complete() -> Recording {
     recording(
         &[
@@ -135,7 +135,7 @@ fn job_with_limit_spans_and_marks_is_drawn() {
 }
 
 #[test]
-fn job_that_runs_out_of_memory_is_drawn_up_to_there() {
+fn draws_failed_job_up_to_out_of_memory() {
     let svg =
         with_timeline(&out_of_memory(), "caching", 128, |timeline| without_style(&timeline.svg()));
     assert_picture("out-of-memory.svg", &svg, include_str!("pictures/out-of-memory.svg"));
@@ -157,7 +157,7 @@ fn page_lists_largest_allocations_by_call() {
 }
 
 #[test]
-fn early_peak_is_labelled_to_its_right_and_last_event_stands_apart() {
+fn labels_early_peak_on_right_and_keeps_last_event_separate() {
     let mut events = vec![
         ("alloc", 1, 200, None),
         ("free_completed", 1, 200, None),
@@ -167,7 +167,7 @@ fn early_peak_is_labelled_to_its_right_and_last_event_stands_apart() {
         events.extend([("alloc", number, 1, None), ("free_completed", number, 1, None)]);
     }
     let svg = with_timeline(&recording(&events, &[]), "caching", 4096, |timeline| timeline.svg());
-    // After 249 events, the axis goes on for 3.
+    // After 249 events, the axis extends for 3 more.
     assert!(svg.contains("<text class=\"small middle\" x=\"1155\" y=\"592\">250</text>"), "{svg}");
     assert!(svg.contains("<text class=\"\" x=\"92\" y=\"156\">peak: 200 MiB reserved"), "{svg}");
 }

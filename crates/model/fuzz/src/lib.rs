@@ -1,14 +1,14 @@
-//! The invariants of every fuzz target: no panic, no more tensors than the bytes have room for, and
-//! no more bytes of data than the file has.
+//! The invariants of every fuzz target: no panic, no more tensors than the file has room for, and
+//! no more data than the file has bytes.
 
 use gpu_model::Tensor;
 use gpu_model::read;
 use std::io::Cursor;
 
-/// The fewest bytes that describe a tensor, in any format.
+/// The minimum number of bytes that describe a tensor, in any format.
 const LEAST: usize = 16;
 
-/// Checks tensors that a file of these bytes has.
+/// Checks the tensors read from a file with these bytes.
 fn check(tensors: &[Tensor], bytes: &[u8]) {
     assert!(tensors.len() <= bytes.len() / LEAST);
     let data: u64 = tensors.iter().map(|tensor| tensor.bytes.0).sum();
@@ -18,25 +18,25 @@ fn check(tensors: &[Tensor], bytes: &[u8]) {
     }
 }
 
-/// Reads bytes as a file of safetensors.
+/// Reads bytes as a safetensors file.
 ///
 /// # Panics
-/// When an invariant is broken.
+/// If an invariant is violated.
 pub fn safetensors(bytes: &[u8]) {
     if let Ok(tensors) = read::safetensors::read(bytes, bytes.len() as u64) {
         check(&tensors, bytes);
     }
 }
 
-/// Reads bytes as a file of GGUF.
+/// Reads bytes as a GGUF file.
 ///
 /// # Panics
-/// When an invariant is broken.
+/// If an invariant is violated.
 pub fn gguf(bytes: &[u8]) {
     let known = read::gguf::read(bytes, Some(bytes.len() as u64));
     let unknown = read::gguf::read(bytes, None);
     if let Ok(header) = known {
-        // Values may be NaN, which equals nothing.
+        // Values may be NaN, which is not equal to itself.
         assert_eq!(unknown.ok().map(|header| header.tensors).as_ref(), Some(&header.tensors));
         check(&header.tensors, bytes);
         if let Ok(Some(shape)) = read::gguf::architecture(&header.values, &header.tensors) {
@@ -49,7 +49,7 @@ pub fn gguf(bytes: &[u8]) {
 /// Reads bytes as a configuration.
 ///
 /// # Panics
-/// When an invariant is broken.
+/// If an invariant is violated.
 pub fn config(bytes: &[u8]) {
     if let Ok(config) = read::config::read(bytes) {
         assert!((1..=4096).contains(&config.architecture.layers.len()));
@@ -62,7 +62,7 @@ pub fn config(bytes: &[u8]) {
 /// Reads bytes as an index.
 ///
 /// # Panics
-/// When an invariant is broken.
+/// If an invariant is violated.
 pub fn index(bytes: &[u8]) {
     if let Ok(index) = read::index::read(bytes) {
         for file in index.files.keys() {
@@ -71,10 +71,10 @@ pub fn index(bytes: &[u8]) {
     }
 }
 
-/// Reads bytes as a file of PyTorch.
+/// Reads bytes as a PyTorch file.
 ///
 /// # Panics
-/// When an invariant is broken.
+/// If an invariant is violated.
 pub fn torch(bytes: &[u8]) {
     if let Ok(weights) = read::torch::read(Cursor::new(bytes), bytes.len() as u64) {
         let data: u64 = weights.tensors.iter().map(|tensor| tensor.bytes.0).sum();

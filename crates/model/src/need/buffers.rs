@@ -1,28 +1,28 @@
-//! The buffers in which an engine computes.
+//! The compute buffers of an engine.
 //!
-//! llama.cpp's allocator of graphs reuses memory as soon as a tensor is consumed, so a buffer is as
-//! large as the largest moment: the logits of a batch on the device of the output, or the widest
-//! point of a block elsewhere. The formulas follow the graph of a block (`llama-graph.cpp`); they
-//! agree with what llama.cpp reserves to the MiB for llama, qwen3moe and gemma3, and are up to 13 %
-//! lower where the allocator fragments (deepseek2).
+//! llama.cpp's graph allocator reuses memory as soon as a tensor is consumed, so a buffer is as
+//! large as the peak: the logits of a batch on the output device, or the widest point of a block on
+//! others. The formulas follow the graph of a block (`llama-graph.cpp`). They match llama.cpp's
+//! reservation to the MiB for llama, qwen3moe and gemma3, and are up to 13 % lower where the
+//! allocator fragments (deepseek2).
 
 use super::context::stream_cells;
 use super::{Engine, Run, product};
 use crate::model::{Architecture, Mixer};
 use gpu_core::Bytes;
 
-/// Copies of the inputs that llama.cpp keeps when layers on several devices work as a pipeline
-/// (`GGML_SCHED_MAX_COPIES`).
+/// The number of copies of the inputs that llama.cpp keeps when layers on several devices form a
+/// pipeline (`GGML_SCHED_MAX_COPIES`).
 const COPIES: u64 = 4;
 
 /// The buffers of a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Buffers {
-    /// While the layer computes, without a pipeline.
+    /// While the layer computes outside a pipeline.
     pub(super) alone: Bytes,
-    /// While it computes as part of a pipeline.
+    /// While the layer computes as part of a pipeline.
     pub(super) pipelined: Bytes,
-    /// What a device holds of the data that comes in, if it begins with this layer.
+    /// The incoming data that a device holds if it starts with this layer.
     pub(super) entry: Bytes,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Buffers {
 pub(super) struct Batch<'a> {
     shape: &'a Architecture,
     run: &'a Run,
-    /// The bytes of the masks of attention.
+    /// The bytes of the attention masks.
     masks: Bytes,
 }
 
@@ -49,12 +49,12 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Returns the bytes of an element of an activation.
+    /// Returns the bytes of an activation element.
     fn width(&self) -> u64 {
         if self.run.engine == Engine::LlamaCpp { 4 } else { 2 }
     }
 
-    /// Returns the bytes of a batch with this many elements for each token.
+    /// Returns the bytes of a batch with this many elements per token.
     fn rows(&self, elements: u64) -> Bytes {
         Bytes(product(&[elements, self.tokens(), self.width()]))
     }
@@ -63,14 +63,15 @@ impl<'a> Batch<'a> {
         self.rows(product(&[self.shape.hidden, times]))
     }
 
-    /// Returns the bytes of the masks of attention, which llama.cpp passes in as inputs: 16 bits for
-    /// each pair of token and cell, 32 without flash attention.
+    /// Returns the bytes of the attention masks, which llama.cpp passes as inputs: 16 bits per pair
+    /// of token and cell, or 32 bits without flash attention.
     fn masks(&self) -> Bytes {
         if self.run.engine != Engine::LlamaCpp {
             return Bytes(0);
         }
         let width = if self.run.flash_attention { 2 } else { 4 };
-        // One for all layers with a window and one for those without, whatever their sizes.
+        // One mask for all layers with a window and one for all layers without, regardless of
+        // window size.
         let mut seen = Vec::new();
         for mixer in self.shape.layers.iter().flat_map(|mixer| mixer.parts()) {
             let cells = match mixer {
@@ -99,7 +100,8 @@ impl<'a> Batch<'a> {
             alone: masks + widest,
             pipelined: Bytes(product(&[masks.0, COPIES])) + widest,
             entry: match self.run.engine {
-                // The sum and its norm cross: the norm has no weight that would bind it.
+                // The sum and its norm cross devices: the norm has no weight that would bind it to
+                // one.
                 Engine::LlamaCpp => self.hidden(COPIES * crossings),
                 Engine::Vllm | Engine::Transformers => Bytes(0),
             },
@@ -153,9 +155,9 @@ impl<'a> Batch<'a> {
         states + self.rows(product(&[seen, heads]))
     }
 
-    /// Returns the buffers of the output: the logits of a batch for llama.cpp; of each sequence's
-    /// last token, in 32 bits and with two copies for sampling, for vLLM; of all tokens, once more in
-    /// 32 bits, for transformers in training.
+    /// Returns the buffers of the output: for llama.cpp, the logits of a batch; for vLLM, those of
+    /// each sequence's last token, in 32 bits and with two copies for sampling; for transformers in
+    /// training, those of all tokens, with a second copy in 32 bits.
     pub(super) fn output(&self) -> Buffers {
         let vocabulary = self.shape.vocabulary;
         let logits = match self.run.engine {
@@ -173,16 +175,16 @@ impl<'a> Batch<'a> {
         Buffers { alone, pipelined: alone + masks, entry }
     }
 
-    /// Returns what the CPU computes in if it holds nothing but the input embedding.
+    /// Returns the compute buffer of a CPU that holds only the input embedding.
     pub(super) fn input(&self) -> Bytes {
         self.masks + self.hidden(2)
     }
 
-    /// Returns the bytes of a token that pass from layer to layer.
+    /// Returns the bytes per token that pass from layer to layer.
     pub(super) fn crossing(&self) -> Bytes {
         Bytes(product(&[self.shape.hidden, self.width()]))
     }
 }
 
-/// Sequences whose logits vLLM reserves when it measures itself (`max_num_seqs`).
+/// The number of sequences for which vLLM reserves logits when it measures itself (`max_num_seqs`).
 const SAMPLED: u64 = 256;

@@ -1,4 +1,4 @@
-//! The layers of a model in order, with what each takes.
+//! The layers of a model in order, with the resources that each needs.
 
 use super::buffers::{Batch, Buffers};
 use super::weights::{Part, Sum, Weights, weights};
@@ -6,10 +6,10 @@ use super::{Engine, Run, context, overhead, product};
 use crate::model::{Architecture, Mixer, Model};
 use gpu_core::Bytes;
 
-/// A model cannot be divided into layers.
+/// The reason why a model cannot be divided into layers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
-    /// The files do not have the numbers of the architecture.
+    /// The files lack the dimensions of the architecture.
     #[error("size the model '{0}': its files do not tell its layers, heads and widths")]
     Shape(String),
 }
@@ -17,72 +17,72 @@ pub enum Unknown {
 /// The position of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
-    /// The embedding of the input.
+    /// The input embedding.
     Input,
     /// A block.
     Block(usize),
-    /// The last norm and the matrix of the output.
+    /// The final norm and the output matrix.
     Output,
 }
 
-/// A layer: what it brings to the device that holds it.
+/// A layer, and the resources that it needs on its device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// A name for people.
+    /// A name for display.
     pub name: String,
     /// Its position.
     pub position: Position,
     /// The bytes of its weights.
     pub weights: Bytes,
-    /// The bytes that it keeps of tokens: keys and values, or state.
+    /// The bytes that it keeps for tokens: keys and values, or state.
     pub context: Bytes,
-    /// The bytes that training adds: gradients, optimizer and activations.
+    /// The bytes that training adds: gradients, optimizer state and activations.
     pub training: Bytes,
-    /// Its weights by purpose; empty but for blocks.
+    /// Its weights by purpose; empty except for blocks.
     pub parts: Vec<Part>,
-    /// The bytes that are read for a token.
+    /// The bytes that are read per token.
     pub reads: Bytes,
-    /// The operations of a token.
+    /// The operations per token.
     pub operations: u64,
-    /// The bytes of a token that pass on to the next layer.
+    /// The bytes per token that pass on to the next layer.
     pub crossing: Bytes,
-    /// The buffer in which it computes.
+    /// Its compute buffer.
     pub buffer: Bytes,
-    /// The same, if devices work as a pipeline.
+    /// The compute buffer if devices form a pipeline.
     pub pipelined: Bytes,
-    /// The same as `buffer`, if its experts are elsewhere.
+    /// The compute buffer if its experts are on another device.
     pub buffer_without_experts: Bytes,
-    /// What a device of a pipeline holds of incoming data if it begins with this layer.
+    /// The incoming data that a device of a pipeline holds if it starts with this layer.
     pub entry: Bytes,
-    /// Whether it must be on the device of the layer before.
+    /// Whether it must be on the same device as the previous layer.
     pub joined: bool,
-    /// Whether the engine keeps it in the memory of the CPU.
+    /// Whether the engine keeps it in CPU memory.
     pub pinned: bool,
 }
 
 impl Layer {
-    /// Returns the bytes that the layer holds all the time.
+    /// Returns the bytes that the layer holds permanently.
     pub fn bytes(&self) -> Bytes {
         self.weights + self.context + self.training
     }
 }
 
-/// The layers of a model, and what a device holds beside them.
+/// The layers of a model, and the further memory that devices hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chain {
     /// The layers in order: input, blocks, output.
     pub layers: Vec<Layer>,
-    /// The bytes that input and output share if they are on one device.
+    /// The bytes that input and output share if they are on the same device.
     pub tied: Bytes,
-    /// What each device holds beside layers and buffers.
+    /// The memory that each device holds in addition to layers and buffers.
     pub overhead: Bytes,
-    /// What the first GPU holds more if layers are on the CPU, for which it computes batches
+    /// The additional memory of the first GPU if it computes batches for layers on the CPU
     /// ([`Run::op_offload`]).
     pub offload: Bytes,
-    /// What the CPU computes in if it holds nothing but pinned layers.
+    /// The compute buffer of a CPU that holds only pinned layers.
     pub pinned_buffer: Bytes,
-    /// Whether layers that no GPU has room for are the first ones, computed on the CPU, as for
-    /// llama.cpp; else they are the last ones.
+    /// Whether layers that do not fit on any GPU are the first ones, computed on the CPU, as in
+    /// llama.cpp; otherwise they are the last ones.
     pub cpu_first: bool,
 }
 
@@ -93,10 +93,10 @@ impl Chain {
     }
 }
 
-/// Returns the layers of a model as a run takes them.
+/// Returns the layers of a model as a run uses them.
 ///
 /// # Errors
-/// [`Unknown`] if the files do not have the numbers of the architecture.
+/// [`Unknown`] if the files lack the dimensions of the architecture.
 pub fn chain(model: &Model, run: &Run) -> Result<Chain, Unknown> {
     let shape = model.shape.as_ref().ok_or_else(|| Unknown::Shape(model.name.clone()))?;
     let mut weights = weights(model, shape, run.weights);
@@ -120,9 +120,10 @@ pub fn chain(model: &Model, run: &Run) -> Result<Chain, Unknown> {
     })
 }
 
-/// Returns what a GPU needs at most to compute a batch for a block in the memory of the CPU: its
-/// largest matrix, and its keys and values with what their copy fragments. One and a half times
-/// these covered 64 of 64 measured buffers of llama.cpp, and was 101 MiB too much in the median.
+/// Returns the maximum memory that a GPU needs to compute a batch for a block in CPU memory: the
+/// block's largest matrix, and its keys and values including the fragmentation that their copy
+/// causes. One and a half times this sum covered 64 of 64 measured llama.cpp buffers, with a median
+/// excess of 101 MiB.
 fn offload(layers: &[Layer]) -> Bytes {
     let of = |layer: &Layer| {
         let largest = layer.parts.iter().map(|part| part.bytes).max().unwrap_or_default();
@@ -131,8 +132,8 @@ fn offload(layers: &[Layer]) -> Bytes {
     layers.iter().map(of).max().unwrap_or_default()
 }
 
-/// Adds the matrix of the input to the output if the output has none of its own, and returns its
-/// bytes. llama.cpp does so whatever the configuration says.
+/// Adds the input matrix to the output if the output has no matrix of its own, and returns its
+/// bytes. llama.cpp does this regardless of the configuration.
 fn tie(weights: &mut Weights, shape: &Architecture, run: &Run) -> Bytes {
     let is_tied = shape.tied || run.engine == Engine::LlamaCpp;
     if weights.has_output_matrix || !is_tied {
@@ -192,9 +193,12 @@ impl Builder<'_> {
         let mut parts = parts.to_vec();
         for part in &mut parts {
             size.add(Sum { bytes: part.bytes, elements: part.elements });
-            let share = |whole: u64| match part.kind.is_routed() {
-                true => product(&[whole / count.max(1), used.min(count)]),
-                false => whole,
+            let share = |whole: u64| {
+                if part.kind.is_routed() {
+                    product(&[whole / count.max(1), used.min(count)])
+                } else {
+                    whole
+                }
             };
             part.reads = Bytes(share(part.bytes.0));
             part.operations = share(part.elements).saturating_mul(2);
@@ -221,8 +225,8 @@ impl Builder<'_> {
         layer
     }
 
-    /// Returns whether llama.cpp runs the attention of the block before on the device of this block:
-    /// between the CPU and a GPU, the cache would be copied for each batch.
+    /// Returns whether llama.cpp runs the attention of the previous block on the device of this
+    /// block. Between CPU and GPU, this would copy the cache for each batch.
     fn is_joined(&self, number: usize) -> bool {
         let before = number.checked_sub(1).and_then(|before| self.shape.layers.get(before));
         self.run.engine == Engine::LlamaCpp
@@ -293,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn lfm2_is_not_cut_after_attention() {
+    fn lfm2_is_not_split_after_attention() {
         let attention = Mixer::Attention { kv_heads: 2, key: 64, value: 64, window: None };
         let layers = vec![Mixer::Nothing, attention, Mixer::Nothing];
         let mut model = model(Architecture { layers, ..shape(true) });
@@ -308,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn token_reads_only_experts_that_it_uses() {
+    fn token_reads_only_its_experts() {
         let experts = Experts { count: 8, used: 2, feed_forward: 256, shared: 0, dense_layers: 1 };
         let shape = Architecture { experts: Some(experts), ..shape(false) };
         let chain = chain(&model(shape), &Run::new(Engine::LlamaCpp, 256)).unwrap();

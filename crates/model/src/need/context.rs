@@ -1,22 +1,21 @@
-//! What a layer keeps of the tokens that it has seen.
+//! The memory that a layer keeps for the tokens it has seen.
 
 use super::{Engine, Run, padded, product};
 use crate::model::Mixer;
 use crate::tensor::Encoding;
 use gpu_core::Bytes;
 
-/// llama.cpp pads the cells of a cache to a multiple of this (`llama-context.cpp`).
+/// llama.cpp pads the number of cache cells to a multiple of this (`llama-context.cpp`).
 const CELLS: u64 = 256;
-/// Tokens of a page of vLLM.
+/// The number of tokens in a vLLM page.
 const PAGE: u64 = 16;
 
-/// Returns the tokens for which a layer has room, of all sequences together, with or without a
+/// Returns the number of tokens for which a layer has room, over all sequences, with or without a
 /// window.
 ///
-/// llama.cpp gives each sequence a stream of its own unless they are unified, and a layer with a
-/// window keeps the window and the batch in flight (`llama-kv-cache.cpp`,
-/// `llama-kv-cache-iswa.cpp`). vLLM allocates pages of 16 tokens (`kv_cache_interface.py`).
-/// transformers keeps at most the window.
+/// Unless sequences are unified, llama.cpp gives each its own stream. A layer with a window keeps
+/// the window plus the batch being computed (`llama-kv-cache.cpp`, `llama-kv-cache-iswa.cpp`). vLLM
+/// allocates pages of 16 tokens (`kv_cache_interface.py`). transformers keeps at most the window.
 pub fn cells(run: &Run, window: Option<u64>) -> u64 {
     let sequences = run.sequences.max(1);
     match run.engine {
@@ -35,7 +34,7 @@ pub fn cells(run: &Run, window: Option<u64>) -> u64 {
     }
 }
 
-/// Returns the cells of a stream of llama.cpp.
+/// Returns the number of cells in a llama.cpp stream.
 pub(super) fn stream_cells(run: &Run, window: Option<u64>) -> u64 {
     let sequences = run.sequences.max(1);
     let all = padded(run.context, CELLS);
@@ -49,11 +48,11 @@ pub(super) fn stream_cells(run: &Run, window: Option<u64>) -> u64 {
     }
 }
 
-/// Returns the bytes of a layer's context, or those of one rank if heads are divided over ranks.
+/// Returns the bytes of a layer's context, or of one rank's part if heads are divided over ranks.
 ///
-/// Keys and values: `(key + value) × heads` elements for each token; multi-head latent attention
-/// caches one vector of `rank + rope` elements for all heads, and no rank can do with less. State
-/// of constant size is kept in 32 bits by llama.cpp for each sequence; the others keep the
+/// Keys and values take `(key + value) × heads` elements per token. Multi-head latent attention
+/// caches one vector of `rank + rope` elements for all heads, which every rank needs in full. State
+/// of constant size is kept per sequence, by llama.cpp in 32 bits; other engines keep the
 /// convolution in 16 bits.
 pub fn context(mixer: Mixer, run: &Run, ranks: u64) -> Bytes {
     match mixer {
@@ -79,7 +78,7 @@ pub fn context(mixer: Mixer, run: &Run, ranks: u64) -> Bytes {
     }
 }
 
-/// Returns the bytes of a row of a cache.
+/// Returns the bytes of a cache row.
 fn row(encoding: Encoding, elements: u64) -> u64 {
     let blocks = padded(elements, encoding.block());
     encoding.bytes(blocks).unwrap_or(u64::MAX)
@@ -106,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_share_context_of_llama() {
+    fn llama_sequences_share_context() {
         let four = Run { sequences: 4, ..run(32768) };
         assert_eq!(context(LLAMA, &four, 1), Bytes(128 * MIB));
         let four = Run { sequences: 4, ..Run::new(Engine::Vllm, 32768) };
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn attention_beside_a_state_keeps_both() {
+    fn parallel_layer_keeps_attention_and_state() {
         let (convolution, state) = (24_576, 524_288);
         let both = Mixer::Parallel { kv_heads: 8, key: 128, value: 128, convolution, state };
         let recurrent = Mixer::Recurrent { convolution, state };

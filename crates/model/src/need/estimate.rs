@@ -1,33 +1,33 @@
-//! What a model takes on one device.
+//! The memory that a model needs on a single device.
 
 use super::{Chain, Layer};
 use gpu_core::Bytes;
 
-/// The totals of a model on one device, and what stays in the memory of the CPU.
+/// The totals of a model on a single device, and the part that stays in CPU memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// The weights.
     pub weights: Bytes,
     /// Keys and values, and state.
     pub context: Bytes,
-    /// Gradients, optimizer and activations.
+    /// Gradients, optimizer state and activations.
     pub training: Bytes,
-    /// The buffer of computation.
+    /// The compute buffer.
     pub buffer: Bytes,
-    /// What the process holds beside.
+    /// Further memory of the process.
     pub overhead: Bytes,
-    /// The weights that the engine keeps in the memory of the CPU.
+    /// The weights that the engine keeps in CPU memory.
     pub pinned: Bytes,
 }
 
 impl Estimate {
-    /// Returns the bytes on the device.
+    /// Returns the total bytes on the device.
     pub fn total(&self) -> Bytes {
         self.weights + self.context + self.training + self.buffer + self.overhead
     }
 }
 
-/// Returns what a model takes if one device holds all layers.
+/// Returns the memory that a model needs if one device holds all layers.
 pub fn estimate(chain: &Chain) -> Estimate {
     let on_device = || chain.layers.iter().filter(|layer| !layer.pinned);
     let sum = |part: fn(&Layer) -> Bytes| on_device().map(part).sum::<Bytes>();

@@ -1,7 +1,8 @@
-//! What a model takes when it runs: weights, context, buffers, and what training adds.
+//! The memory that a model needs when it runs: weights, context, buffers, and additions for
+//! training.
 //!
-//! The unit is the layer: [`chain()`] lists them in order, each with all that it brings to the
-//! device that holds it. [`estimate`] adds them up for one device.
+//! The unit is the layer: [`chain()`] lists them in order, each with all the memory that it needs
+//! on its device. [`estimate`] adds them up for one device.
 
 mod buffers;
 mod chain;
@@ -13,17 +14,18 @@ mod run;
 mod training;
 mod weights;
 
+pub use crate::engine::Engine;
 pub use chain::{Chain, Layer, Position, Unknown, chain};
 pub use context::{cells, context};
 pub use estimate::{Estimate, estimate};
 pub use naming::Kind;
 pub(crate) use naming::{Place, is_encoder, is_input_matrix, is_output_matrix, kind, place};
 pub use overhead::{OVERHEADS, Overhead, overhead};
-pub use run::{Engine, Optimizer, Precision, Recompute, Run, Training};
+pub use run::{Optimizer, Precision, Recompute, Run, Training};
 pub use weights::Part;
 pub(crate) use weights::assumed_tensors;
 
-/// Multiplies, saturating: the factors come from headers.
+/// Multiplies, saturating, because the factors come from headers.
 pub(crate) fn product(factors: &[u64]) -> u64 {
     factors.iter().fold(1, |product, factor| product.saturating_mul(*factor))
 }

@@ -1,7 +1,8 @@
-//! Where a tensor belongs, by its name.
+//! Assigns tensors to layers by name.
 //!
 //! Two conventions cover nearly all files: GGUF's `blk.N.ffn_up.weight`, and the module paths of
-//! PyTorch, `model.layers.N.mlp.up_proj.weight`, whose lists of blocks have a handful of names.
+//! PyTorch, `model.layers.N.mlp.up_proj.weight`, where lists of blocks have only a few different
+//! names.
 
 /// The layer of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,14 +12,14 @@ pub(crate) enum Place {
     Output,
 }
 
-/// What a tensor of a block is for.
+/// The purpose of a tensor in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Attention or another mixer, norms, and whatever is not named below.
+    /// Attention or another mixer, norms, and everything not listed below.
     Attention,
     /// The router of experts.
     Router,
-    /// The gate of a dense feed-forward layer, or gate and up in one.
+    /// The gate of a dense feed-forward layer, or gate and up projection combined.
     Gate,
     /// The up projection of a dense feed-forward layer.
     Up,
@@ -30,7 +31,7 @@ pub enum Kind {
     SharedUp,
     /// Down projections of experts that every token uses.
     SharedDown,
-    /// Gates of routed experts, or gate and up in one.
+    /// Gates of routed experts, or gate and up projection combined.
     ExpertGate,
     /// Up projections of routed experts.
     ExpertUp,
@@ -39,7 +40,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns whether a token uses only some of it.
+    /// Returns whether a token uses only part of it.
     pub fn is_routed(self) -> bool {
         matches!(self, Kind::ExpertGate | Kind::ExpertUp | Kind::ExpertDown)
     }
@@ -48,8 +49,8 @@ impl Kind {
 /// Names of lists of blocks.
 const LISTS: [&str; 7] = ["layers", "layer", "blk", "h", "block", "blocks", "decoder_layers"];
 
-/// What a part of a path has, before the number of a layer, if the tensor belongs to the encoder of
-/// images or sound, which runs before the blocks, or to a second model beside the language model.
+/// Words in a path, before the layer number, that mark a tensor of an image or audio encoder, which
+/// runs before the blocks, or of a second model next to the language model.
 const ENCODERS: [&str; 16] = [
     "vision",
     "visual",
@@ -69,10 +70,10 @@ const ENCODERS: [&str; 16] = [
     "code2wav",
 ];
 
-/// The same in files of llama.cpp, as the first part of a path.
+/// The same in llama.cpp files, as the first part of a path.
 const ENCODER_PREFIXES: [&str; 3] = ["v", "a", "mm"];
 
-/// Parts of a path that mark embeddings of the input.
+/// Parts of a path that mark input embeddings.
 const INPUTS: [&str; 16] = [
     "token_embd",
     "token_embd_norm",
@@ -107,10 +108,7 @@ pub(crate) fn place(name: &str) -> Place {
         }
         before = part;
     }
-    match parts().any(|part| INPUTS.contains(&part)) {
-        true => Place::Input,
-        false => Place::Output,
-    }
+    if parts().any(|part| INPUTS.contains(&part)) { Place::Input } else { Place::Output }
 }
 
 /// Returns whether a tensor belongs to an encoder, or to a second model.
@@ -122,7 +120,7 @@ pub(crate) fn is_encoder(name: &str) -> bool {
         || outer.any(|part| ENCODERS.iter().any(|encoder| part.contains(encoder)))
 }
 
-/// Returns whether a tensor is the matrix of the output.
+/// Returns whether a tensor is the output matrix.
 pub(crate) fn is_output_matrix(name: &str) -> bool {
     let mut parts = name.split('.').rev();
     let last = parts.next();
@@ -130,7 +128,7 @@ pub(crate) fn is_output_matrix(name: &str) -> bool {
     last == Some("weight") && matches!(module, "output" | "lm_head" | "embed_out")
 }
 
-/// Returns whether a tensor is the matrix of the input embedding.
+/// Returns whether a tensor is the input embedding matrix.
 pub(crate) fn is_input_matrix(name: &str) -> bool {
     const MATRICES: [&str; 7] = [
         "token_embd",
@@ -146,7 +144,7 @@ pub(crate) fn is_input_matrix(name: &str) -> bool {
     last == Some("weight") && parts.next().is_some_and(|module| MATRICES.contains(&module))
 }
 
-/// Returns what a tensor of a block is for.
+/// Returns the purpose of a tensor in a block.
 pub(crate) fn kind(name: &str) -> Kind {
     let has = |text: &str| name.contains(text);
     let has_part = |text: &str| name.split('.').any(|part| part == text);

@@ -1,25 +1,25 @@
-//! What a process holds on a device beside its tensors.
+//! The memory that a process holds on a device in addition to its tensors.
 
 use super::{Engine, Run};
 use gpu_core::Bytes;
 
-/// A measured amount of memory that no tensor accounts for.
+/// A measured amount of memory that tensors do not account for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overhead {
-    /// What takes it, and where.
+    /// The consumer of the memory, and where it was observed.
     pub what: &'static str,
-    /// The least that was reported, in MiB.
+    /// The smallest reported amount, in MiB.
     pub least_mib: u64,
-    /// The most that was reported, in MiB.
+    /// The largest reported amount, in MiB.
     pub most_mib: u64,
-    /// Where it was reported.
+    /// The source of the report.
     pub source: &'static str,
 }
 
-/// What was reported of CUDA contexts and the workspaces of libraries.
+/// Reported sizes of CUDA contexts and library workspaces.
 ///
-/// A context takes what its driver, the number of multiprocessors and the loaded kernels make it
-/// take, so the ranges are wide; since CUDA 11.7 kernels are loaded when they are first used.
+/// The size of a context depends on the driver, the number of multiprocessors and the loaded
+/// kernels, so the ranges are wide. Since CUDA 11.7, kernels are loaded when first used.
 pub const OVERHEADS: &[Overhead] = &[
     Overhead {
         what: "CUDA context with PyTorch, kernels loaded at once (before CUDA 11.7)",
@@ -59,12 +59,12 @@ pub const OVERHEADS: &[Overhead] = &[
     },
 ];
 
-/// Returns what a process holds on each device beside tensors and buffers: the run's own figure, or
-/// the engine's usual.
+/// Returns the memory that a process holds on each device in addition to tensors and buffers: the
+/// run's own figure, or the engine's default.
 ///
-/// llama.cpp: the constant of Ollama, which measures the same library. PyTorch: a context whose
-/// kernels are loaded on use (426 MiB, unsloth-zoo#1053) with the workspaces of cuBLAS and
-/// cuBLASLt.
+/// The default for llama.cpp is the constant in Ollama, which uses the same library. The default
+/// for PyTorch is a context with kernels loaded on use (426 MiB, unsloth-zoo#1053) plus the
+/// workspaces of cuBLAS and cuBLASLt.
 pub fn overhead(run: &Run) -> Bytes {
     run.overhead.unwrap_or(match run.engine {
         Engine::LlamaCpp => Bytes::from_mib(457),

@@ -1,61 +1,41 @@
 //! How a model is run.
 
+use super::Engine;
 use crate::quantize::Scheme;
 use crate::tensor::Encoding;
 use gpu_core::Bytes;
-use std::fmt;
 
-/// The program that runs a model; each allocates by rules of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Engine {
-    /// llama.cpp, and what is built on it.
-    LlamaCpp,
-    /// vLLM, which takes a fixed share of the device and fills it with context.
-    Vllm,
-    /// PyTorch with transformers, and with accelerate to split a model.
-    Transformers,
-}
-
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Engine::LlamaCpp => "llama.cpp",
-            Engine::Vllm => "vLLM",
-            Engine::Transformers => "transformers",
-        })
-    }
-}
-
-/// How a model is run: what the user chooses, apart from the devices.
+/// How a model is run: the user's choices, apart from the devices.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The program.
     pub engine: Engine,
-    /// Tokens of context, of all sequences together for llama.cpp, and of each for the others.
+    /// The context in tokens: of all sequences together for llama.cpp, and of each sequence for
+    /// other engines.
     pub context: u64,
-    /// Sequences at once.
+    /// The number of concurrent sequences.
     pub sequences: u64,
-    /// Tokens that are computed at once: llama.cpp's `--ubatch-size`, vLLM's
-    /// `max_num_batched_tokens`; `None` takes the engine's usual ([`Run::batch`]).
+    /// The number of tokens computed at once: llama.cpp's `--ubatch-size`, vLLM's
+    /// `max_num_batched_tokens`; `None` means the engine's default ([`Run::batch`]).
     pub ubatch: Option<u64>,
     /// The encoding of cached keys.
     pub keys: Encoding,
     /// The encoding of cached values.
     pub values: Encoding,
-    /// Whether attention is computed without the matrix of all scores.
+    /// Whether attention is computed without the full matrix of scores.
     pub flash_attention: bool,
     /// Whether all sequences share one cache (llama.cpp's `--kv-unified`).
     pub unified: bool,
     /// Whether layers with a window cache the whole context (llama.cpp's `--swa-full`).
     pub full_windows: bool,
-    /// Whether a GPU computes batches for layers in the memory of the CPU, to which it copies their
-    /// matrices and their cache: llama.cpp does on CUDA, unless `--no-op-offload` forbids it.
+    /// Whether a GPU computes batches for layers in CPU memory, after copying their matrices and
+    /// cache to the GPU. llama.cpp does this with CUDA, unless `--no-op-offload` is set.
     pub op_offload: bool,
-    /// The scheme to which the matrices are converted; `None` leaves them as they are stored.
+    /// The scheme to which the matrices are converted; `None` leaves them as stored.
     pub weights: Option<Scheme>,
-    /// What each device holds beside tensors; `None` takes the engine's usual.
+    /// The memory that each device holds in addition to tensors; `None` means the engine's default.
     pub overhead: Option<Bytes>,
-    /// How the model is trained; `None` is inference.
+    /// How the model is trained; `None` means inference.
     pub training: Option<Training>,
 }
 
@@ -79,8 +59,8 @@ impl Run {
         }
     }
 
-    /// Returns the tokens of a sequence that are computed at once: by default, 512 by llama.cpp,
-    /// 8,192 by vLLM, and the whole context by transformers.
+    /// Returns the number of tokens of a sequence that are computed at once. The default is 512 for
+    /// llama.cpp, 8,192 for vLLM, and the whole context for transformers.
     pub fn batch(&self) -> u64 {
         let usual = match self.engine {
             Engine::LlamaCpp => 512,
@@ -98,15 +78,15 @@ pub struct Training {
     pub optimizer: Optimizer,
     /// The precision of the weights.
     pub precision: Precision,
-    /// Sequences of a step.
+    /// The number of sequences in a step.
     pub batch: u64,
-    /// Tokens of a sequence.
+    /// The number of tokens in a sequence.
     pub tokens: u64,
-    /// What is computed again instead of kept.
+    /// Which activations are recomputed instead of kept.
     pub recompute: Recompute,
 }
 
-/// An optimizer, by what it keeps of each parameter.
+/// An optimizer, by the state it keeps per parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optimizer {
     /// Adam and AdamW: two moments in 32 bits.
@@ -122,19 +102,19 @@ pub enum Optimizer {
 /// The precision of training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// Everything in 32 bits.
+    /// All tensors in 32 bits.
     Full,
-    /// 16 bits with a copy of the weights in 32 bits.
+    /// 16 bits, with a copy of the weights in 32 bits.
     Mixed,
 }
 
-/// What is computed again on the way back.
+/// Which activations are recomputed in the backward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recompute {
-    /// Nothing: all activations are kept.
+    /// None: all activations are kept.
     Nothing,
-    /// The scores of attention.
+    /// The attention scores.
     Attention,
-    /// Everything but the input of a layer (gradient checkpointing).
+    /// All activations except the input of each layer (gradient checkpointing).
     Layers,
 }

@@ -1,11 +1,11 @@
-//! What training adds to the weights.
+//! The memory that training needs in addition to the weights.
 
 use super::{Optimizer, Precision, Recompute, Training, product};
 use gpu_core::Bytes;
 
 impl Training {
-    /// Returns the bytes of a parameter's weight: 4, and 6 with a copy in 16 bits (transformers'
-    /// documentation of memory in training).
+    /// Returns the bytes per parameter for weights: 4, or 6 with a copy in 16 bits (transformers'
+    /// documentation on training memory).
     pub fn weight_bytes(self) -> u64 {
         match self.precision {
             Precision::Full => 4,
@@ -13,8 +13,8 @@ impl Training {
         }
     }
 
-    /// Returns the bytes of a parameter's gradient and of what the optimizer keeps of it; the
-    /// gradient takes 4.
+    /// Returns the bytes per parameter for the gradient, which takes 4, and for the optimizer
+    /// state.
     pub fn state_bytes(self) -> u64 {
         4 + match self.optimizer {
             Optimizer::Adam => 8,
@@ -24,11 +24,11 @@ impl Training {
         }
     }
 
-    /// Returns the bytes of the activations that a block keeps for the way back, for a width and a
-    /// number of heads.
+    /// Returns the bytes of the activations that a block with this width and number of heads keeps
+    /// for the backward pass.
     ///
-    /// `s·b·h·(34 + 5·a·s/h)` in 16 bits, `34·s·b·h` if the scores of attention are computed again,
-    /// and `2·s·b·h` if only the input is kept (Korthikanti and others, 'Reducing Activation
+    /// `s·b·h·(34 + 5·a·s/h)` in 16 bits, `34·s·b·h` if the attention scores are recomputed, and
+    /// `2·s·b·h` if only the input is kept (Korthikanti and others, 'Reducing Activation
     /// Recomputation in Large Transformer Models', 2022); twice that in 32 bits.
     pub fn activation_bytes(self, hidden: u64, heads: u64) -> Bytes {
         let tokens = product(&[self.batch, self.tokens]);

@@ -1,4 +1,4 @@
-//! The weights of each layer, by what they are for.
+//! The weights of each layer, by purpose.
 
 use super::naming::{self, Kind, Place};
 use super::product;
@@ -10,15 +10,15 @@ use gpu_core::Bytes;
 /// A part of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// Its bytes.
     pub bytes: Bytes,
-    /// Its parameters.
+    /// Its number of parameters.
     pub elements: u64,
-    /// The bytes that are read for a token: of routed experts, those in use.
+    /// The bytes that are read per token; for routed experts, only those in use.
     pub reads: Bytes,
-    /// The operations of a token.
+    /// The operations per token.
     pub operations: u64,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Weights {
     pub(super) input: Sum,
     pub(super) blocks: Vec<Vec<Part>>,
     pub(super) output: Sum,
-    /// The matrix of the input embedding.
+    /// The input embedding matrix.
     pub(super) embedding: Sum,
     pub(super) has_output_matrix: bool,
 }
@@ -48,7 +48,7 @@ impl Sum {
 }
 
 /// Returns the weights by layer, as stored or converted to a scheme. Numbered blocks beyond the
-/// layers of the architecture, such as those that predict several tokens, count as output.
+/// layers of the architecture, such as those for multi-token prediction, count as output.
 pub(super) fn weights(model: &Model, shape: &Architecture, to: Option<Scheme>) -> Weights {
     let assumed;
     let tensors = if model.tensors.is_empty() {
@@ -100,8 +100,9 @@ fn add_part(parts: &mut Vec<Part>, kind: Kind, size: Sum) {
     }
 }
 
-/// Returns the tensors of a model of which only the configuration is known: attention with four
-/// projections, feed-forward layers with gate, up and down, norms without bias.
+/// Returns assumed tensors for a model of which only the configuration is known: attention with
+/// four projections, feed-forward layers with gate, up and down projections, and norms without
+/// bias.
 pub(crate) fn assumed_tensors(shape: &Architecture) -> Vec<Tensor> {
     let encoding = shape.encoding.unwrap_or(Encoding::F16);
     let mut tensors = Vec::new();
@@ -124,7 +125,7 @@ pub(crate) fn assumed_tensors(shape: &Architecture) -> Vec<Tensor> {
                     add(name("self_attn.v_proj"), &[product(&[kv_heads, value]), hidden]);
                     add(name("self_attn.o_proj"), &[hidden, product(&[shape.heads, value])]);
                 }
-                // Of the width of a head no more is known than that DeepSeek's is a quarter of the rank.
+                // The width of a head is unknown, except that DeepSeek's is a quarter of the rank.
                 Mixer::Latent { rank, rope } => {
                     let head = rank / 4;
                     let wide = head.saturating_add(rope);

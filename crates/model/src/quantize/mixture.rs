@@ -1,7 +1,7 @@
-//! The mixtures of llama.cpp: which encoding each matrix gets.
+//! The mixtures of llama.cpp, which determine the encoding of each matrix.
 //!
 //! Source: `llama_tensor_get_type_impl`, `tensor_allows_quantization` and `tensor_type_fallback` of
-//! `src/llama-quant.cpp`, with an importance matrix, as nearly all published files are made.
+//! `src/llama-quant.cpp`, with an importance matrix, which nearly all published files use.
 
 use super::role::Role;
 use crate::model::{Architecture, Mixer};
@@ -10,14 +10,14 @@ use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
 use std::collections::BTreeSet;
 
-/// A mixture by the name that llama-quantize gives it.
+/// A mixture, by the name that llama-quantize uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mixture {
     /// The name of the rules, such as `Q4_K_M`.
     pub(super) rules: &'static str,
     /// The encoding of most matrices.
     pub(super) base: &'static str,
-    /// The encoding of embedding and output, if it is not that of the rules.
+    /// The encoding of embedding and output, if it differs from that of the rules.
     pub(super) ends: Option<&'static str>,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Mixture {
 enum Part {
     Query,
     Key,
-    /// Values, or queries, keys and values in one.
+    /// Values, or queries, keys and values combined.
     Value,
     AttentionOutput,
     Up,
@@ -70,12 +70,12 @@ impl Part {
     }
 }
 
-/// The numbers of a model that the rules use.
+/// The dimensions of a model that the rules depend on.
 pub(super) struct Facts {
     layers: u64,
     /// The layers that have values, in order.
     values: BTreeSet<u64>,
-    /// Heads for each head of keys.
+    /// The number of heads that share a key head.
     sharing: u64,
     experts: u64,
     is_falcon: bool,
@@ -108,8 +108,8 @@ fn layer(tensor: &Tensor) -> Option<u64> {
     }
 }
 
-/// Returns whether one of this many layers gets more bits: the first and last eighth, and each
-/// third.
+/// Returns whether a layer, out of this many, gets more bits: the first and last eighth, and every
+/// third layer.
 fn more_bits(layer: u64, layers: u64) -> bool {
     layer < layers / 8 || layer >= 7 * layers / 8 || layer.saturating_sub(layers / 8) % 3 == 2
 }
@@ -122,7 +122,7 @@ impl Mixture {
         let role = Role::of(tensor);
         let dimensions = tensor.shape.iter().filter(|n| **n > 1).count();
         if role == Role::Other || dimensions < 2 {
-            // Vectors, routers and convolutions are kept in 32 bits.
+            // Vectors, routers and convolutions stay in 32 bits.
             return of(Encoding::F32).unwrap_or(tensor.bytes);
         }
         let row = tensor.shape.last().copied().unwrap_or_default();
@@ -234,7 +234,7 @@ impl Mixture {
         }
     }
 
-    /// Returns the encoding of the values of attention.
+    /// Returns the encoding of attention values.
     fn values(self, layer: u64, facts: &Facts) -> &'static str {
         if facts.experts == 8 {
             return "Q8_0";
@@ -259,7 +259,7 @@ impl Mixture {
             "Q4_K_S" if at < 4 => "Q5_K",
             _ => self.base,
         };
-        // The 70B models have 80 layers and share each head of keys.
+        // The 70B models have 80 layers and share each key head.
         match chosen {
             "Q3_K" | "Q4_K" if facts.layers == 80 && facts.sharing > 1 => "Q5_K",
             chosen => chosen,
@@ -267,7 +267,7 @@ impl Mixture {
     }
 }
 
-/// Returns the encoding with blocks of 32 for a matrix with rows that are no multiple of 256.
+/// Returns the encoding with blocks of 32, for a matrix with rows that are not a multiple of 256.
 fn narrower(to: Encoding) -> Option<Encoding> {
     Encoding::named(match to.name() {
         "Q6_K" => "Q8_0",

@@ -1,4 +1,4 @@
-//! How weights are quantized: what a matrix takes, and the schemes that people ask for by name.
+//! How weights are quantized: the size of matrices, and the schemes that users select by name.
 
 mod mixture;
 mod packing;

@@ -6,46 +6,46 @@ use gpu_core::Bytes;
 /// Which weights of a matrix share a scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// All of them.
+    /// All weights.
     Matrix,
-    /// Those of a row (an output channel).
+    /// The weights of a row (an output channel).
     Row,
-    /// This many neighbours in a row.
+    /// This many consecutive weights in a row.
     Columns(u64),
     /// A tile of rows and columns.
     Tile(u64, u64),
-    /// This many neighbours in the flattened matrix.
+    /// This many consecutive weights in the flattened matrix.
     Run(u64),
 }
 
-/// How a quantized matrix is stored: the bits of the weights, of what a group shares, and of what
-/// rows, columns and the matrix have beside.
+/// How a quantized matrix is stored: the bits of the weights, the bits shared by a group, and
+/// additional bits per row, per column and for the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packing {
-    /// The encoding that names the weights.
+    /// The encoding that represents the weights.
     pub encoding: Encoding,
     /// The bits that [`Packing::per`] weights take.
     pub bits: u64,
-    /// The weights that these bits hold: 1, or the elements of a vector.
+    /// The number of weights in these bits: 1, or the number of elements in a vector.
     pub per: u64,
-    /// The weights of a row fill whole words of this many bits.
+    /// The word size in bits: each row takes whole words.
     pub word: u64,
     /// Which weights share scales.
     pub group: Group,
     /// The bits of the scales and zero points of a group.
     pub group_bits: u64,
-    /// The bits of what 256 groups share, if scales are quantized in turn.
+    /// The bits shared by 256 groups, if scales are themselves quantized.
     pub nested_bits: u64,
-    /// The bits of a column, such as its place in a permutation.
+    /// The bits per column, for example for its position in a permutation.
     pub column_bits: u64,
-    /// The bits of a row.
+    /// The bits per row.
     pub row_bits: u64,
-    /// The bits of the matrix: global scales, tables and codebooks.
+    /// The bits per matrix: global scales, tables and codebooks.
     pub matrix_bits: u64,
 }
 
 impl Packing {
-    /// Returns integers with scales (and zero points) of this many bits for each group.
+    /// Returns a packing of integers, with scales (and zero points) of this many bits per group.
     pub fn integers(bits: u64, group: Group, group_bits: u64) -> Packing {
         let name = match bits {
             ..=2 => "I2",
@@ -56,7 +56,7 @@ impl Packing {
         Packing::new(name, bits, group, group_bits)
     }
 
-    /// Returns floats with scales of this many bits for each group.
+    /// Returns a packing of floats, with scales of this many bits per group.
     pub fn floats(bits: u64, group: Group, group_bits: u64) -> Packing {
         let name = match bits {
             ..=4 => "F4",
@@ -66,7 +66,7 @@ impl Packing {
         Packing::new(name, bits, group, group_bits)
     }
 
-    /// Returns 16-bit floats that are stored sparsely.
+    /// Returns a packing for 16-bit floats that are stored sparsely.
     pub fn halves() -> Packing {
         Packing::new("BF16", 16, Group::Matrix, 0)
     }
@@ -96,26 +96,26 @@ impl Packing {
         Packing::floats(8, Group::Columns(32), 8)
     }
 
-    /// 4-bit floats in blocks of 16 with an 8-bit scale, and 32-bit scales of the matrix and of its
-    /// input.
+    /// 4-bit floats in blocks of 16 with an 8-bit scale, and 32-bit scales for the matrix and for
+    /// its input.
     pub fn nvfp4() -> Packing {
         Packing { matrix_bits: 64, ..Packing::floats(4, Group::Columns(16), 8) }
     }
 
-    /// GPTQ: 32-bit words, for each group a 16-bit scale and a zero point, for each column its
-    /// group. A group of 0 is a whole row.
+    /// GPTQ: 32-bit words, a 16-bit scale and a zero point per group, and the group number of each
+    /// column. A group of 0 means a whole row.
     pub fn gptq(bits: u64, group: u64) -> Packing {
         Packing { column_bits: 32, ..Packing::awq(bits, group) }
     }
 
-    /// AWQ: as GPTQ without the permutation.
+    /// AWQ: like GPTQ without the permutation.
     pub fn awq(bits: u64, group: u64) -> Packing {
         Packing { word: 32, ..Packing::integers(bits, columns(group), 16 + bits) }
     }
 
-    /// bitsandbytes with 4 bits: a scale for 64 weights in 32 bits, or in 8 bits with 32 bits for
-    /// 256 scales; a table of 16 values, one of 256 for quantized scales, and about 90 bytes that
-    /// describe the matrix.
+    /// bitsandbytes with 4 bits: for every 64 weights, a scale in 32 bits, or in 8 bits plus 32
+    /// bits for every 256 scales; a table of 16 values, a table of 256 values for quantized scales,
+    /// and about 90 bytes that describe the matrix.
     pub fn bnb4(double: bool) -> Packing {
         let base = Packing::floats(4, Group::Run(64), if double { 8 } else { 32 });
         let tables = if double { 16 + 256 + 1 } else { 16 };
@@ -123,7 +123,7 @@ impl Packing {
         Packing { nested_bits, matrix_bits: 32 * tables + 8 * 90, ..base }
     }
 
-    /// bitsandbytes with 8 bits: a 32-bit scale for each row.
+    /// bitsandbytes with 8 bits: a 32-bit scale per row.
     pub fn bnb8() -> Packing {
         Packing::integers(8, Group::Row, 32)
     }
@@ -155,15 +155,16 @@ impl Packing {
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
-    /// Returns the bytes of a tensor: its last two dimensions are a matrix, those before stack it.
+    /// Returns the bytes of a tensor: its last two dimensions form a matrix, and the dimensions
+    /// before them a stack of matrices.
     pub fn bytes_of(&self, tensor: &Tensor) -> Bytes {
         let [before @ .., rows, columns] = tensor.shape.as_slice() else { return tensor.bytes };
         let count = before.iter().fold(1, |product: u64, n| product.saturating_mul(*n));
         Bytes(self.bytes(count, *rows, *columns))
     }
 
-    /// Returns the bits that a weight of a large matrix takes on average, without what rows,
-    /// columns and the matrix have beside.
+    /// Returns the average bits per weight in a large matrix, without the additional bits per row,
+    /// per column and for the matrix.
     pub fn bits_per_weight(&self) -> f64 {
         let shared = match self.group {
             Group::Matrix | Group::Row => 0.0,
@@ -176,7 +177,7 @@ impl Packing {
     }
 }
 
-/// Returns groups of this many columns; 0 is a whole row.
+/// Returns groups of this many columns; 0 means a whole row.
 pub(crate) fn columns(group: u64) -> Group {
     if group == 0 { Group::Row } else { Group::Columns(group) }
 }
@@ -185,9 +186,9 @@ pub(crate) fn columns(group: u64) -> Group {
 mod tests {
     use super::*;
 
-    /// The bytes of each tensor of a file, added.
+    /// Sums over the tensors of files.
     #[test]
-    fn bytes_are_those_of_the_files() {
+    fn packed_sizes_match_published_files() {
         let (rows, columns) = (1024, 4096);
         let n = rows * columns;
         for (name, packing, bytes) in [
@@ -210,7 +211,7 @@ mod tests {
             assert_eq!(packing.bytes(1, rows, columns), bytes, "{name}");
             assert_eq!(packing.bytes(3, rows, columns), 3 * bytes, "{name}");
         }
-        // Rows fill whole words; tiles at the edge have a scale of their own.
+        // Rows fill whole words, and tiles at the edge have a scale of their own.
         assert_eq!(Packing::gptq(4, 32).bytes(1, 1, 9), 8 + 3 + 36);
         assert_eq!(Packing::floats(8, Group::Tile(128, 128), 32).bytes(1, 129, 1), 129 + 8);
         assert_eq!(Packing::bnb8().bytes(u64::MAX, u64::MAX, u64::MAX), u64::MAX);

@@ -1,24 +1,24 @@
-//! What a tensor is for the rules of quantization.
+//! The role of a tensor in the rules of quantization.
 
 use crate::need::{Kind, Place, is_input_matrix, is_output_matrix, kind, place};
 use crate::tensor::Tensor;
 
-/// What a tensor is for a rule.
+/// The role of a tensor in a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// A matrix of a block that is multiplied with a batch.
+    /// A matrix of a block that is multiplied by a batch.
     Linear,
-    /// A matrix, or a stack, of routed experts.
+    /// A matrix, or a stack of matrices, of routed experts.
     Expert,
-    /// The matrix of the output.
+    /// The output matrix.
     Output,
-    /// The matrix of the input embedding.
+    /// The input embedding matrix.
     Embedding,
-    /// A norm, a bias, a router, a convolution: never quantized.
+    /// A norm, bias, router or convolution, which is never quantized.
     Other,
 }
 
-/// Parts of the names of tensors that no method quantizes.
+/// Parts of tensor names that no method quantizes.
 const KEPT: [&str; 11] = [
     "conv",
     "A_log",

@@ -1,15 +1,15 @@
-//! The schemes that people ask for by name: the files of llama.cpp, and the methods of PyTorch.
+//! The schemes that users select by name: llama.cpp files, and the methods of PyTorch.
 
 use super::mixture::{Facts, Mixture};
 use super::role::Role;
 use super::{Group, Packing, columns};
+use crate::engine::Engine;
 use crate::model::{Architecture, Model};
-use crate::need::Engine;
 use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
 use std::fmt;
 
-/// A scheme of quantization, or a plain element type, for the weights of a model.
+/// A quantization scheme or a plain element type for the weights of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scheme {
     name: &'static str,
@@ -18,28 +18,28 @@ pub struct Scheme {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
-    /// A file of llama.cpp; its size may be an estimate.
+    /// A llama.cpp file; its size may be an estimate.
     Ggml(Mixture, bool),
-    /// One element type for everything.
+    /// One element type for all weights.
     Plain(Encoding),
-    /// A method for PyTorch: the matrices, or the routed experts alone.
+    /// A method for PyTorch, for all matrices or only for routed experts.
     Torch { packing: Packing, experts: bool, vllm: Use, transformers: Use },
 }
 
-/// How an engine gets weights in a scheme.
+/// How an engine obtains weights in a scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It quantizes an unquantized checkpoint with this option while it loads.
+    /// It quantizes an unquantized checkpoint while loading, with this option.
     Option(&'static str),
     /// It loads a checkpoint that is already in this scheme, with this option, which may be empty.
     Checkpoint(&'static str),
     /// It loads a GGUF file.
     File,
-    /// It cannot load such weights; these schemes are close.
+    /// It cannot load such weights; these schemes are similar.
     Refused(&'static str),
 }
 
-/// llama-quantize's names: rules, the encoding of most matrices, and that of embedding and output.
+/// llama-quantize's names, rules, encoding of most matrices, and encoding of embedding and output.
 /// The last column marks mixtures with unpublished rules.
 #[rustfmt::skip]
 const GGML: &[(&str, &str, &str, Option<&str>, bool)] = &[
@@ -138,8 +138,8 @@ const ALIASES: &[(&str, &str)] = &[
 const TORCH: &[&str] =
     &["FP8", "MXFP8", "INT8", "BNB8", "INT4", "AWQ", "GPTQ", "HQQ", "NF4", "NVFP4", "MXFP4"];
 
-/// Returns a method of PyTorch: how a matrix is stored, whether only experts are, and how vLLM and
-/// transformers get it.
+/// Returns a PyTorch method: how a matrix is stored, whether only experts are quantized, and how
+/// vLLM and transformers obtain it.
 fn torch(name: &str) -> Option<(Packing, bool, Use, Use)> {
     const CHECKPOINT: Use = Use::Checkpoint("");
     Some(match name {
@@ -183,7 +183,7 @@ impl Scheme {
     /// Returns the scheme with a name such as `Q4_K_M`, `UD-Q4_K_XL`, `fp8` or `AWQ`, in any case.
     pub fn named(name: &str) -> Option<Scheme> {
         let name = name.to_lowercase().replace(['-', ' '], "_");
-        // `i1` marks files that were made with an importance matrix.
+        // `i1` marks files made with an importance matrix.
         let name = name.strip_prefix("i1_").unwrap_or(&name);
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| *name);
         let is_named = |known: &str| {
@@ -209,7 +209,7 @@ impl Scheme {
         })
     }
 
-    /// Returns the scheme with a name as an engine means it: `MXFP4` is a file for llama.cpp.
+    /// Returns the scheme that an engine means by a name: `MXFP4` is a file for llama.cpp.
     pub fn for_engine(name: &str, engine: Engine) -> Option<Scheme> {
         let scheme = Scheme::named(name)?;
         match (scheme.name, engine) {
@@ -218,7 +218,7 @@ impl Scheme {
         }
     }
 
-    /// Returns the names of the schemes that an engine gets, from wide to narrow.
+    /// Returns the names of the schemes available for an engine, from wide to narrow.
     pub fn names(engine: Engine) -> Vec<&'static str> {
         let plain = ["F32", "BF16", "F16"].into_iter();
         let all = plain.chain(TORCH.iter().copied()).chain(GGML.iter().map(|(name, ..)| *name));
@@ -239,7 +239,7 @@ impl Scheme {
         matches!(self.form, Form::Ggml(_, true))
     }
 
-    /// Returns whether llama.cpp's own tools make files of this scheme.
+    /// Returns whether llama.cpp's own tools create files in this scheme.
     pub fn is_made(self) -> bool {
         match self.form {
             Form::Ggml(mixture, _) => mixture.rules == self.name,
@@ -248,7 +248,7 @@ impl Scheme {
         }
     }
 
-    /// Returns how an engine gets weights in this scheme.
+    /// Returns how an engine obtains weights in this scheme.
     pub fn used_by(self, engine: Engine) -> Use {
         let wide = self.bits_per_weight() > 7.0;
         match (self.form, engine) {
@@ -277,7 +277,7 @@ impl Scheme {
         }
     }
 
-    /// Returns the bits of a weight in most matrices.
+    /// Returns the bits per weight in most matrices.
     pub fn bits_per_weight(self) -> f64 {
         match self.form {
             Form::Ggml(mixture, _) => {
@@ -288,7 +288,7 @@ impl Scheme {
         }
     }
 
-    /// Returns the converter of a model's tensors.
+    /// Returns the converter for a model's tensors.
     pub(crate) fn converter(
         self,
         model: &Model,

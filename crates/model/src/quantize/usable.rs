@@ -1,4 +1,4 @@
-//! Which engine can load which weights.
+//! Determines which engine can load which weights.
 
 use super::{Scheme, Use};
 use crate::model::Model;
@@ -6,28 +6,28 @@ use crate::need::{Engine, Run};
 use crate::read::Format;
 use crate::tensor::Tensor;
 
-/// Why an engine cannot run a model as asked.
+/// Why an engine cannot run a model as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// The files are of a kind that it does not load.
+    /// The engine does not load files of this kind.
     #[error("{0} does not load GGUF files")]
     Gguf(Engine),
-    /// The checkpoint is quantized by a method that it does not load.
+    /// The engine does not load checkpoints quantized by this method.
     #[error("{0} does not load a checkpoint that is quantized by {1}")]
     Method(Engine, String),
-    /// It has no weights in the scheme.
+    /// The engine has no weights in the scheme.
     #[error("{0} cannot load weights in {1}")]
     Scheme(Engine, &'static str, &'static str),
-    /// The checkpoint is quantized already.
+    /// The checkpoint is already quantized.
     #[error("the checkpoint is quantized by {0} already")]
     Again(String),
-    /// It does not keep the context in this encoding.
+    /// The engine does not support this encoding for the context.
     #[error("{0} does not keep keys and values in {1}")]
     Cache(Engine, &'static str),
 }
 
 impl Unusable {
-    /// Returns what works instead.
+    /// Returns an alternative that works.
     pub fn remedy(&self) -> String {
         match self {
             Unusable::Gguf(_) => {
@@ -44,9 +44,10 @@ impl Unusable {
                     (Engine::LlamaCpp, false) => "--weights Q4_K_M plans for a GGUF file of it",
                     _ => "the unquantized checkpoint works",
                 };
-                match names.is_empty() {
-                    true => gguf.to_owned(),
-                    false => format!("{} works; {gguf}", names.join(" or ")),
+                if names.is_empty() {
+                    gguf.to_owned()
+                } else {
+                    format!("{} works; {gguf}", names.join(" or "))
                 }
             }
             Unusable::Scheme(engine, _, others) => {
@@ -71,13 +72,13 @@ fn option(engine: Engine) -> &'static str {
     }
 }
 
-/// The methods of quantized checkpoints, and the least compute capability (7.5 as 75) on which vLLM
-/// and transformers run them; 0 if they do not load them. vLLM runs 8-bit and 4-bit floats on 8.0 by
-/// kernels that convert the weights, and multiplies in 8 bits from 8.9 on.
+/// The methods of quantized checkpoints, and the minimum compute capability (7.5 as 75) on which
+/// vLLM and transformers run them; 0 if they do not load them. On 8.0, vLLM runs 8-bit and 4-bit
+/// floats with kernels that convert the weights; from 8.9 upwards, it multiplies in 8 bits.
 ///
-/// Sources: `vllm/model_executor/layers/quantization/__init__.py`, `get_min_capability` there, vLLM's
-/// table of supported hardware, and `transformers/quantizers`. Where versions differ, it is the
-/// higher one.
+/// Sources: `vllm/model_executor/layers/quantization/__init__.py`, `get_min_capability` there,
+/// vLLM's table of supported hardware, and `transformers/quantizers`. Where versions differ, the
+/// table has the higher value.
 #[rustfmt::skip]
 const METHODS: &[(&str, u32, u32)] = &[
     ("compressed-tensors", 75, 75),
@@ -134,7 +135,7 @@ const METHODS: &[(&str, u32, u32)] = &[
     ("mlx", 0, 0),
 ];
 
-/// The methods that run weights in a scheme of PyTorch.
+/// The methods that run weights in a PyTorch scheme.
 const SCHEMES: &[(&str, &str)] = &[
     ("FP8", "fp8"),
     ("MXFP8", "mxfp8"),
@@ -149,7 +150,7 @@ const SCHEMES: &[(&str, &str)] = &[
     ("MXFP4", "mxfp4"),
 ];
 
-/// The least compute capability of vLLM's own kernels.
+/// The minimum compute capability of vLLM's own kernels.
 const VLLM: u32 = 70;
 
 fn least(method: &str, engine: Engine) -> Option<u32> {
@@ -161,7 +162,8 @@ fn least(method: &str, engine: Engine) -> Option<u32> {
     }
 }
 
-/// Returns why a GPU of a compute capability cannot run a model; `None` if it can, as far as is known.
+/// Returns why a GPU with this compute capability cannot run a model; `None` if it can, as far as
+/// is known.
 pub fn kernels(model: &Model, run: &Run, capability: (u32, u32)) -> Option<String> {
     let engine = run.engine;
     let has = capability.0.saturating_mul(10).saturating_add(capability.1);
@@ -171,7 +173,7 @@ pub fn kernels(model: &Model, run: &Run, capability: (u32, u32)) -> Option<Strin
     };
     let (what, needs) = match (run.weights, &model.method) {
         (Some(weights), _) => (weights.name(), scheme_needs(weights, engine)),
-        // Its 8-bit integers run on 7.5; floats do not.
+        // 8-bit integers in this format run on 7.5; floats do not.
         (None, Some(method)) if method == "compressed-tensors" && engine == Engine::Vllm => {
             let is_newer = model.tensors.iter().any(is_float);
             ("compressed-tensors", if is_newer { 80 } else { 75 })
@@ -195,19 +197,19 @@ pub fn kernels(model: &Model, run: &Run, capability: (u32, u32)) -> Option<Strin
     })
 }
 
-/// Returns the least compute capability for weights in a scheme, as [`METHODS`] has it.
+/// Returns the minimum compute capability for weights in a scheme, according to [`METHODS`].
 fn scheme_needs(weights: Scheme, engine: Engine) -> u32 {
     let method =
         SCHEMES.iter().find(|(name, _)| *name == weights.name()).map(|(_, method)| *method);
     match (method.and_then(|method| least(method, engine)), engine, weights.name()) {
         (Some(needs), ..) => needs,
-        // vLLM refuses to be asked for this type on older GPUs.
+        // vLLM rejects this type on older GPUs.
         (None, Engine::Vllm, "BF16") => 80,
         _ => 0,
     }
 }
 
-/// Returns the schemes of weights that an engine runs on a GPU of a compute capability.
+/// Returns the weight schemes that an engine can run on a GPU with this compute capability.
 pub fn runnable(engine: Engine, capability: (u32, u32)) -> Vec<&'static str> {
     let mut names = Scheme::names(engine);
     names.retain(|name| {
@@ -218,8 +220,8 @@ pub fn runnable(engine: Engine, capability: (u32, u32)) -> Vec<&'static str> {
     names
 }
 
-/// Returns whether an engine loads a checkpoint that is quantized by a method; `None` for an unknown
-/// method. llama.cpp loads GGUF files alone.
+/// Returns whether an engine loads a checkpoint quantized by this method; `None` for an unknown
+/// method. llama.cpp loads only GGUF files.
 pub fn loads(method: &str, engine: Engine) -> Option<bool> {
     match engine {
         Engine::LlamaCpp => Some(false),
@@ -227,14 +229,14 @@ pub fn loads(method: &str, engine: Engine) -> Option<bool> {
     }
 }
 
-/// Returns whether a plan is for a GGUF file in a scheme: one of a quantized checkpoint can be made or
-/// downloaded too.
+/// Returns whether a plan is for a GGUF file in a scheme. Such a file can be made or downloaded
+/// even for a quantized checkpoint.
 fn is_file(engine: Engine, weights: Option<Scheme>) -> bool {
     weights.is_some_and(|weights| weights.used_by(engine) == Use::File)
 }
 
-/// Returns the engine to plan for if the user names none: llama.cpp, unless the checkpoint is
-/// quantized or the weights are to be in a scheme of PyTorch.
+/// Returns the default engine: llama.cpp, unless the checkpoint is quantized or the weights should
+/// be in a PyTorch scheme.
 pub fn engine(model: &Model, weights: Option<Scheme>) -> Engine {
     let usable = |engine: &Engine| match (&model.method, weights) {
         (Some(_), Some(_)) if is_file(*engine, weights) => true,
@@ -246,10 +248,10 @@ pub fn engine(model: &Model, weights: Option<Scheme>) -> Engine {
     all.find(usable).unwrap_or(Engine::LlamaCpp)
 }
 
-/// Checks whether an engine can load a model's weights and keep its context as a run asks.
+/// Checks whether an engine can load a model's weights and store its context as a run requests.
 ///
 /// # Errors
-/// Why it cannot.
+/// The reason if it cannot.
 pub fn check(model: &Model, format: Format, run: &Run) -> Result<(), Unusable> {
     let engine = run.engine;
     if format == Format::Gguf && engine != Engine::LlamaCpp {
@@ -268,13 +270,14 @@ pub fn check(model: &Model, format: Format, run: &Run) -> Result<(), Unusable> {
     {
         return Err(Unusable::Scheme(engine, weights.name(), others));
     }
-    match caches(engine).contains(&run.keys.name()) {
-        true => Ok(()),
-        false => Err(Unusable::Cache(engine, run.keys.name())),
+    if caches(engine).contains(&run.keys.name()) {
+        Ok(())
+    } else {
+        Err(Unusable::Cache(engine, run.keys.name()))
     }
 }
 
-/// The encodings of keys and values that an engine has: `--cache-type-k` of llama.cpp,
+/// The encodings that an engine supports for keys and values: `--cache-type-k` of llama.cpp,
 /// `--kv-cache-dtype` of vLLM.
 fn caches(engine: Engine) -> &'static [&'static str] {
     match engine {
@@ -286,13 +289,13 @@ fn caches(engine: Engine) -> &'static [&'static str] {
     }
 }
 
-/// Returns the option that makes an engine keep keys and values as a run says; empty if it does by
+/// Returns the option that makes an engine store keys and values as a run requests; empty for the
 /// default.
 pub fn cache_option(run: &Run) -> String {
     match (run.engine, run.keys.name()) {
         (_, "F16") => String::new(),
         (Engine::LlamaCpp, name) => {
-            // Quantized values need flash attention.
+            // Quantized values require flash attention.
             let flash = if name.contains('Q') || name.contains("NL") { " -fa on" } else { "" };
             let name = name.to_lowercase();
             format!("{flash} -ctk {name} -ctv {name}")
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn engine_is_one_that_loads_the_weights() {
+    fn default_engine_can_load_the_weights() {
         let plain = Model::default();
         for (model, weights, expected) in [
             (&plain, None, Engine::LlamaCpp),
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_names_what_works() {
+    fn rejection_names_an_alternative() {
         let run =
             |engine, weights| Run { weights: Scheme::named(weights), ..Run::new(engine, 256) };
         let plain = Model::default();
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_need_a_compute_capability() {
+    fn kernels_require_compute_capability() {
         let plain = Model::default();
         for (model, engine, weights, least) in [
             (&plain, Engine::Vllm, "", (7, 0)),

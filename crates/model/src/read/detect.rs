@@ -1,18 +1,18 @@
-//! The format of a file, by its first bytes and its name.
+//! Detects the format of a file by its first bytes and its name.
 
 use super::torch::is_legacy;
 
-/// A format of a file of a model.
+/// The format of a model file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Format {
     /// Tensors with a JSON header.
     Safetensors,
-    /// Tensors of ggml with key-value pairs.
+    /// ggml tensors with key-value pairs.
     Gguf,
     /// PyTorch's zip file with a pickle.
     Torch,
-    /// PyTorch's format before 1.6, which is not read.
+    /// PyTorch's format before 1.6, which is not supported.
     TorchLegacy,
     /// The configuration of a model (`config.json`).
     Config,
@@ -21,14 +21,14 @@ pub enum Format {
 }
 
 /// Returns the format of a file by its first bytes, or by its name if there are none; `None` if it
-/// is no file of a model. Sixteen bytes are enough.
+/// is not a model file. Sixteen bytes are enough.
 pub fn detect(name: &str, start: &[u8]) -> Option<Format> {
     match start {
         [] => by_name(name),
         [b'G', b'G', b'U', b'F', ..] => Some(Format::Gguf),
         [b'P', b'K', 3, 4, ..] => Some(Format::Torch),
         _ if is_legacy(start) => Some(Format::TorchLegacy),
-        // A header has less than 2^32 bytes.
+        // A header has fewer than 2^32 bytes.
         _ if start.get(8) == Some(&b'{') && start.get(4..8) == Some(&[0; 4]) => {
             Some(Format::Safetensors)
         }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_bytes_win_over_the_name() {
+    fn first_bytes_take_precedence_over_name() {
         assert_eq!(detect("model.bin", b"GGUF\x03\0\0\0"), Some(Format::Gguf));
         assert_eq!(detect("model.gguf", b"PK\x03\x04...."), Some(Format::Torch));
         let legacy = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.";
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_formats_of_files_not_opened() {
+    fn name_determines_format_of_unopened_file() {
         for (name, format) in [
             ("a.safetensors", Some(Format::Safetensors)),
             ("A.GGUF", Some(Format::Gguf)),

@@ -1,5 +1,5 @@
-//! The index of a model in several files: `model.safetensors.index.json`, and PyTorch's
-//! `pytorch_model.bin.index.json` of the same form.
+//! The index of a model in several files: `model.safetensors.index.json`, or PyTorch's
+//! `pytorch_model.bin.index.json` in the same form.
 
 use super::name::{is_plain, shown};
 use serde::Deserialize;
@@ -7,43 +7,42 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The longest index that is read, in bytes. That of a model with 100,000 tensors takes 10 MB.
+/// The maximum size of an index in bytes. The index of a model with 100,000 tensors takes 10 MB.
 pub const MAX_INDEX_BYTES: u64 = 64 << 20;
 
-/// Why an index was refused.
+/// Why an index was rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
-    /// The text is not JSON of the right form, or a tensor occurs twice.
+    /// The text is not JSON of the right form, or a tensor is duplicated.
     #[error("parse the index")]
     Json(#[from] serde_json::Error),
-    /// The index has more bytes than are read.
+    /// The index has more bytes than the limit.
     #[error("read the index: {0} bytes are more than 64 MiB")]
     TooLarge(u64),
-    /// A file has the name of a path or a hidden file.
+    /// A file name is a path or a hidden file.
     #[error("read the index: '{0}' is not the name of a file beside it")]
     Path(String),
-    /// The index names no file.
+    /// The index does not name any file.
     #[error("read the index: it names no file")]
     Empty,
 }
 
-/// Which file has which tensor.
+/// The tensors in each file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
-    /// The names of the tensors of each file, by the name of the file. A name of a file is never
-    /// that of a path.
+    /// The tensor names in each file, by file name. File names are never paths.
     pub files: BTreeMap<String, Vec<String>>,
-    /// The bytes of all tensors as the index claims them.
+    /// The total bytes of all tensors that the index claims.
     pub total_bytes: Option<u64>,
-    /// The parameters of the model as the index claims them.
+    /// The number of parameters that the index claims.
     pub total_parameters: Option<u64>,
 }
 
 /// Reads an index.
 ///
 /// # Errors
-/// If the text is not an index, or names a file that is not beside it.
+/// If the text is not an index, or names a file outside its directory.
 pub fn read(text: &[u8]) -> Result<Index, IndexError> {
     if text.len() as u64 > MAX_INDEX_BYTES {
         return Err(IndexError::TooLarge(text.len() as u64));
@@ -77,7 +76,7 @@ struct Metadata {
     total_parameters: Option<serde_json::Number>,
 }
 
-/// The file of each tensor, by name.
+/// The file of each tensor, by tensor name.
 struct Weights(BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for Weights {
@@ -120,13 +119,13 @@ mod tests {
         assert_eq!(index.total_parameters, Some(6));
         assert_eq!(index.files["model-1.safetensors"], ["a", "c"]);
         assert_eq!(index.files["model-2.safetensors"], ["b"]);
-        // Some tools wrote the size as a float.
+        // Some tools write the size as a float.
         let float = br#"{"metadata":{"total_size":1.5e9},"weight_map":{"a":"b"}}"#;
         assert_eq!(read(float).unwrap().total_bytes, None);
     }
 
     #[test]
-    fn paths_are_refused() {
+    fn rejects_paths() {
         for file in ["../../etc/shadow", "/dev/zero", "a/b", "..", ".", "a\\\\b", "c:b", ""] {
             let text = format!(r#"{{"weight_map":{{"a":"{file}"}}}}"#);
             assert!(matches!(read(text.as_bytes()), Err(IndexError::Path(_))), "{file}");
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_indexes_are_refused() {
+    fn rejects_malformed_indexes() {
         let twice = r#"{"weight_map":{"a":"b","a":"c"}}"#;
         for text in [twice, "", "[]", "{}", r#"{"weight_map":{"a":1}}"#] {
             assert!(matches!(read(text.as_bytes()), Err(IndexError::Json(_))), "{text}");

@@ -1,8 +1,8 @@
 //! Readers of the headers of models.
 //!
-//! [`model()`] reads what a directory has; the modules read one file each. All of them take bytes
-//! from the caller, keep no more than a small multiple of what is there, and refuse what breaks a
-//! rule of its format.
+//! [`model()`] reads a directory; each module reads one file format. All of them take bytes from
+//! the caller, use memory of at most a small multiple of the input, and reject input that violates
+//! its format.
 
 pub mod config;
 mod detect;

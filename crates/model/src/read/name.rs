@@ -1,6 +1,6 @@
-//! Names from files: shown without harm, and never a path.
+//! Names from files: escaped for display, and never paths.
 
-/// The characters of a name that an error shows.
+/// The maximum number of characters of a name in an error.
 const SHOWN: usize = 80;
 
 /// Returns a name from a file for an error: escaped, and shortened to 80 characters.
@@ -14,14 +14,14 @@ pub(crate) fn shown(name: &str) -> String {
     shown
 }
 
-/// Returns whether a name is that of a file in the same directory, and cannot lead elsewhere.
+/// Returns whether a name is a plain file name that cannot lead to another directory.
 pub(crate) fn is_plain(name: &str) -> bool {
     let harmless = |c: char| !matches!(c, '/' | '\\' | ':' | '\0') && !gpu_core::acts(c);
     !name.is_empty() && name.len() <= 255 && !name.starts_with('.') && name.chars().all(harmless)
 }
 
-/// Returns the prefix, the number from 1, and the count of a name without its extension, such as
-/// `model-00001-of-00003`.
+/// Returns the prefix, the number (counted from 1) and the count in a name without its extension,
+/// such as `model-00001-of-00003`.
 pub(crate) fn numbered(stem: &str) -> Option<(&str, u64, u64)> {
     let digits = |text: &str| {
         let plain = text.len() == 5 && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -38,13 +38,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_and_controlling_names_are_tamed() {
+    fn shortens_and_escapes_names() {
         assert_eq!(shown("a\u{1b}[2Jb"), "a\\x1b[2Jb");
         assert_eq!(shown(&"x".repeat(81)), format!("{}…", "x".repeat(80)));
     }
 
     #[test]
-    fn names_that_lead_elsewhere_are_not_plain() {
+    fn names_with_paths_are_not_plain() {
         assert!(is_plain("model-00001-of-00002.safetensors"));
         for name in ["", "..", ".hidden", "/etc/passwd", "a/b", "..\\b", "C:x", "a\0b", "a\nb"] {
             assert!(!is_plain(name), "{name:?}");

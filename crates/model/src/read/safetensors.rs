@@ -40,28 +40,28 @@ const TYPES: &[&str] = &[
     "C64",
 ];
 
-/// Why a header was refused.
+/// Why a header was rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SafetensorsError {
     /// The file could not be read.
     #[error("read the file")]
     Io(#[from] io::Error),
-    /// The file is shorter than the length of a header.
+    /// The file is shorter than a header length.
     #[error("read the header's length: the file has {0} bytes, fewer than 8")]
     TooSmall(u64),
-    /// The file is a pointer of Git LFS.
+    /// The file is a Git LFS pointer.
     #[error("read the header: the file is a pointer of Git LFS; fetch its data")]
     Pointer,
     /// The header is longer than the format permits.
     #[error("read the header: {0} bytes are more than the format's 100,000,000")]
     TooLarge(u64),
-    /// The file ends before the header.
+    /// The file ends before the header does.
     #[error("read the header: it claims {claimed} bytes, and {present} follow")]
     Truncated {
-        /// The length that the file claims.
+        /// The claimed length.
         claimed: u64,
-        /// The bytes that follow.
+        /// The bytes that are present.
         present: u64,
     },
     /// The header is not UTF-8.
@@ -73,7 +73,7 @@ pub enum SafetensorsError {
     /// The header does not start with `{`.
     #[error("parse the header: it does not start with '{{'")]
     NotAnObject,
-    /// A tensor has an element type that the format does not have.
+    /// A tensor has an element type outside the format.
     #[error("read tensor '{tensor}': unknown element type '{encoding}'")]
     UnknownType {
         /// The tensor.
@@ -81,7 +81,7 @@ pub enum SafetensorsError {
         /// The element type.
         encoding: String,
     },
-    /// A tensor overlaps another, leaves a hole before it, or ends before it starts.
+    /// A tensor overlaps another, leaves a gap before it, or ends before it starts.
     #[error(
         "read tensor '{tensor}': it is at {start}..{end}, and the data before it ends at {expected}"
     )]
@@ -92,7 +92,7 @@ pub enum SafetensorsError {
         start: u64,
         /// The offset after its last byte.
         end: u64,
-        /// The offset at which it has to start.
+        /// The offset at which it must start.
         expected: u64,
     },
     /// The offsets of a tensor do not span the bytes of its shape.
@@ -102,7 +102,7 @@ pub enum SafetensorsError {
     Size {
         /// The tensor.
         tensor: String,
-        /// The bytes of its shape.
+        /// The bytes that its shape requires.
         needed: u64,
         /// The bytes between its offsets.
         spanned: u64,
@@ -110,27 +110,27 @@ pub enum SafetensorsError {
     /// The elements of a tensor do not fill whole bytes.
     #[error("read tensor '{0}': its elements do not fill whole bytes")]
     Misaligned(String),
-    /// The size of a tensor is larger than can be counted.
+    /// The size of a tensor is too large to count.
     #[error("read tensor '{0}': its size is too large to count")]
     Overflow(String),
-    /// The file is shorter or longer than its header and its tensors.
+    /// The file is shorter or longer than its header and tensors.
     #[error("read the data: header and tensors take {needed} bytes, and the file has {length}")]
     Length {
         /// The bytes of header and tensors.
         needed: u64,
-        /// The bytes of the file.
+        /// The length of the file in bytes.
         length: u64,
     },
 }
 
 /// Reads the tensors of a file of `length` bytes, in the order of their data.
 ///
-/// Reads no more than the header. Takes memory in proportion to the header that is present,
-/// whatever the file claims.
+/// Reads only the header. Uses memory in proportion to the header that is present, regardless of
+/// what the file claims.
 ///
 /// # Errors
-/// If the file cannot be read or breaks a rule of the format. The length is part of the check: a
-/// file that was not downloaded whole is refused.
+/// If the file cannot be read or violates the format. This includes the length: an incomplete
+/// download is rejected.
 pub fn read(mut file: impl Read, length: u64) -> Result<Vec<Tensor>, SafetensorsError> {
     let mut size = [0; 8];
     if length < 8 {
@@ -162,7 +162,7 @@ pub fn read(mut file: impl Read, length: u64) -> Result<Vec<Tensor>, Safetensors
     tensors(entries, present - claimed, length)
 }
 
-/// Checks the entries against each other and the bytes of data.
+/// Checks the entries against each other and against the bytes of data.
 fn tensors(entries: Entries, data: u64, length: u64) -> Result<Vec<Tensor>, SafetensorsError> {
     let Entries(mut entries) = entries;
     entries.sort_by_key(|(_, entry)| entry.data_offsets);
@@ -203,13 +203,14 @@ fn bytes(name: &str, entry: &Entry) -> Result<u64, SafetensorsError> {
         .try_fold(1u64, |product, dimension| product.checked_mul(*dimension))
         .and_then(|elements| elements.checked_mul(encoding.block_bits()))
         .ok_or_else(|| SafetensorsError::Overflow(shown(name)))?;
-    match bits.is_multiple_of(8) {
-        true => Ok(bits / 8),
-        false => Err(SafetensorsError::Misaligned(shown(name))),
+    if bits.is_multiple_of(8) {
+        Ok(bits / 8)
+    } else {
+        Err(SafetensorsError::Misaligned(shown(name)))
     }
 }
 
-/// A tensor as the JSON has it.
+/// A tensor as stored in the JSON.
 #[derive(serde::Deserialize)]
 struct Entry {
     dtype: String,
@@ -252,7 +253,7 @@ impl<'de> Visitor<'de> for EntriesVisitor {
     }
 }
 
-/// The metadata: texts by texts, of which nothing is kept.
+/// The metadata, a map of strings that is discarded.
 struct Metadata;
 
 impl<'de> de::Deserialize<'de> for Metadata {
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn header_of_two_gigabytes_is_refused_unread() {
+    fn rejects_two_gigabyte_header_without_reading_it() {
         let mut file = (2u64 << 30).to_le_bytes().to_vec();
         file.extend(b"{}");
         let error = read(file.as_slice(), 3 << 30).unwrap_err();
@@ -331,13 +332,13 @@ mod tests {
     }
 
     #[test]
-    fn pointer_of_git_lfs_is_told() {
+    fn reports_git_lfs_pointer() {
         let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
         assert!(matches!(read_bytes(pointer), Err(SafetensorsError::Pointer)));
     }
 
     #[test]
-    fn lying_lengths_are_refused() {
+    fn rejects_false_lengths() {
         let mut bytes = 90_000_000u64.to_le_bytes().to_vec();
         bytes.extend(b"{}");
         let lie = bytes.as_slice();
@@ -345,12 +346,12 @@ mod tests {
             read_bytes(lie),
             Err(SafetensorsError::Truncated { claimed: 90_000_000, present: 2 })
         ));
-        // The length of the file lies too.
+        // The length of the file is also false.
         assert!(matches!(
             read(lie, 1 << 40),
             Err(SafetensorsError::Truncated { claimed: 90_000_000, present: 2 })
         ));
-        // Nothing past the length of the file is read, even if there is more.
+        // Data past the length of the file is never read, even if there is more.
         let endless = lie.chain(std::io::repeat(0));
         assert!(matches!(
             read(endless, 10),
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn holes_overlaps_and_wrong_sizes_are_refused() {
+    fn rejects_gaps_overlaps_and_wrong_sizes() {
         assert!(matches!(refusal(&one("U8", "[1]", 1, 2), 2), SafetensorsError::Offset { .. }));
         assert!(matches!(refusal(&one("U8", "[0]", 1, 0), 1), SafetensorsError::Offset { .. }));
         assert!(matches!(refusal(&one("U8", "[3]", 0, 2), 2), SafetensorsError::Size { .. }));
@@ -390,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_wrap_are_refused() {
+    fn rejects_overflowing_sizes() {
         // 4 × (2^30 − 1) × (2^30 + 1) elements of 4 bytes are 16 bytes less than 2^64.
         let wraps = one("F32", "[4,1073741823,1073741825]", 0, 0);
         assert!(matches!(refusal(&wraps, 0), SafetensorsError::Overflow(_)));
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn json_that_is_not_of_tensors_is_refused() {
+    fn rejects_json_without_tensors() {
         let twice = r#"{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},
                         "a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}"#;
         let metadata = r#"{"__metadata__":{"a":"b","a":"c"}}"#;
@@ -419,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn types_of_other_formats_are_unknown() {
+    fn rejects_types_of_other_formats() {
         for dtype in ["Q4_0", "f32", "F128", ""] {
             let error = refusal(&one(dtype, "[0]", 0, 0), 0);
             assert!(matches!(error, SafetensorsError::UnknownType { .. }), "{dtype}");
@@ -431,7 +432,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn written_tensors_are_read_again(
+        fn written_tensors_round_trip(
             shapes in prop::collection::vec((prop::collection::vec(0u64..5, 0..4), 0..TYPES.len()), 0..12)
         ) {
             let mut header = serde_json::Map::new();
@@ -454,7 +455,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_at_random_are_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..64), text in ".{0,80}") {
+        fn random_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..64), text in ".{0,80}") {
             let _ = read_bytes(&bytes);
             let _ = read_bytes(&file(&format!("{{{text}"), 0));
         }

@@ -1,4 +1,4 @@
-//! Which encodings fit on given rooms, how, and with how much context.
+//! Determines which encodings fit on given rooms, how, and with how much context.
 
 use super::vllm::{self, Served};
 use super::{Objective, Room, RoomKind, Rooms, Split, balanced, first_fit, llama, optimal};
@@ -7,43 +7,43 @@ use crate::need::{Chain, Engine, Estimate, Run, Unknown, chain, estimate};
 use crate::quantize::{Scheme, kernels};
 use crate::tensor::Encoding;
 
-/// Contexts are tried in steps of this many tokens, the cells of llama.cpp.
+/// The step between contexts to try, in tokens; llama.cpp's cache is allocated in these steps.
 const STEP: u64 = 256;
-/// The layers of a model up to which each context is searched for the best placement; beyond, it is
-/// placed in the order of the rooms.
+/// The maximum number of layers for which each context is searched for the best placement. Longer
+/// models are placed in the order of the rooms.
 const SEARCHED: usize = 512;
-/// The longest context that is tried if the model does not name one.
+/// The longest context to try if the model does not state one.
 const LONGEST: u64 = 1 << 20;
 
-/// The schemes that are tried for llama.cpp, from wide to narrow.
+/// The schemes to try for llama.cpp, from wide to narrow.
 const GGML: [&str; 10] =
     ["F16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "IQ4_XS", "Q3_K_M", "IQ3_XXS", "Q2_K", "IQ2_XXS"];
-/// The schemes that are tried for vLLM: the ones that need no other checkpoint first.
+/// The schemes to try for vLLM, starting with those that do not need another checkpoint.
 const VLLM: [&str; 4] = ["F16", "FP8", "NF4", "AWQ"];
-/// The schemes that are tried for transformers.
+/// The schemes to try for transformers.
 const TRANSFORMERS: [&str; 4] = ["F16", "FP8", "NF4", "AWQ"];
 
-/// The result of a scheme of the weights.
+/// The result for a weight scheme.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// The scheme of the weights; `None` is as stored.
+    /// The scheme of the weights; `None` means as stored.
     pub scheme: Option<Scheme>,
-    /// What one device would have to hold.
+    /// The memory that a single device would need.
     pub estimate: Estimate,
     /// The layers.
     pub chain: Chain,
-    /// The best placement; if nothing fits, one that tells what lacks.
+    /// The best placement; if no placement fits, one that shows what is lacking.
     pub split: Split,
-    /// How vLLM serves the model with each layer divided over GPUs, which is better than a
-    /// placement of whole layers; `None` if no degree fits, and for other engines.
+    /// How vLLM serves the model with each layer divided over GPUs, which is better than placing
+    /// whole layers; `None` if no degree fits, or for other engines.
     pub served: Option<Served>,
-    /// The longest context that fits on the GPUs, or with the memory of the host if the placement
-    /// needs it, up to that of the model; `None` if not even the shortest does.
+    /// The longest context that fits on the GPUs, or in host memory if the placement needs it, up
+    /// to the model's own limit; `None` if even the shortest does not fit.
     pub largest_context: Option<u64>,
 }
 
 impl Answer {
-    /// Returns whether the model fits, each layer whole or divided over GPUs.
+    /// Returns whether the model fits, with layers whole or divided over GPUs.
     pub fn fits(&self) -> bool {
         self.served.is_some() || self.split.fits()
     }
@@ -54,8 +54,8 @@ impl Answer {
     }
 }
 
-/// Returns the schemes that make a model smaller than it is stored, from wide to narrow, and that
-/// the GPUs run, as far as is known.
+/// Returns the schemes that make a model smaller than stored and that the GPUs can run, as far as
+/// is known, from wide to narrow.
 pub fn candidates(model: &Model, engine: Engine, rooms: &Rooms) -> Vec<Scheme> {
     // A quantized checkpoint is not quantized again.
     if model.method.is_some() {
@@ -83,11 +83,11 @@ pub fn candidates(model: &Model, engine: Engine, rooms: &Rooms) -> Vec<Scheme> {
     known.filter(|scheme| scheme.bits_per_weight() < stored * 0.99).filter(is_run).collect()
 }
 
-/// Returns for the stored weights and each candidate whether the model fits, how, and with how
-/// much context.
+/// Returns whether the model fits, how, and with how much context, for the stored weights and for
+/// each candidate scheme.
 ///
 /// # Errors
-/// [`Unknown`] if the files do not have the numbers of the architecture.
+/// [`Unknown`] if the files lack the dimensions of the architecture.
 pub fn answer(
     model: &Model,
     run: &Run,
@@ -124,12 +124,12 @@ fn best(chain: &Chain, engine: Engine, rooms: &Rooms, objective: Objective) -> S
     llama::with_experts_on_cpu(chain, rooms).filter(is_better).unwrap_or(whole)
 }
 
-/// Returns the longest context of each sequence, in steps of 256 tokens and up to that of the model,
-/// with which the model fits without a worse room than `last_resort`; `None` if not even 256 tokens
-/// fit.
+/// Returns the longest context per sequence, in steps of 256 tokens and up to the model's limit,
+/// with which the model fits without using a worse room than `last_resort`; `None` if even 256
+/// tokens do not fit.
 ///
 /// # Errors
-/// [`Unknown`] if the files do not have the numbers of the architecture.
+/// [`Unknown`] if the files lack the dimensions of the architecture.
 pub fn largest_context(
     model: &Model,
     run: &Run,
@@ -153,11 +153,11 @@ pub fn largest_context(
         if is_enough(&first_fit(&chain, &usable)) || is_enough(&balanced(&chain, &usable)) {
             return Ok(true);
         }
-        // A search for each length would take long for a chain that no model has.
+        // No real model has a chain this long, and searching for each length would take too long.
         if chain.layers.len() > SEARCHED {
             return Ok(false);
         }
-        // Fewest rooms need not be the least time: any objective finds what fits.
+        // The fewest rooms may not be the fastest, but any objective finds whether the layers fit.
         Ok::<bool, Unknown>(is_enough(&optimal(&chain, &usable, Objective::Latency)))
     };
     let trained = model.shape.as_ref().and_then(|shape| shape.context);

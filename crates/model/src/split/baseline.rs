@@ -1,22 +1,22 @@
-//! Plain placements, to compare with: the first room that fits, and equal use.
+//! Simple placements for comparison: the first room that fits, and balanced use.
 
 use super::plan::pinned_room;
 use super::{RoomKind, Rooms, Split, measure};
 use crate::need::{Chain, Layer};
 use gpu_core::Bytes;
 
-/// Returns the placement that gives each layer to the room of the one before as long as it fits,
-/// then to the next: the GPUs in their order, then the CPU, then the disk.
+/// Returns the placement that assigns each layer to the same room as the previous one as long as it
+/// fits, then to the next room: the GPUs in order, then the CPU, then the disk.
 ///
-/// Where the engine computes the first layers on the CPU, the layers are taken from the last to the
-/// first, and the GPUs from the last to the first. What fits nowhere is left to the last room, so
-/// that the result tells what lacks.
+/// If the engine computes the first layers on the CPU, layers and GPUs are processed from last to
+/// first. Layers that fit nowhere are assigned to the last room, so that the result shows what is
+/// lacking.
 pub fn first_fit(chain: &Chain, rooms: &Rooms) -> Split {
     pack(chain, rooms, Bytes(u64::MAX))
 }
 
-/// Returns the placement in which the fullest GPU is as empty as possible, with rooms in their
-/// order; the same as [`first_fit`] if the GPUs cannot hold everything.
+/// Returns the placement in which the fullest GPU is as empty as possible, with rooms in order; the
+/// same as [`first_fit`] if the GPUs cannot hold all layers.
 pub fn balanced(chain: &Chain, rooms: &Rooms) -> Split {
     let fits = |limit: u64| {
         let split = pack(chain, rooms, Bytes(limit));
@@ -42,7 +42,7 @@ pub fn balanced(chain: &Chain, rooms: &Rooms) -> Split {
     best
 }
 
-/// Fills rooms one after another, GPUs up to a limit.
+/// Fills rooms one after another, GPUs only up to a limit.
 fn pack(chain: &Chain, rooms: &Rooms, limit: Bytes) -> Split {
     let mut order: Vec<usize> = (0..rooms.rooms.len()).collect();
     let kind = |room: &usize| rooms.rooms.get(*room).map(|room| room.kind);
@@ -90,7 +90,7 @@ struct Packing<'a> {
     chain: &'a Chain,
     rooms: &'a Rooms,
     limit: Bytes,
-    /// The place in the order of rooms.
+    /// The next index in the order of rooms.
     next: usize,
     /// The layers in that room.
     held: Vec<usize>,
@@ -117,7 +117,7 @@ impl Packing<'_> {
         let Some(of) = self.rooms.rooms.get(room) else { return false };
         let gpu = of.kind == RoomKind::Gpu;
         let layers = || held.iter().filter_map(|layer| self.chain.layers.get(*layer));
-        // As part of a pipeline, which takes more than one device alone.
+        // As part of a pipeline, which takes more memory than a single device.
         let pipeline = self.chain.cpu_first && gpu;
         let buffer = |layer: &Layer| if pipeline { layer.pipelined } else { layer.buffer };
         let first = held.iter().min().and_then(|layer| self.chain.layers.get(*layer));

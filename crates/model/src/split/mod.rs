@@ -1,9 +1,9 @@
-//! Which layers go where.
+//! Placement of layers.
 //!
-//! All algorithms place the same [`crate::need::Chain`] into the same [`Rooms`], and
-//! [`measure`] judges each result by the same rules, so that they can be compared. [`optimal()`]
-//! finds the best placement of consecutive layers; [`first_fit`], [`balanced`], [`accelerate`] and
-//! [`llama`] do what other tools do.
+//! All algorithms place the same [`crate::need::Chain`] into the same [`Rooms`], and [`measure`]
+//! evaluates each result by the same rules, so that they can be compared. [`optimal()`] finds the
+//! best placement of consecutive layers; [`first_fit`], [`balanced`], [`accelerate`] and [`llama`]
+//! reproduce other tools.
 
 mod answer;
 mod baseline;

@@ -1,9 +1,8 @@
 //! The best placement of consecutive layers.
 //!
-//! Rooms that can be exchanged without a difference form a class, so that sixteen equal GPUs are one
-//! class with seventeen possible counts instead of sixteen factorial orders. With few classes the
-//! search covers every order of rooms; beyond that it covers the orders that usually matter, and
-//! says so.
+//! Interchangeable rooms form a class, so that sixteen equal GPUs are one class with seventeen
+//! possible counts instead of 16! orders. With few classes, the search covers every order of rooms;
+//! otherwise it covers the orders that usually matter, and reports this.
 
 use super::plan::{may_follow, pinned_room};
 use super::walk::{Measure, OutOfSteps, Paths, Stages, Walk};
@@ -11,24 +10,27 @@ use super::{Objective, RoomKind, Rooms, Split, balanced, first_fit, measure};
 use crate::need::{Chain, Layer};
 use gpu_core::Bytes;
 
-/// The most steps of a search that covers every order of rooms; some 30 milliseconds.
+/// The maximum number of steps of a search that covers every order of rooms, about 30 milliseconds.
 const STEPS: u64 = 30_000_000;
-/// The nodes from which on a search of a few orders first pays off, as it bounds the cost.
+/// The minimum number of nodes for which searching a few orders first pays off, because it bounds
+/// the cost.
 const FEW_NODES: usize = 24;
-/// A chain that is longer than those of models.
+/// A chain longer than those of real models.
 const LONG: u64 = 256;
-/// What a room costs where the fewest are asked for, in nanoseconds: more than all layers together.
+/// The cost of a room, in nanoseconds, if the objective is the fewest rooms. It exceeds the cost of
+/// all layers together.
 const ROOM: u64 = 1 << 56;
-/// The most pairs of a node and a layer in such a search; 16 bytes each.
+/// The maximum number of pairs of node and layer in such a search; each takes 16 bytes.
 const PAIRS: usize = 1 << 21;
 
-/// Returns the placement of consecutive layers with the least cost, each room holding one run of
-/// layers; if nothing fits, that of [`first_fit`], which tells what lacks.
+/// Returns the placement of consecutive layers with the lowest cost, in which each room holds one
+/// run of layers; if no placement fits, the one from [`first_fit`], which shows what is lacking.
 ///
-/// The CPU is used only if the GPUs cannot hold everything, and the disk only if both cannot.
-/// [`Split::is_optimal`] tells whether all orders of rooms were covered, and whether the CPU is used
-/// beside several GPUs of which the search cannot tell which computes batches for it. The time grows
-/// with the square of the number of layers, and with the number of orders up to a bound.
+/// The CPU is used only if the GPUs cannot hold all layers, and the disk only if GPUs and CPU
+/// cannot. [`Split::is_optimal`] is false if not all orders of rooms were covered, or if the CPU is
+/// used along with several GPUs and the search cannot determine which of them computes batches for
+/// it. The time grows with the square of the number of layers, and with the number of orders up to
+/// a bound.
 pub fn optimal(chain: &Chain, rooms: &Rooms, objective: Objective) -> Split {
     let skipped = chain.layers.iter().take_while(|layer| layer.pinned).count();
     let search = Search { chain, rooms, objective, skipped };
@@ -41,26 +43,26 @@ pub fn optimal(chain: &Chain, rooms: &Rooms, objective: Objective) -> Split {
             break;
         }
     }
-    // Of equals, those of the search are better: it takes rooms in their order.
+    // Among equals, prefer the results of the search, which keeps rooms in order.
     candidates.rotate_left(2);
     let fitting = candidates.iter().filter(|split| split.fits());
     let mut best = match fitting.min_by_key(|split| split.cost(objective)) {
         Some(split) => split.clone(),
         None => first_fit(chain, rooms),
     };
-    // The search reserves on each GPU what only the first holds.
+    // The search reserves memory on each GPU that only the first one needs.
     let is_exact = best.last_resort == RoomKind::Gpu || is_simple(chain, rooms);
     best.is_optimal = is_optimal && is_exact && best.fits();
     best
 }
 
-/// Returns whether at most one GPU can be the first that computes batches for the CPU.
+/// Returns whether at most one GPU can be the first, which computes batches for the CPU.
 fn is_simple(chain: &Chain, rooms: &Rooms) -> bool {
     let gpus = rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
     chain.offload == Bytes(0) || gpus.count() <= 1
 }
 
-/// A walk that was found.
+/// A walk that the search found.
 struct Found {
     /// The limit of its stages, in nanoseconds.
     limit: u64,
@@ -75,8 +77,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Returns the steps of a search: fewer for a chain so long that only a hostile file has it, for
-    /// which each step stands for more work around it.
+    /// Returns the number of steps of a search. It is smaller for a chain so long that only a
+    /// hostile file has it, because each step then causes more work outside the search.
     fn budget(&self) -> u64 {
         STEPS / (self.chain.layers.len() as u64 / LONG).max(1)
     }
@@ -89,13 +91,13 @@ impl Search<'_> {
         self.rooms.rooms.get(room).map_or(Bytes(0), |room| room.capacity)
     }
 
-    /// Returns the placements of all layers in one room of a kind.
+    /// Returns the placements of all layers in a single room of a kind.
     fn single(&self, kind: RoomKind) -> Vec<Split> {
         let of_kind = (0..self.rooms.rooms.len()).filter(|room| self.kind(*room) == kind);
         of_kind.map(|room| self.split(&[(room, self.chain.layers.len() - self.skipped)])).collect()
     }
 
-    /// Returns a placement by the room and the end of each stage.
+    /// Returns a placement, given the room and the end of each stage.
     fn split(&self, stages: &[(usize, usize)]) -> Split {
         let pinned = pinned_room(self.rooms);
         let mut assigned = vec![pinned; self.skipped];
@@ -105,8 +107,8 @@ impl Search<'_> {
         measure(self.chain, self.rooms, assigned, Vec::new())
     }
 
-    /// Adds the best placement that uses no worse room than a kind; returns whether every order of
-    /// rooms was covered.
+    /// Adds the best placement that uses no room worse than `last_resort`; returns whether every
+    /// order of rooms was covered.
     fn within(&self, last_resort: RoomKind, candidates: &mut Vec<Split>) -> bool {
         let usable: Vec<usize> =
             (0..self.rooms.rooms.len()).filter(|room| self.kind(*room) <= last_resort).collect();
@@ -138,7 +140,7 @@ impl Search<'_> {
         }
     }
 
-    /// Returns the bytes that each room holds whatever the placement, and its least buffer.
+    /// Returns the bytes that each room holds in any placement, and its minimum buffer.
     fn base(&self) -> Vec<(Bytes, Bytes)> {
         let mut base = vec![(Bytes(0), Bytes(0)); self.rooms.rooms.len()];
         let pinned = self.chain.layers.iter().take(self.skipped);
@@ -169,14 +171,14 @@ impl Search<'_> {
         }
         let is_counted = self.objective == Objective::FewestRooms && last_resort == RoomKind::Gpu;
         let each = if is_counted { ROOM } else { 0 };
-        // A smaller limit may take a larger sum.
+        // A smaller limit may require a larger sum.
         let known = known.filter(|known| known.limit == limit);
         let most = known.map_or(u64::MAX, |known| known.walk.value);
         let walk = stages.shortest(paths, Measure::Sum { limit, each }, most, steps)?;
         Ok(walk.map(|walk| Found { limit, walk }))
     }
 
-    /// Returns the rooms in classes: two are in one if exchanging them changes nothing.
+    /// Groups rooms into classes: two rooms are in the same class if they are interchangeable.
     fn classes(&self, usable: &[usize]) -> Vec<Vec<usize>> {
         let mut classes: Vec<Vec<usize>> = Vec::new();
         for room in usable {
@@ -207,13 +209,13 @@ impl Search<'_> {
             })
     }
 
-    /// Returns whether a stage on a room may be the first. With a last resort that comes first, it
-    /// must be used, or the devices would be a pipeline with other needs.
+    /// Returns whether a stage on a room may be the first. If the last resort comes first, it must
+    /// be used; otherwise the devices would form a pipeline with different memory needs.
     fn may_start(&self, room: usize, last_resort: RoomKind) -> bool {
         !self.chain.cpu_first || last_resort == RoomKind::Gpu || self.kind(room) != RoomKind::Gpu
     }
 
-    /// Returns the paths through all orders of rooms, if they are not too many.
+    /// Returns the paths through all orders of rooms, if there are not too many.
     fn all_orders(
         &self,
         classes: &[Vec<usize>],
@@ -271,7 +273,7 @@ impl Search<'_> {
         Some(paths)
     }
 
-    /// Returns the paths through rooms in an order, of which some may be skipped.
+    /// Returns the paths through rooms in an order, in which some may be skipped.
     fn in_order(&self, order: &[usize], last_resort: RoomKind) -> Paths {
         let left = |from: usize| {
             let rooms = order.get(from..).unwrap_or_default();
@@ -294,8 +296,8 @@ impl Search<'_> {
         paths
     }
 
-    /// Returns orders of rooms that are worth a search: as they are, by speed, by capacity, and
-    /// along fast routes.
+    /// Returns orders of rooms that are worth searching: as given, by speed, by capacity, and along
+    /// fast routes.
     fn orders(&self, usable: &[usize]) -> Vec<Vec<usize>> {
         let room = |index: &usize| self.rooms.rooms.get(*index);
         let by = |key: &dyn Fn(&usize) -> u64| {
@@ -312,7 +314,7 @@ impl Search<'_> {
         for order in &mut orders {
             order.sort_by_key(|room| self.kind(*room));
             if self.chain.cpu_first {
-                // The last resorts come first, the GPUs in their order after them.
+                // The last resorts come first, followed by the GPUs in order.
                 order.sort_by_key(|room| std::cmp::Reverse(self.kind(*room)));
             }
         }
@@ -320,7 +322,7 @@ impl Search<'_> {
         orders
     }
 
-    /// Returns rooms in an order in which each has the fastest route from the one before.
+    /// Returns the rooms in an order in which each has the fastest route from the previous one.
     fn along_routes(&self, usable: &[usize]) -> Vec<usize> {
         let bytes = self.chain.layers.first().map_or(Bytes(0), |layer| layer.crossing);
         let mut left = usable.to_vec();
@@ -337,7 +339,7 @@ impl Search<'_> {
     }
 }
 
-/// Replaces the first room of each class by its members, one after another.
+/// Replaces the representative room of each class by its members, one after another.
 fn members(classes: &[Vec<usize>], walk: Vec<(usize, usize)>) -> Vec<(usize, usize)> {
     let mut taken = vec![0_usize; classes.len()];
     let mut member = |(room, end): (usize, usize)| {

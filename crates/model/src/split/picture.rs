@@ -1,5 +1,5 @@
-//! Draws a placement as a picture: a bar for each room, as long as its memory, and a box for each
-//! part of it that is used.
+//! Draws a placement as a picture: a bar for each room, with a length proportional to its memory,
+//! and a box for each used part.
 
 use super::{Room, RoomKind, Rooms, Split};
 use crate::need::{Chain, Position};
@@ -13,9 +13,9 @@ const BAR: i64 = 640;
 const HEIGHT: i64 = 44;
 const STEP: i64 = 78;
 const HEADING: i64 = 30;
-/// The narrowest box that has a label.
+/// The minimum width of a box with a label.
 const LABEL: i64 = 34;
-/// The longest name that is drawn in full.
+/// The maximum length of a name that is drawn in full.
 const LONGEST_NAME: usize = 60;
 
 /// A part of a bar: its class, label, description and bytes.
@@ -26,7 +26,7 @@ struct Segment {
     bytes: Bytes,
 }
 
-/// Returns a placement as SVG, with a title.
+/// Returns a placement as SVG with a title.
 pub fn picture(chain: &Chain, rooms: &Rooms, split: &Split, title: &str) -> String {
     let mut svg = String::new();
     let count = rooms.rooms.len() as i64;
@@ -48,7 +48,8 @@ pub fn picture(chain: &Chain, rooms: &Rooms, split: &Split, title: &str) -> Stri
     svg
 }
 
-/// Returns the bytes that the longest bar stands for: a disk without limit is not drawn to scale.
+/// Returns the number of bytes that the longest bar represents. A disk without a limit is not drawn
+/// to scale.
 fn scale(rooms: &Rooms, split: &Split) -> Bytes {
     let used = split.used.iter().map(|used| used.total());
     let gpus = rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
@@ -56,7 +57,7 @@ fn scale(rooms: &Rooms, split: &Split) -> Bytes {
     longest.unwrap_or_default().max(Bytes(1))
 }
 
-/// Returns the boxes of a room: its layers, then the rest.
+/// Returns the boxes of a room: its layers, then the remainder.
 fn boxes(chain: &Chain, split: &Split, room: usize) -> Vec<Segment> {
     let mut boxes = Vec::new();
     for (index, layer) in chain.layers.iter().enumerate() {
@@ -96,7 +97,7 @@ fn boxes(chain: &Chain, split: &Split, room: usize) -> Vec<Segment> {
     boxes
 }
 
-/// Returns the length of an amount, within the bar.
+/// Returns the length of an amount, limited to the bar.
 fn length(bytes: Bytes, longest: Bytes) -> i64 {
     let length = u128::from(bytes.0) * BAR as u128 / u128::from(longest.0.max(1));
     i64::try_from(length).unwrap_or(BAR).min(BAR)

@@ -1,21 +1,21 @@
-//! A placement of layers, and what it takes: all algorithms are judged here.
+//! A placement of layers and its costs. All algorithms are evaluated here.
 
 use super::{Room, RoomKind, Rooms};
 use crate::need::{Chain, Kind, Layer, Part};
 use gpu_core::{Bytes, amount};
 
-/// What a placement should be good at.
+/// The objective of a placement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objective {
-    /// The slowest stage is as fast as possible: tokens a second of many requests.
+    /// Make the slowest stage as fast as possible: tokens per second over many requests.
     Throughput,
-    /// The stages together are as fast as possible: the time of one request.
+    /// Make the sum of the stages as fast as possible: the time of a single request.
     Latency,
-    /// As few rooms as possible; among those, latency.
+    /// Use as few rooms as possible; among equals, optimize latency.
     FewestRooms,
 }
 
-/// Parts of a layer that are in another room than the rest.
+/// Parts of a layer that are in another room than the rest of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// The index of the layer in the chain.
@@ -26,73 +26,73 @@ pub struct Moved {
     pub room: usize,
 }
 
-/// The use of a room.
+/// The memory used in a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// The weights, with what training adds.
+    /// The weights, including the additions for training.
     pub weights: Bytes,
     /// Keys and values, and state.
     pub context: Bytes,
-    /// The buffer of computation.
+    /// The compute buffer.
     pub buffer: Bytes,
-    /// What the process holds beside.
+    /// Further memory of the process.
     pub overhead: Bytes,
 }
 
 impl Use {
-    /// Returns the bytes together.
+    /// Returns the sum.
     pub fn total(&self) -> Bytes {
         self.weights + self.context + self.buffer + self.overhead
     }
 }
 
-/// A room that cannot hold what a placement gives it.
+/// A room that is too small for a placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     /// The index of the room.
     pub room: usize,
-    /// What it would have to hold.
+    /// The memory that it would need.
     pub needs: Bytes,
-    /// What it has.
+    /// The memory that it has.
     pub has: Bytes,
 }
 
-/// A placement: the room of each layer, and what results.
+/// A placement: the room of each layer, and the results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// The room of each layer; `None` for pinned layers if there is no CPU among the rooms.
+    /// The room of each layer; `None` for pinned layers if no room is a CPU.
     pub rooms: Vec<Option<usize>>,
     /// Parts that are in another room than their layer.
     pub moved: Vec<Moved>,
-    /// The use of each room.
+    /// The memory used in each room.
     pub used: Vec<Use>,
-    /// The time of each room for a token, with the transfers into it, in nanoseconds.
+    /// The time per token in each room, including transfers into it, in nanoseconds.
     pub nanos: Vec<u64>,
-    /// The rooms that cannot hold their layers; empty if the placement fits.
+    /// The rooms that are too small; empty if the placement fits.
     pub lacks: Vec<Lack>,
-    /// Layers without a room, pinned ones aside.
+    /// The number of layers without a room, except pinned ones.
     pub unplaced: usize,
-    /// The number of rooms that hold layers, pinned ones aside.
+    /// The number of rooms that hold layers, except pinned ones.
     pub count: usize,
-    /// The last resort among them.
+    /// The worst kind of room in use.
     pub last_resort: RoomKind,
-    /// Whether no placement is better under the objective that was asked.
+    /// Whether no placement is better under the requested objective.
     pub is_optimal: bool,
 }
 
-/// The cost of a placement: less is better.
+/// The cost of a placement; lower is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cost {
-    /// The last resort that is used: a GPU is better than the CPU, and the CPU better than a disk.
+    /// The worst kind of room in use: a GPU is better than the CPU, and the CPU better than a disk.
     pub last_resort: RoomKind,
-    /// What the objective asks for: nanoseconds, or rooms.
+    /// The quantity to minimize: nanoseconds or rooms.
     pub first: u64,
-    /// What decides between equals: the nanoseconds of one request.
+    /// The tie-breaker: the nanoseconds of a single request.
     pub then: u64,
 }
 
 impl Split {
-    /// Returns whether every layer has a room, and every room holds what it is given.
+    /// Returns whether every layer has a room, and no room is too small.
     pub fn fits(&self) -> bool {
         self.lacks.is_empty() && self.unplaced == 0
     }
@@ -110,8 +110,7 @@ impl Split {
         Cost { last_resort: self.last_resort, first, then: sum }
     }
 
-    /// Returns the runs of layers in one room, in order: room, first layer, and the layer after the
-    /// last.
+    /// Returns the runs of layers in one room, in order, as room, first layer, and end (exclusive).
     pub fn stages(&self) -> Vec<(Option<usize>, usize, usize)> {
         let mut stages: Vec<(Option<usize>, usize, usize)> = Vec::new();
         for (layer, room) in self.rooms.iter().enumerate() {
@@ -123,7 +122,7 @@ impl Split {
         stages
     }
 
-    /// Returns why each stage is where it is, and what lacks, one sentence each.
+    /// Returns why each stage is where it is, and what is lacking, one sentence each.
     pub fn reasons(&self, chain: &Chain, rooms: &Rooms) -> Vec<String> {
         let mut reasons = Vec::new();
         for (room, first, end) in self.stages() {
@@ -144,9 +143,10 @@ impl Split {
             else {
                 continue;
             };
-            let names = match first.name == last.name {
-                true => first.name.clone(),
-                false => format!("{} to {}", first.name, last.name),
+            let names = if first.name == last.name {
+                first.name.clone()
+            } else {
+                format!("{} to {}", first.name, last.name)
             };
             let experts = run.iter().flat_map(|moved| &moved.kinds).all(|kind| kind.is_routed());
             let part = if experts { "the experts" } else { "parts" };
@@ -198,12 +198,12 @@ pub(crate) fn bytes_of(layer: &Layer, kinds: &[Kind]) -> Bytes {
     some.map(|part| part.bytes).sum()
 }
 
-/// Returns the placement with what results from it: use, times, and what lacks.
+/// Evaluates a placement: memory use, times, and rooms that are too small.
 ///
 /// A room holds its layers, the largest buffer among them and the overhead of a process. llama.cpp
-/// runs several GPUs as a pipeline if they hold all layers whole; each then has copies of its
-/// inputs. If layers are on the CPU, the first GPU computes batches for them. Input and output share
-/// their matrix if they are in one room.
+/// runs several GPUs as a pipeline if they hold all layers whole; each GPU then has copies of its
+/// inputs. If layers are on the CPU, the first GPU computes batches for them. Input and output
+/// share their matrix if they are in the same room.
 pub fn measure(
     chain: &Chain,
     rooms: &Rooms,
@@ -220,14 +220,16 @@ pub fn measure(
         let (Some(place), Some(of)) = (used.get_mut(room), rooms.rooms.get(room)) else { continue };
         place.weights += layer.weights + layer.training;
         place.context += layer.context;
-        place.buffer = match layer.pinned {
-            true => place.buffer.max(chain.pinned_buffer),
-            false if pipelined => place.buffer.max(layer.pipelined),
-            false if without_experts(layer, index, &moved) => {
-                place.buffer.max(layer.buffer_without_experts)
-            }
-            false => place.buffer.max(layer.buffer),
+        let buffer = if layer.pinned {
+            chain.pinned_buffer
+        } else if pipelined {
+            layer.pipelined
+        } else if without_experts(layer, index, &moved) {
+            layer.buffer_without_experts
+        } else {
+            layer.buffer
         };
+        place.buffer = place.buffer.max(buffer);
         let mut time = if layer.pinned { 0 } else { of.layer_nanos(layer) };
         if of.kind == RoomKind::Gpu {
             place.overhead = chain.overhead;
@@ -286,7 +288,7 @@ pub fn measure(
     }
 }
 
-/// Returns whether all experts of a layer are elsewhere.
+/// Returns whether all experts of a layer are in another room.
 fn without_experts(layer: &Layer, index: usize, moved: &[Moved]) -> bool {
     let away = |kind| moved.iter().any(|part| part.layer == index && part.kinds.contains(&kind));
     let mut routed = layer.parts.iter().filter(|part| part.kind.is_routed()).peekable();
@@ -309,7 +311,7 @@ fn is_pipeline(chain: &Chain, rooms: &Rooms, assigned: &[Option<usize>], moved: 
     several
 }
 
-/// Adds what each device of a pipeline holds of incoming data.
+/// Adds the incoming data that each device of a pipeline holds.
 fn add_entries(chain: &Chain, assigned: &[Option<usize>], used: &mut [Use]) {
     let mut before = None;
     for (layer, room) in chain.layers.iter().zip(assigned).filter(|(layer, _)| !layer.pinned) {
@@ -322,7 +324,7 @@ fn add_entries(chain: &Chain, assigned: &[Option<usize>], used: &mut [Use]) {
     }
 }
 
-/// Moves a part of a layer: its bytes, its time, and what passes to it and back.
+/// Moves a part of a layer: its bytes, its time, and the data that passes to it and back.
 fn move_part(
     chain: &Chain,
     rooms: &Rooms,
@@ -359,7 +361,7 @@ fn move_part(
     }
 }
 
-/// Returns the rooms that cannot hold what they are given.
+/// Returns the rooms that are too small for their contents.
 pub(super) fn lacks(rooms: &Rooms, used: &[Use]) -> Vec<Lack> {
     let each = rooms.rooms.iter().zip(used).enumerate();
     each.filter(|(_, (room, used))| used.total() > room.capacity)
@@ -367,8 +369,8 @@ pub(super) fn lacks(rooms: &Rooms, used: &[Use]) -> Vec<Lack> {
         .collect()
 }
 
-/// Returns whether rooms may follow one another: the last resorts are where the engine computes
-/// them, before the GPUs or after, and each room has one run of layers.
+/// Returns whether a room of one kind may follow another: the last resorts come before or after the
+/// GPUs, depending on the engine, and each room has one run of layers.
 pub(super) fn may_follow(chain: &Chain, from: RoomKind, to: RoomKind) -> bool {
     if chain.cpu_first { from >= to } else { from <= to }
 }

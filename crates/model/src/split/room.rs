@@ -1,4 +1,4 @@
-//! Where layers may go, and how fast data passes between.
+//! The rooms for layers, and how fast data passes between them.
 
 use crate::need::Layer;
 use gpu_core::{Bytes, DeviceDetails, Rates, Route};
@@ -8,32 +8,33 @@ use gpu_core::{Bytes, DeviceDetails, Rates, Route};
 pub enum RoomKind {
     /// The memory of a GPU.
     Gpu,
-    /// The memory of the CPU, where layers are computed slowly.
+    /// CPU memory, where layers are computed slowly.
     Cpu,
     /// A disk, from which layers are read each time.
     Disk,
 }
 
-/// A place for layers.
+/// A location for layers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// A name for people.
+    /// A name for display.
     pub name: String,
     /// Its kind.
     pub kind: RoomKind,
-    /// The bytes that may be used.
+    /// The usable bytes.
     pub capacity: Bytes,
-    /// How fast weights are read, in bytes a second.
+    /// The speed of reading weights, in bytes per second.
     pub bytes_per_second: u64,
-    /// How fast it computes, in operations a second.
+    /// The speed of computation, in operations per second.
     pub operations_per_second: u64,
-    /// The CUDA compute capability, major and minor; `None` if it is unknown, or the room is no GPU.
+    /// The CUDA compute capability, major and minor; `None` if it is unknown, or if the room is not
+    /// a GPU.
     pub compute_capability: Option<(u32, u32)>,
 }
 
 impl Room {
-    /// Returns a GPU that reads 1 TB and computes 20 trillion operations a second, about as an A100
-    /// does without its tensor cores.
+    /// Returns a GPU that reads 1 TB and computes 20 trillion operations per second, roughly like
+    /// an A100 without its tensor cores.
     pub fn gpu(name: impl Into<String>, capacity: Bytes) -> Room {
         let (bytes_per_second, operations_per_second) = (1_000_000_000_000, 20_000_000_000_000);
         let kind = RoomKind::Gpu;
@@ -42,7 +43,7 @@ impl Room {
         Room { name, kind, capacity, bytes_per_second, operations_per_second, compute_capability }
     }
 
-    /// Sets the speeds to the peaks of a GPU, and its compute capability, where they are known.
+    /// Sets the speeds to the peaks of a GPU, and its compute capability, where known.
     #[must_use]
     pub fn as_fast_as(mut self, details: &DeviceDetails) -> Room {
         self.bytes_per_second = details.peak_memory_rate().unwrap_or(self.bytes_per_second);
@@ -53,7 +54,7 @@ impl Room {
         self
     }
 
-    /// Returns a CPU that reads 50 GB and computes 1 trillion operations a second.
+    /// Returns a CPU that reads 50 GB and computes 1 trillion operations per second.
     pub fn cpu(capacity: Bytes) -> Room {
         let (bytes_per_second, operations_per_second) = (50_000_000_000, 1_000_000_000_000);
         Room {
@@ -64,7 +65,7 @@ impl Room {
         }
     }
 
-    /// Returns a disk that reads 2 GB a second, without limit, in front of a CPU.
+    /// Returns a disk of unlimited size that reads 2 GB per second, in front of a CPU.
     pub fn disk() -> Room {
         Room {
             name: "disk".to_owned(),
@@ -76,13 +77,12 @@ impl Room {
         }
     }
 
-    /// Returns the time that a layer takes for a token, in nanoseconds: its bytes are read, then it
-    /// is computed.
+    /// Returns the time of a layer per token in nanoseconds: reading its bytes, then computing it.
     pub fn layer_nanos(&self, layer: &Layer) -> u64 {
         self.nanos(layer.reads, layer.operations)
     }
 
-    /// Returns the time of reading some bytes and of some operations, in nanoseconds.
+    /// Returns the time for reading some bytes and for some operations, in nanoseconds.
     pub(super) fn nanos(&self, reads: Bytes, operations: u64) -> u64 {
         let at = |per_second| Route { latency_nanos: 0, bytes_per_second: per_second };
         let read = at(self.bytes_per_second).nanos(reads.0);
@@ -93,15 +93,15 @@ impl Room {
 /// The rooms, and the routes between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rooms {
-    /// The rooms, in the order of the caller.
+    /// The rooms, in the caller's order.
     pub rooms: Vec<Room>,
-    /// The route from each room to each. One that is absent has the default [`Rates`]; between
-    /// GPUs, it goes through the memory of the host.
+    /// The route from each room to each other room. An absent route has the default [`Rates`];
+    /// between GPUs, it goes through host memory.
     pub routes: Vec<Vec<Route>>,
 }
 
 impl Rooms {
-    /// Returns rooms between which data passes through the memory of the host.
+    /// Returns rooms with data passing between them through host memory.
     pub fn new(rooms: Vec<Room>) -> Rooms {
         Rooms { rooms, routes: Vec::new() }
     }
@@ -123,12 +123,12 @@ impl Rooms {
             .collect();
     }
 
-    /// Returns the least compute capability of the GPUs; `None` if none is known.
+    /// Returns the lowest compute capability of the GPUs; `None` if none is known.
     pub fn compute_capability(&self) -> Option<(u32, u32)> {
         self.rooms.iter().filter_map(|room| room.compute_capability).min()
     }
 
-    /// Returns the route from a room to another.
+    /// Returns the route from one room to another.
     pub fn route(&self, from: usize, to: usize) -> Route {
         let given = self.routes.get(from).and_then(|row| row.get(to));
         let is_gpu = |at: usize| self.rooms.get(at).is_some_and(|room| room.kind == RoomKind::Gpu);
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_between_gpus_passes_through_host_if_no_route_is_given() {
+    fn transfers_pass_through_host_without_route() {
         let gpu = |at: usize| Room::gpu(format!("GPU {at}"), Bytes(1));
         let mut rooms = Rooms::new(vec![gpu(0), gpu(1), Room::cpu(Bytes(1)), Room::disk()]);
         let rates = Rates::default();

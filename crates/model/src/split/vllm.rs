@@ -1,36 +1,36 @@
-//! How vLLM fills its devices: the weights, a share for activations, and context in the rest.
+//! How vLLM fills its devices: weights, activations, and context in the rest.
 //!
-//! A tensor-parallel group divides every layer over its ranks, so the question is not which layers
-//! go where but which degrees are possible, and how much context is left.
+//! A tensor-parallel group divides every layer over its ranks, so the questions are which degrees
+//! are possible and how much context is left, instead of where layers go.
 
 use super::{Room, RoomKind, Rooms};
 use crate::model::{Architecture, Mixer, Model};
 use crate::need::{Chain, Engine, Run, Unknown, chain, context};
 use gpu_core::Bytes;
 
-/// What a rank of vLLM holds, and the context that results.
+/// The memory of a vLLM rank, and the resulting context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vllm {
-    /// Tensor-parallel ranks.
+    /// The number of tensor-parallel ranks.
     pub ranks: u64,
     /// The weights of a rank.
     pub weights: Bytes,
-    /// Activations of the largest batch, as vLLM measures them with a dummy run.
+    /// The activations of the largest batch, as vLLM measures them with a dummy run.
     pub activations: Bytes,
     /// The context of the requested sequences.
     pub context: Bytes,
-    /// What is left for context.
+    /// The memory left for context.
     pub cache: Bytes,
-    /// Tokens of context that fit, of all sequences together; `None` if a token takes none.
+    /// The number of context tokens that fit, over all sequences; `None` if tokens take no memory.
     pub tokens: Option<u64>,
     /// Whether the requested sequences fit.
     pub fits: bool,
 }
 
 /// Returns the degrees of tensor parallelism that vLLM accepts, up to a number of devices: those
-/// that divide the attention heads (`ModelConfig.verify_with_parallel_config`). Heads of keys and
-/// values are replicated where there are fewer than ranks; where they do not divide evenly, vLLM
-/// refuses too.
+/// that divide the attention heads (`ModelConfig.verify_with_parallel_config`). Key-value heads are
+/// replicated if there are fewer of them than ranks; if they do not divide evenly, vLLM refuses as
+/// well.
 pub fn degrees(shape: &Architecture, devices: u64) -> Vec<u64> {
     let mut parts = shape.layers.iter().flat_map(|mixer| mixer.parts());
     let kv_heads = parts.find_map(|mixer| match mixer {
@@ -45,8 +45,8 @@ pub fn degrees(shape: &Architecture, devices: u64) -> Vec<u64> {
     (1..=devices.min(shape.heads)).filter(divides).collect()
 }
 
-/// Returns the number of layers of each rank of a pipeline: equal parts, and what remains to the
-/// ranks before the last, from the back (`distributed/utils.py`).
+/// Returns the number of layers in each pipeline rank: equal parts, with the remainder going to the
+/// ranks before the last, from back to front (`distributed/utils.py`).
 pub fn pipeline(layers: usize, ranks: usize) -> Vec<usize> {
     let ranks = ranks.max(1);
     let mut parts = vec![layers / ranks; ranks];
@@ -57,7 +57,8 @@ pub fn pipeline(layers: usize, ranks: usize) -> Vec<usize> {
     parts
 }
 
-/// Returns the bytes of a token's context on a rank, without the layers whose windows bound them.
+/// Returns the bytes of a token's context on a rank, excluding layers with a window that limits
+/// them.
 pub fn token_bytes(shape: &Architecture, run: &Run, ranks: u64) -> Bytes {
     const TOKENS: u64 = 16;
     let page = Run { context: TOKENS, sequences: 1, ..run.clone() };
@@ -71,12 +72,13 @@ pub fn token_bytes(shape: &Architecture, run: &Run, ranks: u64) -> Bytes {
     Bytes(page.0 / TOKENS)
 }
 
-/// Returns what fits on devices of a capacity, for a degree of tensor parallelism and the share of
-/// the device that vLLM may use (`--gpu-memory-utilization`), as `worker/utils.py` computes it: the
-/// share, less the weights, less the peak of a dummy run, less what is allocated outside PyTorch.
+/// Returns what fits on devices of this capacity, for a degree of tensor parallelism and the
+/// fraction of the device that vLLM may use (`--gpu-memory-utilization`). Computed as in
+/// `worker/utils.py`: that fraction, minus the weights, the peak of a dummy run, and memory
+/// allocated outside PyTorch.
 ///
 /// # Errors
-/// [`Unknown`] if the files do not have the numbers of the architecture.
+/// [`Unknown`] if the files lack the dimensions of the architecture.
 pub fn size(
     model: &Model,
     run: &Run,
@@ -100,7 +102,7 @@ fn of_chain(
     let ranks = ranks.max(1);
     let all: Bytes = chain.layers.iter().map(|layer| layer.weights).sum();
     let weights = Bytes(all.saturating_sub(chain.tied).0 / ranks);
-    // Logits are gathered on every rank; the rest of a layer is divided but for its input.
+    // Logits are gathered on every rank; the rest of a layer is divided, except for its input.
     let activations = chain.layers.iter().map(|layer| layer.buffer);
     let activations: Bytes = {
         let last = chain.layers.last().map_or(Bytes(0), |layer| layer.buffer);
@@ -114,21 +116,21 @@ fn of_chain(
         .saturating_sub(chain.overhead);
     let context: Bytes = shape.layers.iter().map(|mixer| context(*mixer, run, ranks)).sum();
     let token = token_bytes(shape, run, ranks);
-    // Layers with windows or state take a constant amount of each sequence.
+    // Layers with a window or state take a constant amount per sequence.
     let all = run.context.saturating_mul(run.sequences.max(1));
     let constant = context.saturating_sub(Bytes(token.0.saturating_mul(all)));
     let tokens = cache.saturating_sub(constant).0.checked_div(token.0);
     Vllm { ranks, weights, activations, context, cache, tokens, fits: context <= cache }
 }
 
-/// The share of a device that vLLM takes by default (`--gpu-memory-utilization`, vLLM 0.32).
+/// The fraction of a device that vLLM uses by default (`--gpu-memory-utilization`, vLLM 0.32).
 pub const SHARE: f64 = 0.92;
 
-/// The largest share of a device that a plan uses. With a larger share, a start fails because of
-/// what the driver and other processes hold.
+/// The largest fraction of a device that a plan uses. With a larger fraction, vLLM fails to start
+/// because of memory held by the driver and other processes.
 pub const LARGEST_SHARE: f64 = 0.98;
 
-/// Returns rooms with the memory that vLLM may use of each GPU: [`LARGEST_SHARE`].
+/// Returns rooms with the memory that vLLM may use on each GPU: [`LARGEST_SHARE`].
 pub fn usable(rooms: &Rooms) -> Rooms {
     let mut usable = rooms.clone();
     for room in usable.rooms.iter_mut().filter(|room| room.kind == RoomKind::Gpu) {
@@ -140,21 +142,21 @@ pub fn usable(rooms: &Rooms) -> Rooms {
 /// How vLLM serves a model with each layer divided over GPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Served {
-    /// What a rank holds.
+    /// The memory of a rank.
     pub size: Vllm,
-    /// The rooms of the ranks, by their place in the list of rooms.
+    /// The rooms of the ranks, by index in the list of rooms.
     pub rooms: Vec<usize>,
-    /// The share of a device that it needs (`--gpu-memory-utilization`).
+    /// The fraction of a device that it needs (`--gpu-memory-utilization`).
     pub share: f64,
 }
 
 /// Returns how vLLM serves a model with each degree of tensor parallelism that the GPUs of these
-/// rooms allow. The ranks go to the GPUs that have most, each counts as much as the smallest of
-/// them, and the share is the default one where it suffices, else [`LARGEST_SHARE`]. For a run of
-/// another engine, there are none.
+/// rooms allow. The ranks go to the GPUs with the most memory, and each counts as if it had only as
+/// much as the smallest of them. The fraction is the default if that suffices, or else
+/// [`LARGEST_SHARE`]. The list is empty for a run of another engine.
 ///
 /// # Errors
-/// [`Unknown`] if the files do not have the numbers of the architecture.
+/// [`Unknown`] if the files lack the dimensions of the architecture.
 pub fn sizes(model: &Model, run: &Run, rooms: &Rooms) -> Result<Vec<Served>, Unknown> {
     if run.engine != Engine::Vllm {
         return Ok(Vec::new());
@@ -170,10 +172,8 @@ pub fn sizes(model: &Model, run: &Run, rooms: &Rooms) -> Result<Vec<Served>, Unk
         let (_, smallest) = chosen.last()?;
         let with = |share| of_chain(&chain, shape, run, smallest.capacity, ranks, share);
         let usual = with(SHARE);
-        let (size, share) = match usual.fits {
-            true => (usual, SHARE),
-            false => (with(LARGEST_SHARE), LARGEST_SHARE),
-        };
+        let (size, share) =
+            if usual.fits { (usual, SHARE) } else { (with(LARGEST_SHARE), LARGEST_SHARE) };
         let mut rooms: Vec<usize> = chosen.iter().map(|(at, _)| *at).collect();
         rooms.sort_unstable();
         Some(Served { size, rooms, share })
@@ -185,7 +185,7 @@ pub fn sizes(model: &Model, run: &Run, rooms: &Rooms) -> Result<Vec<Served>, Unk
 /// no degree of tensor parallelism fits.
 ///
 /// # Errors
-/// [`Unknown`] if the files do not have the numbers of the architecture.
+/// [`Unknown`] if the files lack the dimensions of the architecture.
 pub fn served(model: &Model, run: &Run, rooms: &Rooms) -> Result<Option<Served>, Unknown> {
     Ok(sizes(model, run, rooms)?.into_iter().find(|served| served.size.fits))
 }

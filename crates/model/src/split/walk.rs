@@ -1,8 +1,8 @@
 //! The shortest walk of a chain of layers through rooms, by dynamic programming.
 //!
-//! A node is a room in use after a choice of others, an edge the next room. What is best up to a
-//! layer and a node does not depend on the way there, so each pair is computed once, from all the
-//! stages that may end there.
+//! A node is a room in use after a choice of other rooms, and an edge leads to the next room. The
+//! best result up to a layer and node does not depend on the path taken, so each pair is computed
+//! once, from all stages that may end there.
 
 use super::plan::pinned_room;
 use super::{RoomKind, Rooms};
@@ -10,31 +10,32 @@ use crate::need::{Chain, Layer};
 use gpu_core::Bytes;
 use std::collections::VecDeque;
 
-/// What is added up along a walk.
+/// The quantity that is combined along a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
     /// The largest stage.
     Largest,
-    /// All stages, none larger than a limit, with an amount for each.
+    /// The sum of all stages, none larger than a limit, plus an amount for each.
     Sum {
         /// The limit, in nanoseconds.
         limit: u64,
-        /// What is added for each stage.
+        /// The amount added for each stage.
         each: u64,
     },
 }
 
-/// The rooms that may follow one another. Nodes are in an order in which edges lead forward; the
-/// first is the start and has no room.
+/// Which rooms may follow each other. Nodes are ordered so that edges lead forward; the first node
+/// is the start and has no room.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Paths {
-    /// The room of each node, as an index of stages.
+    /// The room of each node, as an index into stages.
     pub(super) rooms: Vec<usize>,
-    /// Another room that each node may stand for: its room stands for a class of equal ones.
+    /// Another room that each node may represent, because its room represents a class of equal
+    /// ones.
     pub(super) twins: Vec<usize>,
-    /// The nodes that follow each.
+    /// The successors of each node.
     pub(super) next: Vec<Vec<usize>>,
-    /// The rooms that may still follow each, and their capacity.
+    /// The rooms that may still follow each node, and their capacity.
     pub(super) left: Vec<(u64, Bytes)>,
 }
 
@@ -47,33 +48,34 @@ pub(super) struct Walk {
     pub(super) stages: Vec<(usize, usize)>,
 }
 
-/// A search took more steps than it may.
+/// The search exceeded its step limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutOfSteps;
 
-/// The sizes of stages: what each room can hold of consecutive layers, and how long it takes.
+/// The sizes of stages: which consecutive layers each room can hold, and how long they take.
 pub(super) struct Stages {
-    /// The layers, without pinned ones.
+    /// The number of layers, without pinned ones.
     pub(super) layers: usize,
-    /// The time of the layers before each, for each room: `layers + 1` entries.
+    /// For each room, the time of the layers before each layer: `layers + 1` entries.
     nanos: Vec<Vec<u64>>,
     /// For each room and first layer, the end of the longest stage that fits.
     ends: Vec<Vec<usize>>,
-    /// The least time of the layers from each on, whatever their rooms.
+    /// The minimum time of the layers from each layer on, in any room.
     rest: Vec<u64>,
-    /// The least bytes of the layers from each on.
+    /// The minimum bytes of the layers from each layer on.
     rest_bytes: Vec<Bytes>,
     /// Whether a stage may end before each layer.
     cuts: Vec<bool>,
-    /// For each layer, which of the transfers enters before it.
+    /// For each layer, the kind of transfer that enters before it.
     crossings: Vec<usize>,
-    /// The time of each kind of transfer, from each room to each.
+    /// The time of each kind of transfer, between each pair of rooms.
     transfers: Vec<Vec<Vec<u64>>>,
 }
 
-/// Returns for each first layer the end of the longest stage that fits, where `fits` tells whether
-/// layers from the first to an end do, with the largest of their buffers. A stage without its first
-/// layer takes no more, unless `grows` says so of the new first layer; the work is therefore linear.
+/// Returns the end of the longest stage that fits for each first layer. `fits` returns whether a
+/// range of layers fits, given the largest of their buffers. Removing the first layer of a stage
+/// never increases its memory, except where `grows` returns true for the new first layer, so the
+/// work is linear.
 fn longest(
     least: Bytes,
     buffers: &[Bytes],
@@ -81,7 +83,7 @@ fn longest(
     fits: impl Fn(usize, usize, Bytes) -> bool,
 ) -> Vec<usize> {
     let count = buffers.len();
-    // The places of the largest buffers from the first layer on, each before smaller ones.
+    // The indices of the largest buffers from the first layer on, each followed by smaller ones.
     let mut window: VecDeque<usize> = VecDeque::new();
     let mut filled = 0;
     let mut ends: Vec<usize> = Vec::with_capacity(count);
@@ -115,8 +117,8 @@ fn longest(
 }
 
 impl Stages {
-    /// Returns the stages of a chain without its first `skipped` layers; `base` are the bytes that
-    /// each room holds anyway, with the least buffer.
+    /// Returns the stages of a chain without its first `skipped` layers. `base` has the bytes that
+    /// each room always holds, and its minimum buffer.
     pub(super) fn new(
         chain: &Chain,
         skipped: usize,
@@ -131,7 +133,7 @@ impl Stages {
         let count = layers.len();
         let mut nanos = Vec::new();
         let mut ends = Vec::new();
-        // Sums of the first layers, and the buffer of each.
+        // Sums over the first layers, and the buffer of each.
         let mut totals = vec![0_u64];
         for layer in layers {
             totals.push(totals[totals.len() - 1].saturating_add(layer.bytes().0));
@@ -210,8 +212,8 @@ impl Stages {
         }
     }
 
-    /// Returns the walk with the least measure that places all layers, if there is one with no more
-    /// than `known`. `steps` counts down.
+    /// Returns the walk with the smallest measure that places all layers, if there is one with at
+    /// most `known`. `steps` counts down.
     pub(super) fn shortest(
         &self,
         paths: &Paths,
@@ -232,7 +234,7 @@ impl Stages {
                     Measure::Largest => known,
                     Measure::Sum { limit, .. } => limit,
                 };
-                // What is left needs rooms with the memory, and stages with the time.
+                // The remaining layers need rooms with enough memory, and stages with enough time.
                 let is_hopeless = self.rest_bytes[first] > capacity
                     || self.rest[first] > longest.saturating_mul(left);
                 if value == u64::MAX || value > known || is_hopeless {
@@ -264,7 +266,7 @@ impl Stages {
                                 value.saturating_add(time).saturating_add(each)
                             }
                         };
-                        // What is to come takes at least its share of the sum.
+                        // The remaining layers add at least this share of the sum.
                         let least = match measure {
                             Measure::Largest => total,
                             Measure::Sum { .. } => total.saturating_add(rest[step]),

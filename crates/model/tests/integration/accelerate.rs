@@ -1,4 +1,4 @@
-//! accelerate's maps, beside what it printed for the same modules.
+//! accelerate's maps, compared with its output for the same modules.
 
 use gpu_core::Bytes;
 use gpu_model::split::accelerate::{BLOCK, Device, Memory, Module, balanced_memory, infer};
@@ -76,7 +76,7 @@ fn tie(names: &[&str]) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn small_model_is_placed_as_accelerate_places_it() {
+fn small_model_placement_matches_accelerate() {
     let expected = json!({"linear1": 0, "batchnorm": 1, "linear2": 1});
     assert_eq!(map(&small(), &gpus(&[200, 200]), &[], &[]), expected);
     assert_eq!(map(&small(), &gpus(&[200, 172, 200]), &[], &[]), expected);
@@ -133,7 +133,7 @@ fn on(devices: &[(u32, usize)]) -> Vec<Value> {
 }
 
 #[test]
-fn language_model_is_placed_as_accelerate_places_it() {
+fn language_model_placement_matches_accelerate() {
     let model = language_model();
     let uneven = memory(&[
         (Device::Gpu(0), 700_000),
@@ -173,7 +173,7 @@ fn tied_head_follows_embedding() {
 }
 
 #[test]
-fn memory_is_balanced_as_accelerate_balances_it() {
+fn balanced_memory_matches_accelerate() {
     let balanced =
         |sizes: &[u64], low_zero| balanced_memory(&small(), &gpus(sizes), &[], &[], low_zero);
     assert_eq!(balanced(&[300, 300], false), gpus(&[215, 300]));

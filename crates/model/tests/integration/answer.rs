@@ -20,7 +20,7 @@ fn without_overhead(context: u64) -> Run {
 }
 
 #[test]
-fn search_finds_more_context_than_fit() {
+fn search_finds_more_context_than_llama_fit() {
     let model = LLAMA_8B.gguf("Q8_0");
     // The margin of `--fit` on devices with 8000 MiB.
     let (rooms, run) = (two(8000 - 1024), without_overhead(0));
@@ -38,7 +38,7 @@ fn search_finds_more_context_than_fit() {
 }
 
 #[test]
-fn narrower_encodings_fit_where_stored_one_does_not() {
+fn narrower_encodings_fit_when_stored_one_does_not() {
     let model = LLAMA_2_70B.gguf("F16");
     let run = Run::new(Engine::LlamaCpp, 4096);
     let rooms = two(24_000);
@@ -62,7 +62,7 @@ fn narrower_encodings_fit_where_stored_one_does_not() {
 }
 
 #[test]
-fn largest_context_does_not_depend_on_the_asked_one() {
+fn largest_context_is_independent_of_requested_context() {
     let model = LLAMA_8B.gguf("Q8_0");
     let rooms = Rooms::new(vec![Room::gpu("CUDA0", Bytes::from_mib(20_000))]);
     for engine in [Engine::LlamaCpp, Engine::Vllm, Engine::Transformers] {
@@ -74,9 +74,9 @@ fn largest_context_does_not_depend_on_the_asked_one() {
     }
 }
 
-/// Whole layers on the CPU would bring their attention there too.
+/// Whole layers on the CPU would take their attention there too.
 #[test]
-fn experts_go_to_the_cpu_before_whole_layers_do() {
+fn experts_go_to_cpu_before_whole_layers() {
     let model = MOE_30B.gguf("Q4_0");
     let gpu = |at: usize| Room::gpu(format!("CUDA{at}"), Bytes::from_mib(6_000));
     for gpus in [1, 2] {
@@ -98,7 +98,7 @@ fn experts_go_to_the_cpu_before_whole_layers_do() {
 }
 
 #[test]
-fn reasons_name_layers_and_what_lacks() {
+fn reasons_name_layers_and_shortage() {
     let model = LLAMA_8B.gguf("Q8_0");
     let gpu = Room::gpu("CUDA0", Bytes::from_mib(4000));
     let rooms = Rooms::new(vec![gpu, Room::cpu(Bytes::from_mib(2000))]);
@@ -109,7 +109,7 @@ fn reasons_name_layers_and_what_lacks() {
     assert!(reasons.contains("the engine keeps it there"), "{reasons}");
     assert!(reasons.contains(" on CUDA0"), "{reasons}");
     assert!(reasons.contains("cpu lacks "), "{reasons}");
-    // Of a host whose memory is unknown, too: the input is in it, not nowhere.
+    // This also holds for a host with unknown memory: the input is in it, not missing.
     let rooms = Rooms::new(vec![Room::gpu("CUDA0", Bytes(1 << 40))]);
     let split = optimal(&chain, &rooms, Objective::Latency);
     let reasons = split.reasons(&chain, &rooms).join("\n");
@@ -127,7 +127,7 @@ fn vllm_fits_more_on_more_ranks() {
         sizes.iter().map(|served| (served.size.ranks, served.size.fits)).collect();
     assert_eq!(fits, [(1, false), (2, true), (4, true), (8, true)]);
     assert!(sizes.windows(2).all(|pair| pair[0].size.tokens < pair[1].size.tokens));
-    // All sequences must fit, not one.
+    // All sequences must fit, not only one.
     let many = Run { sequences: 64, ..run };
     let found = &answer(&model, &many, &rooms, &[], Objective::FewestRooms).unwrap()[0];
     let served = found.served.as_ref().unwrap();
@@ -136,7 +136,7 @@ fn vllm_fits_more_on_more_ranks() {
 }
 
 #[test]
-fn model_without_numbers_is_an_error_that_names_it() {
+fn error_names_model_without_dimensions() {
     let model = Model { name: "blob".to_owned(), ..Model::default() };
     let error = chain(&model, &without_overhead(4096)).unwrap_err();
     assert_eq!(error, Unknown::Shape("blob".to_owned()));

@@ -1,4 +1,4 @@
-//! Quantized checkpoints of public models, beside the sizes of their files.
+//! Quantized checkpoints of public models, compared with the sizes of their files.
 
 use crate::configurations::{
     RECENT, deviation, difference, grouped, model_type, percent, require_in_document, rows,
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 
 const ROWS: &str = include_str!("checkpoints.txt");
 
-/// Where a size may come from; the document says what the words mean.
+/// The possible sources of a size, which the document defines.
 const SOURCES: [&str; 3] = ["index", "elements", "log"];
-/// The source of sizes that were read once, and not found again.
+/// The source of sizes that were read once but could not be found again.
 const LOST: &str = "not found again";
 
-/// Checkpoints that are more than 2 % off, because their files have layers for multi-token
+/// Checkpoints that are more than 2 % off, because their files include layers for multi-token
 /// prediction, which no engine loads by default.
 const MISSES: [&str; 1] = ["deepseek-ai/DeepSeek-V3"];
 
 #[test]
-fn quantized_checkpoints_are_within_two_percent_of_their_files() {
+fn quantized_checkpoints_are_within_two_percent_of_files() {
     let models = rows();
     let (mut wrong, mut listed, mut verified) = (Vec::new(), Vec::new(), 0);
     for line in ROWS.lines().filter(|line| !line.starts_with('#')) {
@@ -32,7 +32,7 @@ fn quantized_checkpoints_are_within_two_percent_of_their_files() {
         config["quantization_config"] = serde_json::from_str(quantization).expect(line);
         let model = config::read(config.to_string().as_bytes()).expect(name).model().expect(name);
         let computed = model.bytes().0;
-        // With a point, a size is rounded, in 10^9 bytes.
+        // A size with a decimal point is rounded, and in units of 10^9 bytes.
         let (bytes, shown, off) = if published.contains('.') {
             let billions: f64 = published.parse().expect(line);
             let bytes = (billions * 1e9).round() as u64;

@@ -1,5 +1,5 @@
-//! Configurations of public models: the parameters that are derived, beside those that are published
-//! and those that transformers counts.
+//! Configurations of public models: the derived parameter counts, compared with those that are
+//! published and those that transformers reports.
 
 use gpu_model::read::config::{Config, read};
 use serde_json::Value;
@@ -14,11 +14,11 @@ const DOCUMENT: &str = include_str!("../../../../docs/models-memory.md");
 
 /// The years of models that count as recent.
 pub(crate) const RECENT: RangeInclusive<u16> = 2024..=2026;
-/// Where a count of parameters may come from; the document says what the words mean.
+/// The possible sources of a parameter count, which the document defines.
 const SOURCES: [&str; 3] = ["files", "files with MTP", "copy"];
 
-/// Rows that are more than 2 % off: their files have layers for multi-token prediction, which no
-/// engine loads by default.
+/// Rows that are more than 2 % off, because their files include layers for multi-token prediction,
+/// which no engine loads by default.
 const MISSES: [&str; 2] = ["Qwen3 Next 80B-A3B", "GLM 4.5 Air"];
 
 pub(crate) struct Row {
@@ -26,11 +26,11 @@ pub(crate) struct Row {
     repository: &'static str,
     year: u16,
     source: &'static str,
-    /// Published parameters.
+    /// The published parameter count.
     published: u64,
-    /// The parameters that transformers counts.
+    /// The parameter count that transformers reports.
     counted: u64,
-    /// The configuration: the keys that matter.
+    /// The configuration, reduced to the relevant keys.
     pub(crate) keys: &'static str,
     /// The type of the whole model.
     model_type: String,
@@ -76,19 +76,19 @@ pub(crate) fn deviation(derived: u64, published: u64) -> f64 {
     (derived as f64 / published as f64 - 1.0) * 100.0
 }
 
-/// Returns a number with its digits in groups of three.
+/// Formats a number with its digits in groups of three.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
     groups.collect::<Vec<_>>().join(",")
 }
 
-/// Returns the deviation as tables of the document have it.
+/// Returns the deviation in the form that the document's tables use.
 pub(crate) fn percent(derived: u64, published: u64) -> String {
     format!("{:+.2} %", deviation(derived, published)).replace('-', "−")
 }
 
-/// Returns the difference to an exact figure as tables of the document have it.
+/// Returns the difference from an exact figure in the form that the document's tables use.
 pub(crate) fn difference(derived: u64, published: u64) -> String {
     let sign = match derived.cmp(&published) {
         Ordering::Equal => return "0".to_owned(),
@@ -99,14 +99,14 @@ pub(crate) fn difference(derived: u64, published: u64) -> String {
     format!("{sign}{difference} ({})", percent(derived, published))
 }
 
-/// Requires that a table of the document is exactly these rows, one after the other.
+/// Requires that a table of the document consists of exactly these rows, in order.
 pub(crate) fn require_in_document(rows: &[String]) {
     let table = rows.join("\n");
     assert!(DOCUMENT.contains(&format!("|---|\n{table}\n\n")), "docs lack these rows:\n{table}");
 }
 
 #[test]
-fn derived_parameters_are_those_that_transformers_counts() {
+fn derived_parameters_match_transformers() {
     let (mut wrong, mut listed) = (Vec::new(), Vec::new());
     for Row { name, repository, year, source, published, counted, model_type, config, .. } in rows()
     {
@@ -136,7 +136,7 @@ fn public_models_are_understood() {
     let rows = rows();
     let unsourced = rows.iter().filter(|row| !SOURCES.contains(&row.source));
     assert_eq!(unsourced.map(|row| row.name).collect::<Vec<_>>(), [""; 0]);
-    // Several rows may have one configuration.
+    // Several rows may share a configuration.
     let recent = rows.iter().filter(|row| RECENT.contains(&row.year));
     let near = recent.filter(|row| !MISSES.contains(&row.name));
     let (mut dense, mut mixtures, mut types) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -187,7 +187,7 @@ fn random_configurations_agree_with_transformers() {
         let (doubts, derived) = match read(config.as_bytes()) {
             Ok(config) => {
                 let tensors = config.tensors();
-                // The output gives an error beside the estimate, as a doubt.
+                // The output shows an error next to the estimate, like a doubt.
                 let doubts = !config.doubts.is_empty() || tensors.is_err();
                 let sum = tensors.unwrap_or_default().iter().map(|tensor| tensor.elements()).sum();
                 (doubts, sum)
@@ -199,9 +199,10 @@ fn random_configurations_agree_with_transformers() {
         };
         let counted = row["parameters"].as_u64().unwrap();
         if derived.abs_diff(counted) * 50 > counted {
-            match doubts {
-                true => doubted += 1,
-                false => wrong.push(format!("{derived}, not {counted}: {config}")),
+            if doubts {
+                doubted += 1
+            } else {
+                wrong.push(format!("{derived}, not {counted}: {config}"))
             }
         }
     }
@@ -212,6 +213,6 @@ fn random_configurations_agree_with_transformers() {
     )
     .unwrap();
     assert!(compared > 0, "{}", String::from_utf8_lossy(&output.stderr));
-    // Random keys also make useless models: without a doubt, few may differ.
+    // Random keys also produce useless models; without a doubt, few may differ.
     assert!(wrong.len() * 100 <= compared * 3, "{}", wrong.join("\n"));
 }

@@ -1,4 +1,4 @@
-//! llama.cpp's placements, beside what it printed for synthetic models on pretended GPUs.
+//! llama.cpp's placements, compared with its output for synthetic models on simulated GPUs.
 
 use crate::models::{GEMMA_4B, LLAMA_1B, LLAMA_8B, MOE_30B, deepseek_16b};
 use gpu_core::Bytes;
@@ -11,7 +11,7 @@ fn run(context: u64) -> Run {
     Run { overhead: Some(Bytes(0)), op_offload: false, ..Run::new(Engine::LlamaCpp, context) }
 }
 
-/// GPUs with this much free memory, in MiB, and a CPU with plenty.
+/// GPUs with this much free memory in MiB, and a CPU with plenty.
 fn rooms(free: &[u64]) -> Rooms {
     let mut rooms: Vec<Room> = Vec::new();
     for (index, free) in free.iter().enumerate() {
@@ -31,7 +31,7 @@ fn use_mib(split: &Split) -> Vec<(u64, u64, u64)> {
 }
 
 #[test]
-fn layers_follow_shares_as_llama_places_them() {
+fn layer_shares_match_llama() {
     let model = LLAMA_8B.gguf("Q8_0");
     let chain = chain(&model, &run(32768)).unwrap();
     let two = rooms(&[24000, 24000]);
@@ -47,7 +47,7 @@ fn layers_follow_shares_as_llama_places_them() {
 }
 
 #[test]
-fn shares_of_four_devices_are_near_what_llama_printed() {
+fn shares_of_four_devices_are_close_to_llama_output() {
     let chain = chain(&LLAMA_8B.gguf("F16"), &run(16384)).unwrap();
     let split = placed(&chain, &rooms(&[8000; 4]), None, &[]);
     let used = use_mib(&split);
@@ -67,8 +67,9 @@ fn arguments_reproduce_placement() {
     assert_eq!(found.words()[..2], ["-ngl".to_owned(), found.layers.to_string()]);
 }
 
-/// A measured decision: free MiB of the GPUs, model, options; the context, the layers of each GPU,
-/// what is moved of partial layers, and the layers whose experts alone are on the CPU.
+/// A measured decision. The input is the free MiB of the GPUs, the model and the options; the
+/// output is the context, the layers of each GPU, the moved parts of partial layers, and the layers
+/// of which only the experts are on the CPU.
 struct Case {
     free: &'static [u64],
     model: &'static str,
@@ -175,7 +176,7 @@ fn model(name: &str) -> Model {
 }
 
 #[test]
-fn fit_decides_as_llama_does() {
+fn fit_matches_llama() {
     for case in dense_cases().into_iter().chain(expert_cases()) {
         let name = format!("{:?} {}", case.free, case.model);
         let rooms = rooms(case.free);
@@ -199,7 +200,7 @@ fn fit_decides_as_llama_does() {
 }
 
 #[test]
-fn fit_leaves_alone_what_fits() {
+fn fit_keeps_fitting_placement() {
     for (free, model_name, tokens) in [
         (&[8000, 8000][..], "llama8b", Some(32768)),
         (&[24000, 12000, 8000], "llama8b", None),
@@ -214,7 +215,7 @@ fn fit_leaves_alone_what_fits() {
 }
 
 #[test]
-fn fit_does_not_change_what_the_user_set() {
+fn fit_keeps_user_settings() {
     let shares = FitOptions { shares: vec![1.0, 1.0], ..options(Some(131_072)) };
     let found = fit(&model("llama8b"), &run(0), &rooms(&[8000, 8000]), &shares);
     assert_eq!(found.unwrap_err(), FitError::Fixed("the shares of the GPUs"));

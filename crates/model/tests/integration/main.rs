@@ -1,4 +1,4 @@
-//! Tests of the public API, with published models and figures, and with files of other packages.
+//! Tests of the public API, with published models and figures, and with files from other packages.
 
 #![expect(clippy::print_stdout, reason = "the deviations are the result")]
 

@@ -1,4 +1,4 @@
-//! Files of llama.cpp in the mixtures that people download, beside the sizes that their cards state.
+//! llama.cpp files in commonly downloaded mixtures, compared with the sizes on their model cards.
 
 use gpu_model::Model;
 use gpu_model::need::{Engine, Run, chain, estimate};
@@ -18,7 +18,7 @@ const LLAMA_3_70B: &str = r#"{"model_type":"llama","hidden_size":8192,"intermedi
 const LLAMA_7B: &str = r#"{"model_type":"llama","hidden_size":4096,"intermediate_size":11008,
     "num_hidden_layers":32,"num_attention_heads":32,"vocab_size":32000,"torch_dtype":"float16",
     "tie_word_embeddings":false}"#;
-/// As first published: with each head of keys twice.
+/// As first published, with each key head stored twice.
 const LLAMA_3_405B: &str = r#"{"model_type":"llama","hidden_size":16384,"intermediate_size":53248,
     "num_hidden_layers":126,"num_attention_heads":128,"num_key_value_heads":16,"vocab_size":128256,
     "torch_dtype":"bfloat16","tie_word_embeddings":false}"#;
@@ -164,7 +164,7 @@ const PUBLISHED: &[Published] = &[
     ),
 ];
 
-/// Returns the bytes of a file: what the GPU and the host hold, without the second copy of a tied
+/// Returns the bytes of a file: the memory on GPU and host, without the second copy of a tied
 /// matrix.
 fn file_bytes(model: &Model, scheme: &str) -> u64 {
     let run = Run { weights: Scheme::named(scheme), ..Run::new(Engine::LlamaCpp, 256) };
@@ -191,15 +191,16 @@ fn mixtures_are_within_two_percent_of_published_files() {
 }
 
 #[test]
-fn rows_that_are_no_whole_blocks_get_blocks_of_32() {
-    // Rows of 896, which is no multiple of 256.
+fn rows_of_partial_blocks_get_blocks_of_32() {
+    // Rows of 896, which is not a multiple of 256.
     let narrow = model(
         r#"{"model_type":"llama","hidden_size":896,"intermediate_size":4864,"num_hidden_layers":1,
         "num_attention_heads":14,"num_key_value_heads":2,"vocab_size":1000,"torch_dtype":"bfloat16",
         "tie_word_embeddings":false}"#,
     );
     let (row, wide, keys) = (896 / 32, 4864 / 256, 128);
-    // Q5_0 for queries and outputs, gates and ups; the values of 1 layer get Q6_K, so Q8_0.
+    // Q5_0 for queries and outputs, gates and ups; the values of one layer get Q6_K, and therefore
+    // Q8_0.
     let attention = (2 * 896 + keys) * row * 22 + keys * row * 34;
     let feeds = 2 * 4864 * row * 22 + 896 * wide * 210;
     // Q5_0 for the embedding, Q8_0 for the output, and three norms.
@@ -208,7 +209,7 @@ fn rows_that_are_no_whole_blocks_get_blocks_of_32() {
 }
 
 #[test]
-fn names_are_found_in_any_case_and_by_other_names() {
+fn finds_schemes_in_any_case_and_by_alias() {
     for (name, found) in [
         ("q4_k_m", "Q4_K_M"),
         ("Q4_K", "Q4_K_M"),
@@ -237,7 +238,7 @@ fn names_are_found_in_any_case_and_by_other_names() {
 }
 
 #[test]
-fn schemes_that_an_engine_cannot_load_are_refused_with_ones_that_it_can() {
+fn rejects_unloadable_schemes_with_alternatives() {
     for (name, engine, works) in [
         ("Q4_K_M", Engine::Vllm, "AWQ"),
         ("Q8_0", Engine::Vllm, "FP8"),

@@ -19,11 +19,11 @@ pub(crate) struct Config {
     pub(crate) vocabulary: u64,
     pub(crate) context: u64,
     pub(crate) tied: bool,
-    /// The window, and that each so many layers one sees everything.
+    /// The window, and the interval at which a layer has full attention.
     pub(crate) window: Option<(u64, usize)>,
-    /// Norms of queries and keys.
+    /// Whether queries and keys have norms.
     pub(crate) head_norms: bool,
-    /// Norms of a block over its whole width.
+    /// The number of full-width norms in a block.
     pub(crate) norms: usize,
     pub(crate) experts: Option<Experts>,
 }
@@ -115,7 +115,7 @@ impl Config {
         }
     }
 
-    /// Returns the model with GGUF's names, matrices in one encoding.
+    /// Returns the model with GGUF names, and matrices in one encoding.
     pub(crate) fn gguf(&self, matrices: &str) -> Model {
         let mut model = Builder::new("llama", self.shape(), matrices);
         let (hidden, wide) = (self.hidden, self.feed_forward);
@@ -151,7 +151,7 @@ impl Config {
         model.model
     }
 
-    /// Returns the model with the names of PyTorch, everything in one encoding.
+    /// Returns the model with PyTorch names, and all tensors in one encoding.
     pub(crate) fn safetensors(&self, all: &str) -> Model {
         let mut model = self.gguf(all);
         for tensor in &mut model.tensors {
@@ -232,7 +232,8 @@ impl Builder {
     }
 }
 
-/// A model with latent attention and experts in all layers but the first: 16 billion parameters.
+/// A model with latent attention, and with experts in all layers except the first: 16 billion
+/// parameters.
 pub(crate) fn deepseek_16b(matrices: &str) -> Model {
     let (layers, hidden, heads, wide) = (27, 2048, 16, 10944);
     let (rank, rope, nope, value) = (512, 64, 128, 128);
@@ -309,7 +310,7 @@ pub(crate) fn bert_base_cased() -> Model {
     model.model
 }
 
-/// Returns a hybrid: attention in each fourth layer, a gated delta net in the others.
+/// Returns a hybrid: attention in every fourth layer, and a gated delta net in the others.
 pub(crate) fn hybrid(layers: usize, kv_heads: u64, values: u64) -> Vec<Mixer> {
     let attention = Mixer::Attention { kv_heads, key: 256, value: 256, window: None };
     let (keys, head) = (16, 128);

@@ -1,4 +1,4 @@
-//! The search for the best placement, against every placement and against the plain ones.
+//! The search for the best placement, compared with all placements and with the simple ones.
 
 use gpu_core::{Bytes, Route};
 use gpu_model::need::{Chain, Layer, Position};
@@ -10,8 +10,8 @@ use proptest::prelude::*;
 const OBJECTIVES: [Objective; 3] =
     [Objective::Throughput, Objective::Latency, Objective::FewestRooms];
 
-/// The numbers of a layer: weights, context, reads, operations, crossing, buffer, more of it in a
-/// pipeline, entry, joined.
+/// The figures of a layer: weights, context, reads, operations, crossing, buffer, additional buffer
+/// in a pipeline, entry, joined.
 type Numbers = ((u64, u64, u64, u64), (u64, u64, u64, u64), bool);
 
 fn layer(index: usize, last: usize, numbers: &Numbers) -> Layer {
@@ -65,7 +65,7 @@ fn chains(most: usize) -> impl Strategy<Value = Chain> {
     )
 }
 
-/// Rooms of few kinds, so that some can be exchanged and some cannot, on links of two speeds.
+/// Rooms of a few kinds, so that some are interchangeable and some are not, on links of two speeds.
 fn rooms(most: usize) -> impl Strategy<Value = Rooms> {
     let kinds = prop::sample::select(vec![
         RoomKind::Gpu,
@@ -121,10 +121,8 @@ impl All<'_> {
         for room in 0..self.rooms.rooms.len() {
             let kind = self.rooms.rooms[room].kind;
             let last = used.last().map(|last| self.rooms.rooms[*last].kind);
-            let in_order = last.is_none_or(|last| match self.chain.cpu_first {
-                true => last >= kind,
-                false => last <= kind,
-            });
+            let in_order = last
+                .is_none_or(|last| if self.chain.cpu_first { last >= kind } else { last <= kind });
             if used.contains(&room) || !in_order {
                 continue;
             }
@@ -151,7 +149,7 @@ fn brute_force(chain: &Chain, rooms: &Rooms, objective: Objective) -> Option<Cos
     all.best
 }
 
-/// Returns whether layers that must stay together do not.
+/// Returns whether layers that must stay together are separated.
 fn cuts_group(chain: &Chain, split: &Split) -> bool {
     let pairs = chain.layers.iter().zip(split.rooms.windows(2)).zip(1..);
     pairs.into_iter().any(|((_, pair), next)| chain.layers[next].joined && pair[0] != pair[1])
@@ -226,7 +224,7 @@ proptest! {
 }
 
 #[test]
-fn machine_of_sixteen_different_devices_is_searched_in_some_orders() {
+fn searches_some_orders_of_sixteen_different_devices() {
     let sizes = (20..60).map(|size| ((size, 5, size, 3), (4, 6, 3, 2), size % 11 == 0));
     let numbers: Vec<Numbers> = sizes.collect();
     let last = numbers.len() - 1;

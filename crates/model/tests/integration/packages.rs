@@ -1,4 +1,4 @@
-//! Files that the reference packages of Python write.
+//! Files written by the Python reference packages.
 
 use gpu_core::Bytes;
 use gpu_model::Encoding;
@@ -33,13 +33,14 @@ for kind in ['Q8_0', 'Q4_0', 'Q4_K', 'Q6_K', 'IQ4_XS', 'TQ1_0', 'MXFP4', 'BF16']
 w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
 ";
 
-/// Prints the elements and bytes of a block of each type of ggml.
+/// Prints the number of elements and bytes in a block of each ggml type.
 const TYPES: &str = "
 import gguf
 for kind, (block, size) in gguf.GGML_QUANT_SIZES.items(): print(kind.name, block, size)
 ";
 
-/// Runs a script of a Python that has its packages; `None`, and a line about it, if there is none.
+/// Runs a script with a Python that has its packages; if there is none, prints a note and returns
+/// `None`.
 fn written(script: &str, into: &Path) -> Option<Output> {
     let mut stderr = std::io::stderr();
     let python = std::env::var("GPUWS_PYTHON").unwrap_or_else(|_| "python3".to_owned());
@@ -73,7 +74,7 @@ fn read(directory: &Path) -> Found {
 }
 
 #[test]
-fn safetensors_of_the_reference_package_are_read() {
+fn reads_safetensors_of_reference_package() {
     let directory = tempfile::tempdir().unwrap();
     if written(SAFETENSORS, directory.path()).is_none() {
         return;
@@ -98,7 +99,7 @@ fn safetensors_of_the_reference_package_are_read() {
 }
 
 #[test]
-fn gguf_of_the_reference_package_is_read() {
+fn reads_gguf_of_reference_package() {
     let directory = tempfile::tempdir().unwrap();
     if written(GGUF, directory.path()).is_none() {
         return;
@@ -116,14 +117,14 @@ fn gguf_of_the_reference_package_is_read() {
 }
 
 #[test]
-fn types_of_ggml_have_the_sizes_of_the_reference_package() {
+fn ggml_type_sizes_match_reference_package() {
     let directory = tempfile::tempdir().unwrap();
     let Some(output) = written(TYPES, directory.path()) else { return };
     let text = String::from_utf8(output.stdout).unwrap();
     let mut compared = 0;
     for line in text.lines() {
         let [name, block, size] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        // The package counts a block of Q8_1 as two 32-bit floats more than ggml does.
+        // The package counts two more 32-bit floats in a Q8_1 block than ggml does.
         let Some(known) = Encoding::named(name).filter(|_| name != "Q8_1") else { continue };
         assert_eq!(known.block().to_string(), block, "{name}");
         assert_eq!((known.block_bits() / 8).to_string(), size, "{name}");

@@ -1,7 +1,7 @@
-//! Figures that were published or measured, beside those of the predictor.
+//! Published or measured figures, compared with those of the predictor.
 //!
-//! Each row names the component that is compared: of many published runs only one is known, such as
-//! the cache, because the mixture of encodings of the file is not.
+//! Each row names the component to compare. For many published runs only one component, such as the
+//! cache, is known, because the mixture of encodings in the file is not.
 
 use crate::models::{
     Config, GEMMA_4B, LLAMA_1B, LLAMA_2_7B, LLAMA_2_70B, LLAMA_8B, MOE_30B, bert_base_cased,
@@ -39,7 +39,7 @@ fn mib(bytes: Bytes) -> f64 {
     bytes.0 as f64 / Bytes::MIB as f64
 }
 
-/// A model of which only the layers matter.
+/// A model in which only the layers matter.
 fn layers(layers: Vec<Mixer>, vocabulary: u64, hidden: u64) -> Model {
     let encoding = Some(encoding("F16"));
     let heads = 16;
@@ -48,8 +48,8 @@ fn layers(layers: Vec<Mixer>, vocabulary: u64, hidden: u64) -> Model {
     Model { shape: Some(shape), ..Model::default() }
 }
 
-/// A GPU with `offload_op`, as ggml-cuda has it, computes batches for blocks on the CPU. llama.cpp
-/// reserved these MiB on the first one.
+/// A GPU with `offload_op`, as in ggml-cuda, computes batches for blocks on the CPU. llama.cpp
+/// reserved these MiB on the first GPU.
 #[test]
 fn buffer_of_the_first_gpu_covers_batches_for_the_cpu() {
     for (model, blocks, reserved) in
@@ -69,7 +69,7 @@ fn buffer_of_the_first_gpu_covers_batches_for_the_cpu() {
     }
 }
 
-/// What llama.cpp reserved for synthetic models: weights, context and buffer of one device.
+/// The reservations of llama.cpp for synthetic models: weights, context and buffer of one device.
 fn reserved() -> Vec<Row> {
     let q8 = encoding("Q8_0");
     let base = llama(32768);
@@ -114,7 +114,7 @@ fn reserved() -> Vec<Row> {
     rows
 }
 
-/// What was published of real machines.
+/// Published figures from real machines.
 fn machines() -> Vec<Row> {
     let mut rows = Vec::new();
     let mut add = |case: &str, what, published: f64, predicted: f64| {
@@ -192,7 +192,7 @@ fn machines() -> Vec<Row> {
     rows
 }
 
-/// What vLLM logged when it measured itself.
+/// Figures that vLLM logged when it measured itself.
 fn served() -> Vec<Row> {
     let gib = |bytes: Bytes| bytes.gib();
     let mut rows = Vec::new();
@@ -254,7 +254,7 @@ fn median(rows: &[Row]) -> f64 {
 }
 
 #[test]
-fn predictions_are_near_published_figures() {
+fn predictions_are_close_to_published_figures() {
     let mut table = String::new();
     for (name, rows) in [("measured", reserved()), ("published", machines())] {
         for row in &rows {

@@ -75,7 +75,7 @@ fn engine(share: Reading<Percent>, out: Out<c_uint>, period: Out<c_uint>) -> Ans
 exports! {
     gpu [nvmlDeviceGetUtilizationRates](rates: Out<Utilization>) |gpu| {
         let share = gpu.sample()?.utilization?.get();
-        // Both are in one struct: a missing memory value cannot be left out of it.
+        // One struct holds both values, so a missing memory value becomes zero.
         let memory = gpu.activity().ok().and_then(|activity| activity.memory.ok());
         let memory = memory.map_or(0, Percent::get);
         rates.put(Utilization { gpu: share.into(), memory: memory.into() })

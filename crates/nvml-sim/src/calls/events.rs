@@ -1,4 +1,4 @@
-//! Events that devices report.
+//! Device events.
 
 use crate::clock;
 use crate::code::{Answer, Code};
@@ -10,7 +10,7 @@ use crate::pointer::{Handle, Out};
 use std::ffi::{c_uint, c_ulonglong};
 use std::time::Duration;
 
-/// How long a waiting caller sleeps between two checks.
+/// How often a waiting caller checks for events.
 const STEP: Duration = Duration::from_millis(10);
 /// The marker for no MIG instance.
 const NO_INSTANCE: c_uint = c_uint::MAX;

@@ -46,11 +46,11 @@ pub(crate) mod id {
     pub(crate) const RESET_STATUS: u32 = 226;
     pub(crate) const DRAIN_AND_RESET_STATUS: u32 = 227;
     pub(crate) const GET_GPU_RECOVERY_ACTION: u32 = 230;
-    /// Every ID is below this.
+    /// One more than the highest ID.
     pub(crate) const END: u32 = 274;
 }
 
-/// The scope of a power query: the GPU, and not its module or memory.
+/// The scope of a power query: the GPU, not its module or memory.
 const SCOPE_GPU: u32 = 0;
 
 /// The types of values (`nvmlValueType_t`).
@@ -141,7 +141,7 @@ fn filled(gpu: Subject<'_>, asked: FieldValue) -> FieldValue {
     let answer = FieldValue { timestamp, latency_usec: 0, ..asked };
     let none = Value { unsigned_long_long: 0 };
     let (value_type, nvml_return, value) = match read(gpu, asked.field_id, asked.scope_id) {
-        // A number fills the whole union, so that none of its bytes stays unset.
+        // A number fills the whole union, so no byte is uninitialised.
         Ok(Typed::Int(number)) => {
             (UNSIGNED_INT, SUCCESS, Value { unsigned_long_long: number.into() })
         }

@@ -53,15 +53,15 @@ fn bus(subject: Subject<'_>) -> Result<PciBusId, Absent> {
     subject.state.info.id.bus
 }
 
-/// Returns the IDs of device and board; zero if the machine does not report them, as for a device
-/// that cannot be queried.
+/// Returns the PCI IDs of device and board; zero if the machine does not report them, as for a
+/// device that does not respond.
 fn pci_ids(subject: Subject<'_>) -> (c_uint, c_uint) {
     let pcie = subject.pcie().ok();
     let id = |of: fn(&gpu_core::Pcie) -> Reading<u32>| pcie.and_then(|pcie| of(pcie).ok());
     (id(|pcie| pcie.device_id).unwrap_or(0), id(|pcie| pcie.subsystem_id).unwrap_or(0))
 }
 
-/// Returns an address with a four-digit domain, as the first versions wrote it.
+/// Returns an address with a four-digit domain, as the first versions print it.
 fn legacy(bus: PciBusId) -> String {
     format!("{:04X}:{:02X}:{:02X}.{:X}", bus.domain & 0xffff, bus.bus, bus.device, bus.function)
 }
@@ -174,7 +174,7 @@ exports! {
 
     device [nvmlDeviceGetArchitecture](architecture: Out<c_uint>) |subject| {
         let name = text(&subject.product()?.architecture)?;
-        // nvidia-smi prints 'Ada Lovelace', others 'Ada'.
+        // Matches 'Ada Lovelace' (nvidia-smi) and 'Ada' (other tools).
         let first = name.split_whitespace().next().unwrap_or_default();
         architecture.put(number(ARCHITECTURES, first).unwrap_or(ARCHITECTURE_UNKNOWN))
     }

@@ -14,8 +14,8 @@ extern "C" fn nvmlInit() -> u32 {
     guard(|| library::initialise("nvmlInit"))
 }
 
-/// The flags request not to fail without devices, which this library never does, and not to attach
-/// to devices, which it always does.
+/// The flags are NO_GPUS (do not fail without devices: this library never does) and NO_ATTACH (do
+/// not attach to devices: this library has no such step).
 #[unsafe(no_mangle)]
 extern "C" fn nvmlInitWithFlags(_flags: c_uint) -> u32 {
     guard(|| library::initialise("nvmlInitWithFlags"))

@@ -13,14 +13,14 @@ use std::ptr::null;
 /// The maximum length of a path.
 const MAX_PATH: usize = 4096;
 
-/// Returns the name of the simulated machine, null if no session can be read. The presence of this
-/// function shows that everything this library reports is simulated.
+/// Returns the name of the simulated machine, or null if no session can be read. The presence of
+/// this function shows that the library is simulated.
 #[unsafe(no_mangle)]
 extern "C" fn gpuwsSimulatedMachine() -> *const c_char {
     text(|library| library.machine().and_then(|name| CString::new(name).ok()))
 }
 
-/// Returns the directory of the session, null if none is set.
+/// Returns the directory of the session, or null if none is set.
 #[unsafe(no_mangle)]
 extern "C" fn gpuwsSimulatedSession() -> *const c_char {
     text(|library| CString::new(library.dir()?.as_os_str().as_bytes()).ok())
@@ -31,15 +31,16 @@ extern "C" fn gpuwsSimulatedSession() -> *const c_char {
 #[unsafe(no_mangle)]
 extern "C" fn gpuwsSimulatedOpen(dir: In<c_char>) -> u32 {
     guard(|| {
-        let dir = match dir.is_null() {
-            true => None,
-            false => Some(PathBuf::from(std::ffi::OsString::from_vec(dir.bytes(MAX_PATH)?))),
+        let dir = if dir.is_null() {
+            None
+        } else {
+            Some(PathBuf::from(std::ffi::OsString::from_vec(dir.bytes(MAX_PATH)?)))
         };
         library::lock().name_session(dir)
     })
 }
 
-/// Returns how often this process called a function; null means all functions together.
+/// Returns how often this process called a function; null counts all functions.
 #[unsafe(no_mangle)]
 extern "C" fn gpuwsSimulatedCalls(function: In<c_char>) -> u64 {
     let count = || {

@@ -8,8 +8,7 @@ use crate::view::Subject;
 use gpu_core::{Absent, Bytes};
 use std::ffi::c_ulonglong;
 
-/// The marker for a missing field in a struct whose other fields are present
-/// (`NVML_VALUE_NOT_AVAILABLE`).
+/// Marks a missing field in a struct with other fields present (`NVML_VALUE_NOT_AVAILABLE`).
 const NOT_AVAILABLE: c_ulonglong = c_ulonglong::MAX;
 
 /// Returns total and used memory.
@@ -21,7 +20,7 @@ fn total_and_used(subject: Subject<'_>) -> Answer<(Bytes, Bytes)> {
 exports! {
     device [nvmlDeviceGetMemoryInfo](memory: Out<Memory1>) |subject| {
         let (total, used) = total_and_used(subject)?;
-        // The first version has no reserved memory: it counts as used.
+        // The first version has no field for reserved memory, which counts as used.
         let used = used + subject.memory()?.reserved.unwrap_or_default();
         let free = total.saturating_sub(used);
         memory.put(Memory1 { total: total.0, free: free.0, used: used.0 })
@@ -33,8 +32,8 @@ exports! {
         let reserved = match subject.memory()?.reserved {
             Ok(reserved) => Some(reserved),
             Err(Absent::TooOld) => return Err(Code::FUNCTION_NOT_FOUND),
-            // Then it counts as used. The function exists for callers that found it and no longer
-            // fall back to the first version.
+            // The reserved memory then counts as used. The function still succeeds, because callers
+            // that found it do not fall back to the first version.
             Err(_) => None,
         };
         let free = total.saturating_sub(used + reserved.unwrap_or_default());

@@ -59,8 +59,8 @@ fn errors_at(gpu: Subject<'_>, which: (c_uint, c_uint), location: c_uint) -> Ans
     })
 }
 
-/// Returns the addresses of retired pages: NVML reports their number through them, so they are
-/// generated, one page after the other from the end of the first GiB.
+/// Returns the addresses of retired pages. NVML reports the number of pages only as the length of
+/// this list, so the addresses are synthetic: consecutive pages from the end of the first GiB.
 fn pages(gpu: Subject<'_>, cause: c_uint) -> Answer<Vec<c_ulonglong>> {
     let health = gpu.memory_health()?;
     let (number, first) = match cause {
@@ -118,7 +118,7 @@ exports! {
     gpu [nvmlDeviceGetSramEccErrorStatus](status: Out<EccSramErrorStatus1>) |gpu| {
         status.check_version()?;
         let threshold_exceeded = gpu.memory_health()?.sram_threshold_exceeded?.into();
-        // A machine tells the errors of its SRAM as a whole.
+        // A machine describes the errors of its SRAM only as a total.
         let of = |errors: gpu_core::Reading<u64>| errors.unwrap_or(0);
         let errors = gpu.memory_errors()?;
         status.put(EccSramErrorStatus1 {

@@ -18,7 +18,7 @@ exports! {
     }
 
     gpu [nvmlDeviceGetMaxMigDeviceCount](count: Out<c_uint>) |gpu| {
-        // As many as there are: the possible maximum is unknown.
+        // The current number, because the possible maximum is unknown.
         let numbers = gpu.instances()?.iter().map(|mig| mig.index + 1);
         count.put(numbers.max().unwrap_or(0))
     }

@@ -45,10 +45,10 @@ exports! {
         if current.is_null() && pending.is_null() {
             return Err(Code::INVALID_ARGUMENT);
         }
-        // nvidia-smi queries one of the two at a time and has no place for the other.
-        for (place, mode) in [(current, now), (pending, next)] {
-            if !place.is_null() {
-                place.put(mode)?;
+        // nvidia-smi queries one of the two at a time and passes null for the other.
+        for (out, mode) in [(current, now), (pending, next)] {
+            if !out.is_null() {
+                out.put(mode)?;
             }
         }
         Ok(())

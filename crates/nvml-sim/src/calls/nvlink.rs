@@ -23,7 +23,7 @@ const CAPABILITIES: c_uint = 6;
 /// Returns a link of a device.
 ///
 /// # Errors
-/// `NOT_SUPPORTED` for a device without links; `INVALID_ARGUMENT` if it has only others.
+/// `NOT_SUPPORTED` for a device without links; `INVALID_ARGUMENT` if it has links but not this one.
 pub(super) fn link(gpu: Subject<'_>, number: c_uint) -> Answer<&NvLink> {
     let links = gpu.nvlinks()?;
     if links.is_empty() {
@@ -80,7 +80,7 @@ exports! {
         let reported = gpu.fabric()?;
         fabric.put(FabricInfo {
             cluster_uuid: [0; 16],
-            // Undefined until the state is complete.
+            // Undefined until the registration completes.
             status: reported.status.unwrap_or(0),
             clique_id: 0,
             state: match reported.state? {

@@ -98,7 +98,7 @@ exports! {
     }
 
     gpu [nvmlDeviceGetFanSpeed_v2](fan: c_uint, speed: Out<c_uint>) |gpu| {
-        // Only the first fan is described.
+        // The machine describes only the first fan.
         if fan > 0 {
             return Err(Code::INVALID_ARGUMENT);
         }

@@ -23,7 +23,8 @@ enum List {
 }
 
 impl List {
-    /// Returns whether a process is in the list; one with both kinds of context is in two.
+    /// Returns whether a list contains a process; a process with both kinds of context is in two
+    /// lists.
     fn has(self, process: &DeviceProcess) -> bool {
         use DeviceProcessKind::{Compute, ComputeAndGraphics, Graphics, Mps, Unknown};
         match self {
@@ -64,10 +65,10 @@ fn list<T: Copy + for<'p> From<&'p DeviceProcess>>(
     infos.put_list(count, &processes.map(T::from).collect::<Vec<T>>())
 }
 
-/// Returns a sample of each process that was busy after `since`, in microseconds.
+/// Returns a sample of each process that was busy after `since` (microseconds since 1970).
 ///
 /// # Errors
-/// `NOT_FOUND` when there was none; the machine's reason when it reports no samples.
+/// `NOT_FOUND` if no process was busy; the machine's reason if it reports no samples.
 fn samples(subject: Subject<'_>, since: c_ulonglong) -> Answer<Vec<ProcessUtilizationSample>> {
     let now = clock::wall_micros();
     let mut samples: Vec<ProcessUtilizationSample> = Vec::new();
@@ -89,9 +90,10 @@ fn samples(subject: Subject<'_>, since: c_ulonglong) -> Answer<Vec<ProcessUtiliz
             Err(absent) => unreported = Some(absent.into()),
         }
     }
-    match samples.is_empty() {
-        true => Err(idle.or(unreported).unwrap_or(Code::NOT_FOUND)),
-        false => Ok(samples),
+    if samples.is_empty() {
+        Err(idle.or(unreported).unwrap_or(Code::NOT_FOUND))
+    } else {
+        Ok(samples)
     }
 }
 

@@ -27,7 +27,7 @@ exports! {
     }
 
     machine [nvmlSystemGetNVMLVersion](version: Out<c_char>, length: c_uint) |view| {
-        // The major version of CUDA, then the driver's: `12.535.261.03`.
+        // The major version of CUDA, then the driver version: `12.535.261.03`.
         let driver_version = text(&driver(view)?.version)?;
         version.put_text(length, &format!("{}.{driver_version}", cuda_number(view)? / 1000))
     }
@@ -43,13 +43,13 @@ exports! {
         let found = listed.find_map(|list| list.iter().find(|process| process.pid.0 == pid));
         let found = found.ok_or(Code::NOT_FOUND)?;
         let text = text(&found.name)?;
-        // The only text that is truncated if it does not fit.
+        // This is the only text that is truncated to fit.
         let end = text.floor_char_boundary((length as usize).saturating_sub(1));
         name.put_text(length, &text[..end])
     }
 
     machine [nvmlUnitGetCount](count: Out<c_uint>) |_| {
-        // Old S-class systems had units.
+        // Only old S-class systems have units.
         count.put(0)
     }
 

@@ -1,22 +1,22 @@
-//! Functions that callers require, about subjects that no simulated machine describes.
+//! Functions that callers require but no simulated machine supports.
 
 use crate::code::Code;
 use crate::entry::exports;
 use crate::pointer::{In, Out};
 use std::ffi::c_void;
 
-/// A table of functions that are in no public header. It starts with its own size in bytes, by
-/// which callers check whether a function is in it; this one has none.
+/// An internal function table, which no public header declares. It starts with its own size in
+/// bytes, so that callers can check which functions it has; this one has none.
 static NO_FUNCTIONS: usize = size_of::<usize>();
 
 exports! {
     machine [nvmlInternalGetExportTable](table: Out<&'static usize>, _id: In<c_void>) |_| {
-        // nvidia-smi does not start without one, and starts with an empty one.
+        // nvidia-smi requires this table to start, but accepts an empty one.
         table.put(&NO_FUNCTIONS)
     }
 
-    // nvidia-smi and nvitop take a missing function for a broken installation and print so in the
-    // place of a value. The other arguments do not matter: none is written to.
+    // If one of these functions is missing, nvidia-smi and nvitop print an installation error in
+    // place of the value. The omitted arguments do not matter, because the functions write to none.
     device [
         nvmlDeviceGetAttributes_v2,
         nvmlDeviceGetAutoBoostedClocksEnabled,

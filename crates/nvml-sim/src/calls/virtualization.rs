@@ -15,8 +15,8 @@ const TIMESLICE_PROFILES: c_uint = 1;
 const TIMESLICE_SIZES: c_uint = 2;
 const CAPABILITIES: c_uint = 12;
 
-/// Returns whether the driver supports several vGPU profiles side by side: the value of the first
-/// device that reports it.
+/// Returns whether the driver supports several vGPU profiles at the same time: the value of the
+/// first device that reports it.
 fn heterogeneous(view: &View) -> Answer<c_uint> {
     let mut reported =
         view.subjects().filter_map(|gpu| gpu.virtual_gpus().ok()?.heterogeneous.ok());

@@ -1,4 +1,4 @@
-//! Cases that need a separate process: the environment, standard error, and output at exit.
+//! Tests in a separate process: the environment, standard error, and output at exit.
 
 use crate::fixture::{library_path, session};
 use gpu_sim::Session;
@@ -14,7 +14,7 @@ fn run(dir: &Path) -> Output {
     command.env(Session::VARIABLE, dir).output().unwrap()
 }
 
-/// Initialises the library like a program that knows nothing about simulations.
+/// Initialises the library like a program that does not know about simulations.
 #[test]
 #[ignore = "run by the others"]
 fn child_process_entry() {
@@ -52,9 +52,9 @@ fn unreadable_session_is_reported_in_one_line() {
     fs::write(dir.path().join(Session::FILE), "{\"machine\": \"a\\u001b[2J\"}").unwrap();
     let output = run(dir.path());
     assert_eq!(fs::read_to_string(dir.path().join("result")).unwrap(), "[9, 1] 0");
-    let said = String::from_utf8(output.stderr).unwrap();
-    let said: Vec<&str> = said.lines().filter(|line| line.contains("simulated")).collect();
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].contains("session.json"), "{said:?}");
-    assert!(!said[0].contains('\x1b'), "{said:?}");
+    let lines = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = lines.lines().filter(|line| line.contains("simulated")).collect();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].contains("session.json"), "{lines:?}");
+    assert!(!lines[0].contains('\x1b'), "{lines:?}");
 }

@@ -21,7 +21,7 @@ fn handle_is_found_by_index_uuid_serial_and_bus_id() {
         let stage = Stage::begun(session(machine.name));
         let nvml = stage.nvml;
         let mut count = 0;
-        // SAFETY: the place for the value lives during the call.
+        // SAFETY: the value outlives the call.
         assert_eq!(unsafe { nvml.nvmlDeviceGetCount_v2(&mut count) }, 0);
         assert_eq!(count as usize, devices.len(), "{}", machine.name);
         for info in devices {
@@ -71,7 +71,7 @@ fn readings_match_machine() {
     let (nvml, device) = (stage.nvml, stage.device(0));
     let mut rates = nvmlUtilization_t { gpu: 0, memory: 0 };
     let (mut draw, mut limit) = (0, 0);
-    // SAFETY: the places for the values live during the calls.
+    // SAFETY: the values outlive the calls.
     unsafe {
         assert_eq!(nvml.nvmlDeviceGetUtilizationRates(device, &mut rates), 0);
         assert_eq!(nvml.nvmlDeviceGetPowerUsage(device, &mut draw), 0);
@@ -106,7 +106,7 @@ fn reserved_memory_counts_as_used_in_v1_only() {
     let mut one = nvmlMemory_t { total: 0, free: 0, used: 0 };
     let version = size_of::<nvmlMemory_v2_t>() as u32 | 2 << 24;
     let mut two = nvmlMemory_v2_t { version, ..all_zero() };
-    // SAFETY: the places for the values live during the calls.
+    // SAFETY: the values outlive the calls.
     unsafe {
         assert_eq!(stage.nvml.nvmlDeviceGetMemoryInfo(stage.device(0), &mut one), 0);
         assert_eq!(stage.nvml.nvmlDeviceGetMemoryInfo_v2(stage.device(0), &mut two), 0);
@@ -121,7 +121,7 @@ fn memory_adds_up_in_v1_and_v2() {
     let (nvml, device) = (stage.nvml, stage.device(0));
     let mut one = nvmlMemory_t { total: 0, free: 0, used: 0 };
     let mut two: nvmlMemory_v2_t = all_zero();
-    // SAFETY: the places for the values live during the calls.
+    // SAFETY: the values outlive the calls.
     unsafe {
         assert_eq!(nvml.nvmlDeviceGetMemoryInfo(device, &mut one), 0);
         assert_eq!(nvml.nvmlDeviceGetMemoryInfo_v2(device, &mut two), 25, "of no version");
@@ -207,7 +207,7 @@ fn versioned_temperature_call_is_supported() {
     let stage = Stage::begun(session("labbox"));
     let device = stage.device(0);
     let mut asked: nvmlTemperature_t = all_zero();
-    // SAFETY: the place for the value lives during the calls.
+    // SAFETY: the value outlives the calls.
     let ask = |asked: &mut nvmlTemperature_t| unsafe {
         stage.nvml.nvmlDeviceGetTemperatureV(device, asked)
     };
@@ -231,13 +231,13 @@ fn field_values_have_individual_codes() {
     for (value, field) in values.iter_mut().zip([energy, memory, unknown, spare]) {
         value.fieldId = field;
     }
-    // SAFETY: there are four of them.
+    // SAFETY: the array has four elements.
     let code =
         unsafe { stage.nvml.nvmlDeviceGetFieldValues(stage.device(0), 4, values.as_mut_ptr()) };
     assert_eq!(code, 0);
     let [energy, memory, unknown, spare] = values;
     let power = details.power.unwrap();
-    // SAFETY: the answer names the type that is read.
+    // SAFETY: the answer has the type of the field that is read.
     let reported = (energy.nvmlReturn == 0).then_some(unsafe { energy.value.ullVal });
     assert_eq!(reported, power.energy.ok());
     // SAFETY: as above.
@@ -254,7 +254,7 @@ fn power_field_scope_is_gpu_only() {
         for (scope, code) in [(of_gpu, 0), (of_module, 3), (of_memory, 3)] {
             let mut value: nvmlFieldValue_t = all_zero();
             (value.fieldId, value.scopeId) = (field, scope);
-            // SAFETY: there is one of them.
+            // SAFETY: the array has one element.
             let asked =
                 unsafe { stage.nvml.nvmlDeviceGetFieldValues(stage.device(0), 1, &mut value) };
             assert_eq!((asked, value.nvmlReturn), (0, code), "{field} of {scope}");
@@ -274,7 +274,7 @@ fn operation_mode_pointers_are_optional() {
     std::fs::write(dir.path().join("machine.toml"), machine).unwrap();
     let stage = Stage::begun(session(dir.path().to_str().unwrap()));
     let ask = |gpu, current: *mut u32, pending: *mut u32| {
-        // SAFETY: each place is null or lives during the call.
+        // SAFETY: each pointer is null or valid during the call.
         unsafe { stage.nvml.nvmlDeviceGetGpuOperationMode(stage.device(gpu), current, pending) }
     };
     let (mut current, mut pending) = (9, 9);

@@ -35,7 +35,7 @@ fn nothing() -> nvmlEventData_t {
 
 fn set(stage: &Stage, gpus: &[u32]) -> nvmlEventSet_t {
     let mut set = null_mut();
-    // SAFETY: the place for the set lives during the call.
+    // SAFETY: the set outlives the call.
     unsafe {
         assert_eq!(stage.nvml.nvmlEventSetCreate(&mut set), 0);
         for gpu in gpus {
@@ -48,7 +48,7 @@ fn set(stage: &Stage, gpus: &[u32]) -> nvmlEventSet_t {
 
 fn wait(stage: &Stage, set: nvmlEventSet_t, millis: u32) -> (u32, nvmlEventData_t) {
     let mut data = nothing();
-    // SAFETY: the place for the event lives during the call.
+    // SAFETY: the event outlives the call.
     let code = unsafe { stage.nvml.nvmlEventSetWait_v2(set, &mut data, millis) };
     (code, data)
 }
@@ -59,7 +59,7 @@ fn event_wait_returns_device_event() {
     fs::write(machine.path().join("machine.toml"), MACHINE).unwrap();
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
-    // Its time advances. The event comes when it is waited for, on a busy machine too.
+    // Time advances here. Even on a busy machine, the event arrives while the test waits for it.
     let began = now;
     let session = Session {
         machine: machine.path().to_owned(),

@@ -1,4 +1,4 @@
-//! Real processes that appear on the devices by themselves.
+//! Real processes that register themselves on the devices.
 
 use crate::fixture::{Stage, session};
 use crate::placeholders::{Idle, shown, soon};
@@ -39,7 +39,7 @@ fn named(stage: &Stage) -> PathBuf {
     stage.dir.path().join(ExternalProcess::DIR)
 }
 
-/// The program that appears.
+/// Returns the command of an external process.
 fn program(stage: &Stage, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_nvml-sim-process"));
     command.args(words).env(Session::VARIABLE, stage.dir.path()).stdin(Stdio::null());
@@ -47,7 +47,7 @@ fn program(stage: &Stage, words: &[&str]) -> Command {
     command
 }
 
-/// A program that ends with the test at the latest.
+/// A child process that ends with the test at the latest.
 struct Running(Child);
 
 impl Running {
@@ -93,7 +93,7 @@ fn later_reader_sees_external_process() {
     external(&idle, 1, 1000).enter(dir.path()).unwrap();
     let stage = Stage::at(dir);
     assert_eq!(stage.init(), 0);
-    assert_eq!(shown(&stage, 1), (vec![idle.pid()], 1004), "at the first look");
+    assert_eq!(shown(&stage, 1), (vec![idle.pid()], 1004), "in the first snapshot");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn memory_is_capped_and_oldest_process_is_served_first() {
 
 #[test]
 fn simulated_pid_yields_to_real_process() {
-    // The machine has a process with this PID on each device, ended or not.
+    // On each device, the machine has a process with this PID, running or not.
     let idle = Idle::new();
     let dir = tempfile::tempdir().unwrap();
     let machine = dir.path().join("machine.toml");
@@ -138,7 +138,7 @@ fn registration_without_live_process_is_ignored() {
     gone.kill();
     was.enter(dir).unwrap();
     let good = external(&idle, 1, 100);
-    // The PID was reused: another process started with it.
+    // The PID was reused: the current process started at another time.
     ExternalProcess { start_ticks: good.start_ticks - 1, ..good.clone() }.enter(dir).unwrap();
     let twice = ExternalProcess { uses: vec![good.uses[0], good.uses[0]], ..good.clone() };
     let none = ExternalProcess { uses: Vec::new(), ..good.clone() };
@@ -170,7 +170,7 @@ fn registration_without_live_process_is_ignored() {
     let made = Command::new("mkfifo").arg(&file).status().unwrap();
     assert!(
         made.success() && !ExternalProcess::named(dir).unwrap().contains(&good),
-        "nobody writes"
+        "the FIFO has no writer"
     );
     fs::remove_file(&file).unwrap();
     fs::write(&file, &json).unwrap();
@@ -178,11 +178,11 @@ fn registration_without_live_process_is_ignored() {
         fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
         assert_eq!(ExternalProcess::named(dir).unwrap().contains(&good), is_there, "{mode:o}");
     }
-    soon("the one that is right is listed alone", || shown(&stage, 1) == (vec![good.pid], 104));
+    soon("only the valid registration is listed", || shown(&stage, 1) == (vec![good.pid], 104));
 
     fs::set_permissions(named(&stage), Permissions::from_mode(0o777)).unwrap();
     assert!(ExternalProcess::named(dir).is_err(), "others may write into it");
-    soon("nobody is believed", || shown(&stage, 1).0.is_empty());
+    soon("no registration is trusted", || shown(&stage, 1).0.is_empty());
 }
 
 #[test]
@@ -202,14 +202,14 @@ fn external_process_is_refused_outside_live_session() {
     external(&idle, 1, 100).enter(stage.dir.path()).unwrap();
     assert_eq!(shown(&stage, 1), (vec![], 4));
     let Output { status, stderr, .. } = program(&stage, &["--use", "1:5"]).output().unwrap();
-    let said = String::from_utf8(stderr).unwrap();
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.ends_with("run inside gpuws sim MACHINE --live\n"), "{said}");
+    let message = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{message}");
+    assert!(message.ends_with("run inside gpuws sim MACHINE --live\n"), "{message}");
     let mut outside = program(&stage, &["--use", "1:5"]);
     let Output { status, stderr, .. } = outside.env_remove(Session::VARIABLE).output().unwrap();
-    let said = String::from_utf8(stderr).unwrap();
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.ends_with("run inside gpuws sim MACHINE --live\n"), "{said}");
+    let message = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{message}");
+    assert!(message.ends_with("run inside gpuws sim MACHINE --live\n"), "{message}");
 }
 
 /// Returns the names of the files that a process has open or mapped in the session.
@@ -235,13 +235,13 @@ fn program_registers_name_files_and_utilization() {
     let mut program = Running::start(program(&stage, &words));
     let pid = program.0.id();
     soon("it is on both", || shown(&stage, 1).0 == [pid] && shown(&stage, 3).0 == [pid]);
-    assert_eq!((shown(&stage, 1).1, shown(&stage, 3).1), (1004, 15_779), "beside a ghost");
+    assert_eq!((shown(&stage, 1).1, shown(&stage, 3).1), (1004, 15_779), "next to a ghost");
     assert_eq!(held(&stage, pid), ["nvidia-uvm", "nvidia1", "nvidia3", "nvidiactl"]);
     let device = stage.device(1);
     assert_eq!(fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "trainer\n");
     soon("it computes", || {
         let mut rates = nvmlUtilization_t { gpu: 0, memory: 0 };
-        // SAFETY: the place for the value lives during the call.
+        // SAFETY: the value outlives the call.
         let code = unsafe { stage.nvml.nvmlDeviceGetUtilizationRates(device, &mut rates) };
         code == 0 && rates.gpu > 20
     });
@@ -288,8 +288,8 @@ fn command_uses_devices_while_running_and_exit_code_is_propagated() {
         let mut command = program(&stage, words);
         value.map(|value| command.env("CUDA_VISIBLE_DEVICES", value));
         let output = command.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(1) && said.contains(why), "{words:?}: {said}");
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(1) && message.contains(why), "{words:?}: {message}");
     }
     assert_eq!(fs::read_dir(named(&stage)).unwrap().count(), 0);
 }
@@ -306,7 +306,7 @@ fn program_ends_with_session() {
     assert_eq!(forever.0.wait().unwrap().code(), Some(0));
 }
 
-/// Returns whether no process has the other end of a pipe open.
+/// Returns whether the other end of a pipe is closed in every process.
 fn is_closed(pipe: &impl std::os::fd::AsFd) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut end = [PollFd::new(pipe, PollFlags::empty())];
@@ -315,11 +315,11 @@ fn is_closed(pipe: &impl std::os::fd::AsFd) -> bool {
 }
 
 #[test]
-fn program_ends_with_a_killed_session_and_keeps_no_pipe_of_its_starter() {
+fn program_ends_with_killed_session_and_closes_inherited_pipes() {
     let stage = stage(live());
     let lock = fs::File::create(stage.dir.path().join(Session::ALIVE)).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
-    // As under `nohup`; and the descriptor of the lock is inherited, as from `gpuws sim`.
+    // As under `nohup`, with the lock's descriptor inherited as from `gpuws sim`.
     let script = "trap '' HUP INT QUIT; exec \"$0\" --use 1:1000";
     let mut command = Command::new("sh");
     command.args(["-c", script, env!("CARGO_BIN_EXE_nvml-sim-process")]);
@@ -337,7 +337,7 @@ fn program_ends_with_a_killed_session_and_keeps_no_pipe_of_its_starter() {
     let stdin = program.0.stdin.take().unwrap();
     soon("it keeps no pipe open", || is_closed(&stdout) && is_closed(&stderr) && is_closed(&stdin));
     assert!(program.0.try_wait().unwrap().is_none(), "its session lives");
-    // The kernel does this when the session is killed; its directory stays.
+    // The kernel does this when the session is killed; the directory remains.
     drop(lock);
     soon("it ends with its session", || shown(&stage, 1) == (vec![], 4));
     assert!(program.0.wait().unwrap().success());

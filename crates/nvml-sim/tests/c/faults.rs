@@ -6,7 +6,7 @@ fn with(machine: &str, faults: Vec<CallFault>) -> Session {
     Session { faults, ..session(machine) }
 }
 
-/// Every code of NVML except success and 'uninitialised'.
+/// Every NVML code except success and `UNINITIALIZED`.
 fn codes() -> impl Iterator<Item = u32> {
     (2..=30).chain([999])
 }
@@ -50,7 +50,7 @@ fn star_fault_applies_to_every_function() {
     let all = CallFault { from: 2, times: Some(2), ..fault("*", CallEffect::Returns(3)) };
     let stage = Stage::begun(with("labbox", vec![all]));
     let mut count = 7;
-    // SAFETY: the place for the value lives during the call.
+    // SAFETY: the value outlives the call.
     assert_eq!(unsafe { stage.nvml.nvmlDeviceGetCount_v2(&mut count) }, 3);
     assert_eq!(count, 7, "nothing is written");
     assert_eq!(stage.shut_down(), 3);
@@ -66,7 +66,7 @@ fn device_can_be_lost_between_two_calls() {
     assert_eq!(stage.temperature(one), (15, 0));
     assert_eq!(stage.temperature(zero), (0, 54));
     let mut power = 0;
-    // SAFETY: the place for the value lives during the call.
+    // SAFETY: the value outlives the call.
     assert_eq!(unsafe { stage.nvml.nvmlDeviceGetPowerUsage(one, &mut power) }, 15);
     assert_eq!(stage.device(1), one, "it can still be found");
     let mut minor = 0;
@@ -99,11 +99,11 @@ fn hanging_call_does_not_block_others() {
     let stuck = stage.device(3) as usize;
     let nvml = stage.nvml;
     let (entered, enters) = std::sync::mpsc::channel();
-    // It ends with the process, and in no other way.
+    // This thread ends only with the process.
     let hanging = std::thread::spawn(move || {
         entered.send(()).unwrap();
         let mut degrees = 0;
-        // SAFETY: the place for the value lives during the call.
+        // SAFETY: the value outlives the call.
         unsafe { nvml.nvmlDeviceGetTemperature(stuck as _, 0, &mut degrees) }
     });
     enters.recv().unwrap();

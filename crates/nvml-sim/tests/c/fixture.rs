@@ -10,17 +10,17 @@ use std::ptr::null;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use tempfile::TempDir;
 
-/// The library serves one session at a time.
+/// Serialises the tests, because the library serves one session at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A test's session: a machine at its start, whose time stands still.
+/// A test's session: a machine at its start with stopped time.
 pub(crate) struct Stage {
     pub(crate) nvml: &'static NvmlLib,
     pub(crate) dir: TempDir,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Returns the directory of the library: beside the test.
+/// Returns the path of the library, next to the test.
 pub(crate) fn library_path() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.parent().unwrap().join("libnvml_sim.so")
@@ -44,7 +44,7 @@ pub(crate) fn session(machine: &str) -> Session {
     Session { machine: machine.into(), frozen_at_ms: Some(0), ..Session::default() }
 }
 
-/// Returns a fault at every call of a function.
+/// Returns a fault for every call of a function.
 pub(crate) fn fault(function: &str, effect: CallEffect) -> CallFault {
     CallFault { function: function.to_owned(), gpu: None, from: 1, times: None, effect }
 }
@@ -62,11 +62,12 @@ impl Stage {
         Self::at(dir)
     }
 
-    /// Serves the content of a directory, whatever it is.
+    /// Serves the unchecked content of a directory.
     pub(crate) fn at(dir: TempDir) -> Self {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let nvml = nvml();
-        // A failed test has left it initialised. SAFETY: these functions take no arguments.
+        // A failed test may leave the library initialised. SAFETY: these functions take no
+        // arguments.
         while unsafe { nvml.nvmlShutdown() } == 0 {}
         let stage = Stage { nvml, dir, _turn: turn };
         assert_eq!(open(Some(stage.dir.path())), 0);
@@ -93,7 +94,7 @@ impl Stage {
     /// Returns the handle of a device.
     pub(crate) fn device(&self, index: u32) -> nvmlDevice_t {
         let mut device = std::ptr::null_mut();
-        // SAFETY: the place for the handle lives during the call.
+        // SAFETY: the handle outlives the call.
         let code = unsafe { self.nvml.nvmlDeviceGetHandleByIndex_v2(index, &mut device) };
         assert_eq!(code, 0, "GPU {index}");
         device
@@ -102,7 +103,7 @@ impl Stage {
     /// Queries the temperature of a device.
     pub(crate) fn temperature(&self, device: nvmlDevice_t) -> (u32, u32) {
         let mut degrees = 0;
-        // SAFETY: the place for the value lives during the call.
+        // SAFETY: the value outlives the call.
         let code = unsafe { self.nvml.nvmlDeviceGetTemperature(device, 0, &mut degrees) };
         (code, degrees)
     }
@@ -134,7 +135,7 @@ pub(crate) fn marker(name: &CStr) -> Option<String> {
         library().get::<extern "C" fn() -> *const c_char>(name.to_bytes_with_nul()).unwrap()
     };
     let text = marker();
-    // SAFETY: a marker's text stays for the lifetime of the process.
+    // SAFETY: a marker's text is valid for the lifetime of the process.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_str().unwrap().to_owned())
 }
 

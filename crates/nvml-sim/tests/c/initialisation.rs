@@ -9,7 +9,7 @@ fn library_is_initialised_until_last_shutdown() {
     let stage = Stage::of("labbox");
     let count = || {
         let mut count = 0;
-        // SAFETY: the place for the value lives during the call.
+        // SAFETY: the value outlives the call.
         (unsafe { stage.nvml.nvmlDeviceGetCount_v2(&mut count) }, count)
     };
     assert_eq!(count(), (1, 0));
@@ -42,7 +42,7 @@ fn session_is_reread_after_last_shutdown() {
     session("p100-ghost").write(stage.dir.path()).unwrap();
     assert_eq!(stage.init(), 0);
     assert_eq!(stage.temperature(first).0, 2, "the new machine has one GPU");
-    assert_eq!(open(None), 5, "not while somebody uses it");
+    assert_eq!(open(None), 5, "not while it is in use");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn calls_are_counted_by_name() {
 fn every_code_has_its_own_error_string() {
     let stage = Stage::of("labbox");
     let text = |code| {
-        // SAFETY: it answers any number with a static text.
+        // SAFETY: the function returns a static text for every number.
         let text = unsafe { std::ffi::CStr::from_ptr(stage.nvml.nvmlErrorString(code)) };
         text.to_str().unwrap().to_owned()
     };

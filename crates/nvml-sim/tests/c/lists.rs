@@ -13,7 +13,7 @@ impl Stage {
         let mut infos = vec![empty; room as usize];
         let mut count = room;
         let buffer = if room == 0 { null_mut() } else { infos.as_mut_ptr() };
-        // SAFETY: the buffer has room for as many as `count` says.
+        // SAFETY: the buffer has room for `count` items.
         let code = unsafe {
             self.nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, &mut count, buffer)
         };
@@ -33,7 +33,7 @@ impl Stage {
         let mut samples = vec![empty; room as usize];
         let mut count = room;
         let buffer = if room == 0 { null_mut() } else { samples.as_mut_ptr() };
-        // SAFETY: the buffer has room for as many as `count` says.
+        // SAFETY: the buffer has room for `count` items.
         let code =
             unsafe { self.nvml.nvmlDeviceGetProcessUtilization(device, buffer, &mut count, since) };
         samples.truncate(if code == 0 { count as usize } else { 0 });
@@ -105,7 +105,7 @@ fn null_count_is_invalid_argument() {
             nvml.nvmlDeviceGetComputeRunningProcesses_v3(device, count, null_mut())
         };
         assert_eq!(compute(null_mut()), 2);
-        assert_eq!(compute(&mut count), 2, "there is said to be room");
+        assert_eq!(compute(&mut count), 2, "the buffer is null");
         let samples =
             |count: *mut u32| nvml.nvmlDeviceGetProcessUtilization(device, null_mut(), count, 0);
         assert_eq!(samples(null_mut()), 2);

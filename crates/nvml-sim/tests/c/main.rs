@@ -1,5 +1,5 @@
-//! The library as C programs use it: loaded from its file, called through the declarations that
-//! bindgen generates from the public header.
+//! Uses the library as a C program does: loads it from its file and calls it through the
+//! declarations that bindgen generates from the public header.
 
 mod children;
 mod devices;

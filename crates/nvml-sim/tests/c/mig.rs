@@ -5,7 +5,7 @@ use std::ptr::null_mut;
 
 fn instance(stage: &Stage, index: u32) -> Result<nvmlDevice_t, u32> {
     let mut mig = null_mut();
-    // SAFETY: the place for the handle lives during the call.
+    // SAFETY: the handle outlives the call.
     match unsafe {
         stage.nvml.nvmlDeviceGetMigDeviceHandleByIndex(stage.device(0), index, &mut mig)
     } {
@@ -20,7 +20,7 @@ fn mig_devices_have_their_own_handles() {
     let nvml = stage.nvml;
     let gpu = stage.device(0);
     let (mut current, mut pending, mut most) = (0, 0, 0);
-    // SAFETY: the places for the values live during the calls.
+    // SAFETY: the values outlive the calls.
     unsafe {
         assert_eq!(nvml.nvmlDeviceGetMigMode(gpu, &mut current, &mut pending), 0);
         assert_eq!(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu, &mut most), 0);
@@ -59,7 +59,7 @@ fn mig_device_is_found_by_uuid_and_lists_its_processes() {
         let uuid = uuid.unwrap();
         assert!(uuid.starts_with("MIG-") && uuid.len() == 40, "{uuid}");
         let (name, mut found) = (CString::new(uuid).unwrap(), null_mut());
-        // SAFETY: the text and the place for the handle live during the call.
+        // SAFETY: the text and the handle outlive the call.
         assert_eq!(unsafe { nvml.nvmlDeviceGetHandleByUUID(name.as_ptr(), &mut found) }, 0);
         assert_eq!(found, mig);
         let mut infos: [nvmlProcessInfo_t; 4] = [nvmlProcessInfo_t {
@@ -86,7 +86,7 @@ fn whole_device_is_not_a_mig_device() {
     let stage = Stage::begun(session("labbox"));
     let (mut is_mig, mut id, mut parent) = (9, 0, null_mut());
     let gpu = stage.device(0);
-    // SAFETY: the places for the values live during the calls.
+    // SAFETY: the values outlive the calls.
     unsafe {
         assert_eq!(stage.nvml.nvmlDeviceIsMigDeviceHandle(gpu, &mut is_mig), 0);
         assert_eq!(stage.nvml.nvmlDeviceGetGpuInstanceId(gpu, &mut id), 2);

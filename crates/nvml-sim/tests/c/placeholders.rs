@@ -37,7 +37,7 @@ fn placeholder(idle: &Idle) -> Placeholder {
     Placeholder { simulated: 21044, pid: idle.pid(), start_ticks: idle.start_ticks() }
 }
 
-/// Queries until the answer matches: real processes are checked at most every 20 ms.
+/// Queries until the answer matches; the library checks real processes at most every 20 ms.
 pub(crate) fn soon(what: &str, is_so: impl Fn() -> bool) {
     let pause = rustix::time::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
     let waited = (0..48_000).any(|_| {
@@ -77,7 +77,7 @@ fn simulated_process_ends_with_its_placeholder() {
     idle.kill();
     soon("a process that has ended is still listed", || shown(&stage, 0).0.is_empty());
     drop(stage);
-    // A process that opens the session later finds the memory free.
+    // A process that opens the session later sees the memory as free.
     let stage = Stage::begun(stands);
     assert_eq!(shown(&stage, 0), (vec![], 4));
 }

@@ -1,5 +1,5 @@
-//! Each value of a device is returned by its own function and number: on a machine where no two
-//! values are equal.
+//! Checks that each function and field number returns its own value, on a machine with no two equal
+//! values.
 
 use crate::fixture::{Stage, session};
 use nvml_wrapper_sys::bindings::{
@@ -60,7 +60,6 @@ index = 3
 memory_total_mib = 100
 ";
 
-/// Codes of NVML.
 const INVALID: u32 = 2;
 const UNSUPPORTED: u32 = 3;
 
@@ -80,10 +79,10 @@ fn value<T: Copy + Default>(call: impl FnOnce(*mut T) -> u32) -> Result<T, u32> 
 }
 
 fn field(stage: &Stage, device: nvmlDevice_t, number: u32, scope: u32) -> Result<u64, u32> {
-    // SAFETY: it consists of numbers.
+    // SAFETY: the struct consists of numbers.
     let mut asked: nvmlFieldValue_t = unsafe { std::mem::zeroed() };
     (asked.fieldId, asked.scopeId) = (number, scope);
-    // SAFETY: there is one of them.
+    // SAFETY: the array has one element.
     assert_eq!(unsafe { stage.nvml.nvmlDeviceGetFieldValues(device, 1, &mut asked) }, 0);
     assert!(asked.timestamp > 0 && asked.fieldId == number);
     match asked.nvmlReturn {
@@ -153,24 +152,24 @@ fn every_error_counter_has_its_own_value() {
     let (stage, _dir) = stage();
     let (nvml, gpu) = (stage.nvml, stage.device(0));
     let total = |kind, since| {
-        // SAFETY: the place for the value lives during the call.
+        // SAFETY: the value outlives the call.
         value(|count| unsafe { nvml.nvmlDeviceGetTotalEccErrors(gpu, kind, since, count) })
     };
     let totals = [(0, 0), (1, 0), (0, 1), (1, 1)].map(|(kind, since)| total(kind, since));
     assert_eq!(totals, [103, 104, 105, 106].map(Ok));
     assert_eq!([total(2, 0), total(0, 2)], [Err(INVALID); 2]);
 
-    let at = |kind, since, place| {
+    let at = |kind, since, location| {
         // SAFETY: as above.
         value(|count| unsafe {
-            nvml.nvmlDeviceGetMemoryErrorCounter(gpu, kind, since, place, count)
+            nvml.nvmlDeviceGetMemoryErrorCounter(gpu, kind, since, location, count)
         })
     };
-    let corrected = [0, 1, 2, 3, 4, 6, 7].map(|place| at(0, 0, place));
+    let corrected = [0, 1, 2, 3, 4, 6, 7].map(|location| at(0, 0, location));
     assert_eq!(corrected, [10, 11, 12, 13, 14, 16, 17].map(Ok));
     assert_eq!([at(0, 0, 5), at(0, 0, 8)], [Err(UNSUPPORTED), Err(INVALID)]);
     for ((kind, since), counts) in [((1, 0), [20, 27]), ((0, 1), [30, 37]), ((1, 1), [40, 47])] {
-        assert_eq!([0, 7].map(|place| at(kind, since, place)), counts.map(Ok));
+        assert_eq!([0, 7].map(|location| at(kind, since, location)), counts.map(Ok));
         assert_eq!(at(kind, since, 1), Err(UNSUPPORTED), "it is not reported");
     }
     assert_eq!([at(2, 0, 0), at(0, 2, 0)], [Err(INVALID); 2]);
@@ -183,7 +182,7 @@ fn retired_pages_are_counted_by_cause() {
     let pages = |cause, room: u32| {
         let (mut count, mut addresses) = (room, [0_u64; 4]);
         let buffer = if room == 0 { null_mut() } else { addresses.as_mut_ptr() };
-        // SAFETY: there is as much room as `count` says.
+        // SAFETY: the buffer has room for `count` items.
         let code = unsafe { nvml.nvmlDeviceGetRetiredPages(gpu, cause, &mut count, buffer) };
         (code, count, addresses)
     };
@@ -198,7 +197,7 @@ fn retired_pages_are_counted_by_cause() {
     all.dedup();
     assert_eq!(all.len(), 5, "no two are the same page");
     assert_eq!(pages(2, 4).0, INVALID);
-    // SAFETY: the places for the values live during the calls.
+    // SAFETY: the values outlive the calls.
     let pending =
         value(|pending| unsafe { nvml.nvmlDeviceGetRetiredPagesPendingStatus(gpu, pending) });
     assert_eq!(pending, Ok(1));
@@ -240,7 +239,7 @@ fn every_clock_has_its_own_value() {
     let (nvml, gpu) = (stage.nvml, stage.device(0));
     let kinds = [0, 1, 2, 3, 4];
     let now = kinds.map(|kind| {
-        // SAFETY: the place for the value lives during the call.
+        // SAFETY: the value outlives the call.
         value(|mhz| unsafe { nvml.nvmlDeviceGetClockInfo(gpu, kind, mhz) })
     });
     assert_eq!(now, [Ok(1000), Ok(1001), Ok(1002), Ok(1003), Err(INVALID)]);
@@ -270,12 +269,12 @@ fn every_clock_has_its_own_value() {
 }
 
 #[test]
-fn every_pair_of_devices_has_its_own_place() {
+fn every_pair_of_devices_has_its_own_cell() {
     let (stage, _dir) = stage();
     let nvml = stage.nvml;
     let devices = [0, 1, 2, 3].map(|index| stage.device(index));
     let level = |from: usize, to: usize| {
-        // SAFETY: the place for the value lives during the call.
+        // SAFETY: the value outlives the call.
         value(|level| unsafe {
             nvml.nvmlDeviceGetTopologyCommonAncestor(devices[from], devices[to], level)
         })

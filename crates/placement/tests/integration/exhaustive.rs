@@ -115,7 +115,7 @@ prop_compose! {
         recent in proptest::collection::vec(proptest::option::of(1_u64..=3), count),
         count in Just(count),
     ) -> (Topology, Vec<Offer>) {
-        // Few kinds of links produce many equal sets.
+        // With few kinds of links, many sets are equal.
         let cell = |cells: &[Link], from: usize, to: usize| cells[(from * count + to) % (kinds * count).min(cells.len())];
         let path = |from: usize, to: usize| cell(&paths, from, to);
         let topology = crate::fixture::topology(count, |from, to| cell(&links, from, to), Some(&path));

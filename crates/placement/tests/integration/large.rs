@@ -5,7 +5,7 @@ use gpu_core::*;
 use gpu_placement::*;
 
 #[test]
-fn required_device_is_kept_although_others_are_cooler() {
+fn keeps_required_device_when_others_are_cooler() {
     let mut all = offers(0..24);
     all[17].temperature = Ok(Celsius(80));
     let claim = Claim { required: vec![uuid(17)], ..Claim::whole(9) };
@@ -38,7 +38,8 @@ fn at_most_64_devices_are_compared() {
     assert!(choice.devices.contains(&69), "a required device is among them");
 }
 
-/// No single exchange leads there from a run of numbers: these sets are compared one by one.
+/// Single exchanges that start from consecutive numbers do not lead there: these sets are compared
+/// one by one.
 #[test]
 fn hot_block_is_left_free() {
     for (count, hot) in [(64, &[30, 31][..]), (32, &[8, 9, 10])] {

@@ -9,7 +9,7 @@ fn chosen(topology: &Topology, free: &[usize], count: u32, required: &[usize]) -
     claim.required = required.iter().copied().map(uuid).collect();
     let offers = offers(free.iter().copied());
     let mut choice = choose(&claim, &offers, Some(topology)).expect("there are enough");
-    // The indexes of the devices, not their positions.
+    // Use the indexes of the devices instead of their positions.
     choice.devices.iter_mut().for_each(|place| *place = free[*place]);
     choice
 }
@@ -77,7 +77,7 @@ fn well_known_machines_get_expected_devices() {
 #[test]
 fn totals_match_scores() {
     // Four pairs with two NVLinks under one host bridge: 4 × (200 + 30). Two pairs with a switch
-    // and two across the sockets have the same total, and are less even: 2 × 250 + 2 × 210.
+    // and two across the sockets have the same total but are less even: 2 × 250 + 2 × 210.
     let pairs = chosen(&dgx1_v100(), &[0, 1, 2, 3, 4, 5, 6, 7], 2, &[]);
     assert_eq!((pairs.total, pairs.score), (920, 230));
     // 0-2 and 4-5: (100 + 30) and (100 + 50).
@@ -112,7 +112,7 @@ fn reason_names_links() {
 
 #[test]
 fn large_machines_get_good_partitions() {
-    // Quads, numbered so that none is an aligned block.
+    // Quads numbered so that none is an aligned block.
     let quads = |count: usize| {
         let of = move |device: usize| device % (count / 4);
         let link = move |from, to| if of(from) == of(to) { Link::NvLink(4) } else { Link::Sys };

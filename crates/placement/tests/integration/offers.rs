@@ -12,7 +12,7 @@ fn faulty() -> Bar {
     Bar::Faulty(Fault { kind: DeviceFault::Lost.into(), text: "ask GPU 0".into() })
 }
 
-/// Two devices, the first of which is changed, and its result under a claim on one.
+/// Returns what became of the first of two devices, after a change to it, in a claim on one device.
 fn first(change: impl Fn(&mut Offer), claim: &Claim) -> Option<Passed> {
     let mut offers = offers(0..2);
     change(&mut offers[0]);
@@ -108,7 +108,7 @@ fn display_device_is_used_last_unless_requested() {
     assert_eq!(devices(&Claim::whole(3)), [0, 1, 2]);
     assert_eq!(devices(&Claim { required: vec![uuid(0)], ..Claim::whole(1) }), [0]);
     assert_eq!(devices(&Claim { required: vec![uuid(0)], ..Claim::whole(2) }), [0, 1]);
-    // The machine with one GPU, which drives the display.
+    // A machine with a single GPU, which drives the display.
     assert_eq!(choose(&Claim::whole(1), &all[..1], None).expect("it is there").devices, [0]);
 }
 
@@ -172,14 +172,14 @@ fn equal_devices_are_ranked_by_fit_temperature_and_last_use() {
         o[2].temperature = Ok(Celsius(34));
     });
     assert_eq!(cool, (vec![2], Why::Coolest));
-    // A degree or two make no difference: 30 and 34 are in one step.
+    // Small differences do not count: 30 and 34 degrees are in one step.
     assert_eq!(ask(&one, |o| o[0].temperature = Ok(Celsius(34))), (vec![0], Why::First));
-    // Nor does memory of less than 256 MiB.
+    // A memory difference below 256 MiB does not count either.
     let alike = ask(&one, |o| o[0].capacity = Ok(Bytes(16 * GIB + (255 << 20))));
     assert_eq!(alike, (vec![0], Why::First));
     let small = ask(&one, |o| o[3].capacity = Ok(Bytes(8 * GIB)));
     assert_eq!(small, (vec![3], Why::Fits));
-    // A share goes to the device with the least room left.
+    // A share goes to the device with the least memory left for shares.
     let share = Claim { share: Share::Memory(Bytes(2 * GIB)), ..Claim::whole(1) };
     let tight = ask(&share, |o| {
         o[1].room = Ok(Bytes(GIB));

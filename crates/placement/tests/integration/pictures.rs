@@ -1,4 +1,4 @@
-//! Pictures of known machines, by their golden files.
+//! Pictures of known machines, compared with golden files.
 
 use crate::fixture::{dgx1_p100, dgx1_v100, linked, nvswitch};
 use gpu_core::{Link, Topology};

@@ -7,6 +7,9 @@
 mod apps;
 mod field;
 mod gpu;
+mod missing;
+
+pub use missing::missing_rows;
 
 use crate::local_time;
 use field::{Field, Row};

@@ -47,9 +47,10 @@ pub use usage::Report;
 pub use watch::WatchEvent;
 
 use crate::fault::{account, driver_remedy, remedy};
-use gpu_core::{DeviceId, Snapshot};
+use gpu_core::{DeviceId, Reading, Snapshot};
 use names::{Origin, PodEvidence, ProcessState, WorkloadKind};
 use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Version of the form of every object here.
@@ -268,4 +269,13 @@ impl Process {
                 .map(|pids| pids.iter().map(|pid| pid.0).collect()),
         }
     }
+}
+
+/// Returns the value, or notes why there is none.
+fn known<T>(
+    absent: &mut BTreeMap<&'static str, names::Absent>,
+    name: &'static str,
+    reading: Reading<T>,
+) -> Option<T> {
+    reading.map_err(|reason| absent.insert(name, reason.into())).ok()
 }

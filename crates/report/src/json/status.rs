@@ -3,9 +3,9 @@
 use super::details::Details;
 use super::leases::OnDevice;
 use super::names::{Absent, HolderSearch, Role};
-use super::{Failure, Head, Process};
-use crate::rows::View;
-use gpu_core::{DeviceState, Reading, Snapshot};
+use super::{Failure, Head, Process, known};
+use crate::View;
+use gpu_core::{DeviceState, Snapshot};
 use gpu_reaper::User;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -185,6 +185,13 @@ pub struct ForeignProcess {
     pub memory_bytes: Option<u64>,
 }
 
+impl View<'_> {
+    /// Returns the object of `status --json`.
+    pub fn json(&self, with_details: bool) -> Status {
+        Status::of(self, with_details)
+    }
+}
+
 impl Status {
     /// Returns what is told of a look; of the GPUs, the details only if requested.
     pub(crate) fn of(view: &View<'_>, with_details: bool) -> Self {
@@ -333,13 +340,4 @@ impl DeviceProcess {
             absent,
         }
     }
-}
-
-/// Returns the value, or notes why there is none.
-pub(super) fn known<T>(
-    absent: &mut BTreeMap<&'static str, Absent>,
-    name: &'static str,
-    reading: Reading<T>,
-) -> Option<T> {
-    reading.map_err(|reason| absent.insert(name, reason.into())).ok()
 }

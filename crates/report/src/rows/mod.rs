@@ -5,65 +5,12 @@ mod notes;
 mod users;
 
 use crate::text::Line;
-use crate::wording::claims::User as UserName;
-use crate::{Columns, ProcessFilter, json, wording};
-use gpu_core::{Absent, DeviceId, DeviceState, Driver, MigInstance, Pid, Snapshot};
-use gpu_reaper::{Diagnosis, Finding, FindingKind, Usage, User};
-use gpu_steward::DeviceLeases;
+use crate::{View, wording};
+use gpu_core::{Absent, DeviceId, DeviceState, Driver, MigInstance, Pid};
+use gpu_reaper::{Finding, FindingKind, User};
 use layout::Layout;
 
-/// What is shown of a machine: some devices, and some of the processes on them.
-pub struct View<'a> {
-    /// The whole machine, for the headline.
-    pub whole: &'a Snapshot,
-    /// The machine with the selected devices only.
-    pub snapshot: &'a Snapshot,
-    /// The users of all devices of the machine.
-    pub usage: Usage,
-    /// The diagnosis of the whole machine.
-    pub diagnosis: &'a Diagnosis,
-    /// The leases on the devices.
-    pub leased: DeviceLeases,
-    /// Which processes are shown.
-    pub filter: ProcessFilter,
-    /// The requested columns, in place of the usual rows.
-    pub columns: Option<&'a Columns>,
-    /// Whether the tables of columns have titles.
-    pub has_titles: bool,
-    /// The previous look of a repeated view.
-    pub before: Option<&'a Snapshot>,
-    /// Returns the name of a user by UID.
-    pub name: UserName<'a>,
-}
-
-impl<'a> View<'a> {
-    /// Returns the view of everything; `name` returns the name of a user by UID.
-    pub fn of(
-        whole: &'a Snapshot,
-        snapshot: &'a Snapshot,
-        diagnosis: &'a Diagnosis,
-        leased: DeviceLeases,
-        name: UserName<'a>,
-    ) -> Self {
-        View {
-            whole,
-            snapshot,
-            usage: Usage::of(whole),
-            diagnosis,
-            leased,
-            filter: ProcessFilter::default(),
-            columns: None,
-            has_titles: true,
-            before: None,
-            name,
-        }
-    }
-
-    /// Returns the object of `status --json`.
-    pub fn json(&self, with_details: bool) -> json::Status {
-        json::Status::of(self, with_details)
-    }
-
+impl View<'_> {
     /// Formats `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1+ findings`, in pieces.
     /// What is only possible is not counted.
     pub fn headline(&self) -> Vec<Line> {
@@ -144,11 +91,6 @@ impl<'a> View<'a> {
         lines
     }
 
-    pub(crate) fn shown_on(&self, device: &DeviceState) -> impl Iterator<Item = &User> {
-        let users = self.usage.on(device.id()).iter();
-        users.filter(|user| self.filter.shows(self.snapshot, user.pid))
-    }
-
     /// Returns the MIG device of a user, if the driver reports it. A suspect for unexplained memory
     /// is shown with that memory.
     fn place_of<'d>(
@@ -166,25 +108,6 @@ impl<'a> View<'a> {
     /// Returns the MIG device that has the unexplained memory.
     fn place_of_unexplained<'d>(&self, device: &'d DeviceState) -> Option<&'d MigInstance> {
         place(device, self.usage.unexplained_in(device.id())?, None)
-    }
-
-    /// Says how many rows the filter left out; `None` without a filter.
-    pub fn left_out(&self) -> Option<String> {
-        let left_out = self.left_out_count()?;
-        Some(self.filter.describe(left_out))
-    }
-
-    /// Returns how many rows of processes the filter left out, on all devices together or, if no
-    /// device is known, of the holders of device files; `None` without a filter.
-    pub fn left_out_count(&self) -> Option<usize> {
-        let hidden = |pid: &Pid| !self.filter.shows(self.snapshot, *pid);
-        let holders = || self.snapshot.holders().iter().map(|holder| holder.process.pid);
-        let devices = &self.snapshot.devices;
-        let users = || devices.iter().flat_map(|device| self.usage.on(device.id()));
-        (!self.filter.is_empty()).then(|| match devices.is_empty() {
-            true => holders().filter(hidden).count(),
-            false => users().map(|user| user.pid).filter(hidden).count(),
-        })
     }
 
     fn is_free(&self, device: &DeviceState) -> bool {

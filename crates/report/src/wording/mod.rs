@@ -18,7 +18,6 @@ pub use figures::{
     size, started, tenths, used_of,
 };
 
-use crate::csv::Subject;
 use gpu_core::{
     Absent, AddressingMode, DeviceId, DeviceState, ErrorKind, FabricState, Fault, OperationMode,
     ProcessInfo, Reading, Snapshot,
@@ -340,30 +339,8 @@ pub fn unknown_users<'a>(
     })
 }
 
-/// Returns a line for each reason that rows of `query`, `dmon` or `pmon` are missing, such as `GPUs
-/// 0, 1 did not answer: failed to …`, and whether one of them is a deadline that has passed.
-pub fn missing_rows(devices: &[DeviceState], subject: Subject) -> (Vec<String>, bool) {
-    let faults = devices.iter().filter_map(|device| {
-        let fault = match subject {
-            // The row shows any other missing reading.
-            Subject::Gpu => {
-                let fault = device.sample.as_ref().err();
-                fault.filter(|fault| fault.kind == ErrorKind::TimedOut)
-            }
-            Subject::ComputeApp => device.processes.as_ref().err(),
-        };
-        Some((device.id().index, fault?))
-    });
-    let reasons = by_reason(faults, |one, other| one == other);
-    let is_late = reasons.iter().any(|(fault, _)| fault.kind == ErrorKind::TimedOut);
-    let line = |(fault, indexes): (&Fault, Vec<u32>)| {
-        format!("{} did not answer: failed to {}", numbered(&indexes), gpu_core::clean(&fault.text))
-    };
-    (reasons.into_iter().map(line).collect(), is_late)
-}
-
 /// Groups devices by the reason of their failure, in the order of the first device of each.
-fn by_reason<'a>(
+pub(crate) fn by_reason<'a>(
     faults: impl Iterator<Item = (u32, &'a Fault)>,
     is_same: impl Fn(&Fault, &Fault) -> bool,
 ) -> Vec<(&'a Fault, Vec<u32>)> {
@@ -378,7 +355,7 @@ fn by_reason<'a>(
 }
 
 /// Returns devices by their indexes, which are sorted: `GPU 2` or `GPUs 0–3, 5`.
-fn numbered(indexes: &[u32]) -> String {
+pub(crate) fn numbered(indexes: &[u32]) -> String {
     let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
     format!("{word} {}", ranges(indexes))
 }

@@ -5,7 +5,7 @@ use crate::forms::assert_golden;
 use gpu_core::*;
 use gpu_reaper::diagnose;
 use gpu_report::Columns;
-use gpu_report::rows::View;
+use gpu_report::View;
 use gpu_steward::DeviceLeases;
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
 //! What keys and the mouse do.
 
-use super::{Effect, Marker, Overlay, State};
+use super::{Effect, State};
 use crate::filter::Filter;
 use crate::keys::{Action, Scope};
+use crate::options::Marker;
+use crate::overlay::Overlay;
 use crate::replay::Control;
 use crate::view::{Target, target};
 use ratatui_crossterm::crossterm::event::{

@@ -1,8 +1,9 @@
 //! The dialog that ends processes, and the rows that it is about.
 
-use super::{Effect, Overlay, State};
+use super::{Effect, State};
 use crate::dialog::Dialog;
 use crate::ending::{Aim, News};
+use crate::overlay::Overlay;
 use crate::rows::{Row, Subject};
 use crate::view::{is_legible, overlay_length};
 use gpu_report::wording;

@@ -1,7 +1,8 @@
 //! What is read only when the user asks for it.
 
-use super::{Effect, Overlay, State};
+use super::{Effect, State};
 use crate::inquiry::{Answer, Inquiry};
+use crate::overlay::Overlay;
 use crate::rows::{RowKey, Subject};
 use std::time::Duration;
 

@@ -13,98 +13,22 @@ use crate::filter::Filter;
 use crate::frame::{CpuTimes, Frame};
 use crate::history::{History, Past};
 use crate::inquiry::{Inquiry, Leases};
+use crate::options::{Marker, Options};
+use crate::overlay::Overlay;
 use crate::replay::{Control, Playback};
 use crate::rows::{Column, Row, RowKey, Subject};
 use crate::tree::Branch;
-use crate::view::{usable, view};
 use gpu_core::{Environment, ProcessKey};
-use gpu_report::TimeZone;
 use inquiry::LeaseQuestion;
-use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 use std::time::Duration;
 
-/// The characters of the graphs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Marker {
-    /// Braille patterns: two samples in a column, four levels in a line.
-    #[default]
-    Braille,
-    /// Blocks: one sample in a column, eight levels in a line.
-    Block,
-    /// ASCII, for all text: one sample in a column, three levels in a line.
-    Ascii,
-}
-
-/// The colours.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Theme {
-    /// For a dark background.
-    #[default]
-    Dark,
-    /// For a light background: no yellow and no cyan.
-    Light,
-    /// None: only bold, dim and reversed text.
-    Mono,
-}
-
-/// The values from which on a device needs attention; `None` for never.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Attention {
-    /// Its temperature in degrees Celsius.
-    pub temperature: Option<u8>,
-    /// Its used memory in percent.
-    pub memory: Option<u8>,
-    /// Its power in percent of the limit.
-    pub power: Option<u8>,
-}
-
-/// What stays the same.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The terminal shows only ASCII.
-    pub ascii: bool,
-    /// The colours.
-    pub theme: Theme,
-    /// What needs attention.
-    pub attention: Attention,
-    /// The columns of the table, if there is room for them.
-    pub columns: Vec<Column>,
-    /// The sort column at the start, and whether the order is reversed.
-    pub sort: (Column, bool),
-    /// The characters of the graphs at the start.
-    pub marker: Marker,
-    /// The time zone of the time in the header.
-    pub zone: TimeZone,
-    /// The option that selects a simulated machine, for suggested commands: empty or `--sim NAME `.
-    pub sim: String,
-    /// Processes can be ended; without it no key does.
-    pub can_end: bool,
-    /// Questions are answered; without it the keys for them do not exist.
-    pub can_ask: bool,
-    /// A recording is shown, and not the present.
-    pub replays: bool,
-}
-
-impl Default for Options {
-    /// Returns the options of a view with colours that only shows, in UTC.
-    fn default() -> Self {
-        Options {
-            ascii: false,
-            theme: Theme::Dark,
-            attention: Attention::default(),
-            columns: Column::ALL.to_vec(),
-            sort: (Column::Gpu, false),
-            marker: Marker::default(),
-            zone: TimeZone::UTC,
-            sim: String::new(),
-            can_end: false,
-            can_ask: false,
-            replays: false,
-        }
-    }
-}
+/// The size of a terminal that does not tell it.
+const USUAL: (u16, u16) = (80, 24);
+/// The largest size that is drawn: a buffer has one cell for each place.
+const LARGEST: (u16, u16) = (1000, 500);
 
 /// What the caller of [`State::update`] has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,21 +54,6 @@ pub enum Effect {
     Play(Control),
     /// End the program.
     Quit,
-}
-
-/// What covers the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Overlay {
-    /// The keys.
-    Help,
-    /// The details of the selected row.
-    Details,
-    /// The environment of a process.
-    Environment,
-    /// The leases and waiting claims.
-    Leases,
-    /// The dialog that ends processes.
-    Ending,
 }
 
 /// The state of the view.
@@ -295,13 +204,6 @@ impl State {
         usable(self.size)
     }
 
-    /// Draws the state on the whole area.
-    pub fn drawn(&self) -> Buffer {
-        let mut buffer = Buffer::empty(self.area());
-        view(self, self.area(), &mut buffer);
-        buffer
-    }
-
     /// Returns the shown rows in their order.
     pub fn rows(&self) -> impl Iterator<Item = &Row> {
         let frame = self.frame.as_deref();
@@ -404,4 +306,12 @@ impl State {
         }
         self.cpu_before = CpuTimes { read_at: now, times };
     }
+}
+
+/// Returns the area for a size in columns and rows. 0 means unknown.
+fn usable((columns, rows): (u16, u16)) -> Rect {
+    let known = |size: u16, usual: u16| NonZeroU16::new(size).map_or(usual, NonZeroU16::get);
+    let columns = known(columns, USUAL.0).min(LARGEST.0);
+    let rows = known(rows, USUAL.1).min(LARGEST.1);
+    Rect::new(0, 0, columns, rows)
 }

@@ -1,6 +1,7 @@
 //! Which rows are shown in which order, and which one is selected.
 
-use super::{Overlay, State};
+use super::State;
+use crate::overlay::Overlay;
 use crate::rows::{Column, Row, RowKey, Subject, ancestry};
 use crate::tree::{self, Branch};
 use crate::view::{columns_on_screen, overlay_length, rows_on_screen};

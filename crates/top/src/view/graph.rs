@@ -1,7 +1,7 @@
 //! Filled graphs of a history, newest sample at the right.
 
 use super::paint::{Paint, Tone};
-use crate::state::Marker;
+use crate::options::Marker;
 use ratatui_core::layout::Rect;
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];

@@ -2,20 +2,6 @@
 
 use crate::state::State;
 use ratatui_core::layout::Rect;
-use std::num::NonZeroU16;
-
-/// The size of a terminal that does not tell it.
-const USUAL: (u16, u16) = (80, 24);
-/// The largest size that is drawn: a buffer has one cell for each place.
-const LARGEST: (u16, u16) = (1000, 500);
-
-/// Returns the area for a size in columns and rows. 0 means unknown.
-pub(crate) fn usable((columns, rows): (u16, u16)) -> Rect {
-    let known = |size: u16, usual: u16| NonZeroU16::new(size).map_or(usual, NonZeroU16::get);
-    let columns = known(columns, USUAL.0).min(LARGEST.0);
-    let rows = known(rows, USUAL.1).min(LARGEST.1);
-    Rect::new(0, 0, columns, rows)
-}
 
 /// The parts of the screen, from top to bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

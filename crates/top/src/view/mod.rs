@@ -7,20 +7,29 @@ mod overlay;
 mod paint;
 mod table;
 
-pub(crate) use layout::usable;
-
 use crate::dialog::Dialog;
 use crate::frame::Frame;
 use crate::keys::Binding;
+use crate::options::{Marker, Options};
+use crate::overlay::Overlay;
 use crate::replay::Playback;
 use crate::rows::Column;
-use crate::state::{Marker, Options, Overlay, State};
+use crate::state::State;
 use gpu_core::clean;
 use gpu_report::{ascii, local_time, wording};
 use layout::Areas;
 use paint::{Paint, Tone, columns_of};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
+
+impl State {
+    /// Draws the state on the whole area.
+    pub fn drawn(&self) -> Buffer {
+        let mut buffer = Buffer::empty(self.area());
+        view(self, self.area(), &mut buffer);
+        buffer
+    }
+}
 
 /// Draws the state on an area of a buffer. The area may have any size, also none.
 pub fn view(state: &State, area: Rect, buffer: &mut Buffer) {

@@ -1,6 +1,6 @@
 //! Text and styles on a buffer.
 
-use crate::state::Theme;
+use crate::options::Theme;
 use gpu_report::text::Line;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;

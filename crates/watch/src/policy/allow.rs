@@ -4,28 +4,27 @@ use super::is_service;
 use gpu_core::{Absent, Executable, FileId, ProcessInfo};
 use gpu_reaper::FindingKind;
 
-/// Allows findings about processes that meet every given condition.
+/// Allows findings about processes that meet all given conditions.
 ///
-/// A process chooses its name and its command line, so neither is a condition. It does not choose
-/// its owner, the service of the system that started it, or a program that only root can have
-/// installed.
+/// A process can choose its name and command line, so neither is a condition. It cannot choose its
+/// owner, the system service that started it, or a program that only root can install.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// The UID of its owner.
     pub user: Option<u32>,
-    /// Its unit, of the system's service manager.
+    /// The unit of the system's service manager.
     pub service: Option<String>,
     /// The path of its executable, which belongs to root.
     pub program: Option<String>,
-    /// The file at that path ([`Policy::locate`](crate::Policy::locate)): in a mount namespace of
-    /// its own, a process gives its executable any path.
+    /// The file at that path, found by [`Policy::locate`](crate::Policy::locate). In its own mount
+    /// namespace, a process can give its executable any path.
     pub file: Option<FileId>,
-    /// Only findings of these kinds; of all if empty.
+    /// Only findings of these kinds; all kinds if empty.
     pub kinds: Vec<FindingKind>,
 }
 
 impl Allowed {
-    /// Returns whether this allows a finding about a process; `None` if that cannot be determined.
+    /// Returns whether this allows a finding about a process; `None` if unknown.
     pub fn covers(&self, kind: FindingKind, process: Option<&ProcessInfo>) -> Option<bool> {
         if !self.kinds.is_empty() && !self.kinds.contains(&kind) {
             return Some(false);
@@ -42,19 +41,22 @@ impl Allowed {
             Err(_) => None,
         });
         let given: Vec<Option<bool>> = [user, service, program].into_iter().flatten().collect();
-        match given.contains(&Some(false)) {
-            true => Some(false),
-            false => given.into_iter().collect::<Option<Vec<bool>>>().map(|_| true),
+        if given.contains(&Some(false)) {
+            Some(false)
+        } else {
+            given.into_iter().collect::<Option<Vec<bool>>>().map(|_| true)
         }
     }
 
-    /// Returns whether this executable is that of the program; `None` if it may be a version of it
-    /// that was replaced since.
+    /// Returns whether this executable is the program; `None` if it may be a version that has since
+    /// been replaced.
     fn is_file(&self, path: &str, program: &Executable) -> Option<bool> {
-        match program.is_roots() {
-            true if self.file == Some(program.file) => Some(true),
-            true if program.path == path => None,
-            _ => Some(false),
+        if program.is_roots() && self.file == Some(program.file) {
+            Some(true)
+        } else if program.is_roots() && program.path == path {
+            None
+        } else {
+            Some(false)
         }
     }
 }

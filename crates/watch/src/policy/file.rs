@@ -1,4 +1,4 @@
-//! The policy file: TOML, in which an unknown key is an error.
+//! Parses the policy file: TOML, in which an unknown key is an error.
 
 use super::value::{Count, Text, plain};
 use super::{Allowed, Policy, REAPABLE, ReapPolicy, ReapRule, Tell, Threshold, Users};
@@ -10,14 +10,14 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// The longest time from SIGTERM to SIGKILL: nothing is watched meanwhile, and after five minutes
-/// [`gpu_reaper::Past::every`] begins anew.
+/// The longest time from SIGTERM to SIGKILL. The watcher does not scan in the meantime, and
+/// [`gpu_reaper::Past::every`] starts over after a gap of five minutes.
 const MOST_GRACE: Duration = Duration::from_secs(4 * 60);
 
-/// The shortest time until a process is ended, so that somebody can see the finding.
+/// The shortest time before a process is ended, which gives people time to notice the finding.
 const LEAST_AFTER: Duration = Duration::from_secs(60);
 
-/// What is wrong with a policy file.
+/// An error in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
     line: Option<usize>,
@@ -39,7 +39,7 @@ fn wrong(what: impl Into<String>) -> PolicyError {
     PolicyError { line: None, what: what.into() }
 }
 
-/// Returns the UID of an account by its name.
+/// Returns the UID of the account with a given name.
 type Accounts<'a> = &'a dyn Fn(&str) -> Reading<u32>;
 
 #[derive(Deserialize)]
@@ -119,8 +119,8 @@ struct RuleTable {
 }
 
 impl Policy {
-    /// Reads a policy from the text of its file. `accounts` returns the UID of an account by its name:
-    /// the policy is about these users, whatever names they have later.
+    /// Parses a policy. `accounts` returns the UID of the account with a given name. The policy
+    /// applies to these UIDs, even if the accounts are renamed later.
     ///
     /// # Errors
     /// When the text is not TOML, has an unknown key or an invalid value, names an account that does
@@ -178,7 +178,7 @@ fn threshold(
     }
 }
 
-/// Returns the UID of a user, given by name or UID.
+/// Returns the UID of a user given by name or UID.
 fn uid(user: &str, accounts: Accounts<'_>) -> Result<u32, String> {
     user.parse().or_else(|_| accounts(user)).map_err(|why| match why {
         Absent::NotFound => format!("there is no account '{user}' here; give its name or its UID"),
@@ -186,7 +186,8 @@ fn uid(user: &str, accounts: Accounts<'_>) -> Result<u32, String> {
     })
 }
 
-/// Returns the values of a list that may be left out; an empty one would mean nothing, or all.
+/// Returns the values of an optional list. An empty list is an error, because it could mean none or
+/// all.
 fn listed<T>(key: &str, list: Option<Vec<Text<T>>>) -> Result<Vec<T>, String> {
     match list {
         Some(list) if list.is_empty() => Err(format!("'{key}' is empty; leave it out for all")),

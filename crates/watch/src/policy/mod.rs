@@ -1,4 +1,4 @@
-//! What the watcher raises, whom it tells, and what it may end.
+//! What the watcher raises, whom it notifies, and what it may end.
 
 mod allow;
 mod file;
@@ -21,18 +21,19 @@ pub const REAPABLE: [FindingKind; 5] = [
     FindingKind::Hoarder,
 ];
 
-/// A policy. The default raises findings of confidence likely that last a minute, and ends nothing.
+/// A policy. The default raises findings that last a minute with at least likely confidence, and
+/// ends no process.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// What applies to kinds without a threshold of their own.
+    /// The threshold of kinds without one of their own.
     pub usual: Threshold,
-    /// The thresholds of single kinds.
+    /// Thresholds of individual kinds.
     pub kinds: BTreeMap<FindingKind, Threshold>,
     /// Known findings, which are not raised.
     pub ignored: Vec<Ignored>,
     /// Processes whose findings are not raised.
     pub allowed: Vec<Allowed>,
-    /// Who is told.
+    /// Who is notified.
     pub tell: Tell,
     /// What may be ended; `None` without the section `reap`.
     pub reap: Option<ReapPolicy>,
@@ -41,13 +42,14 @@ pub struct Policy {
 /// When a finding is raised and cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threshold {
-    /// Less certain findings are not raised.
+    /// Findings with lower confidence are not raised.
     pub min_confidence: Confidence,
-    /// Findings about less memory are not raised; those that are not about memory are.
+    /// Findings about less memory are not raised. This does not apply to findings without an amount
+    /// of memory.
     pub min_memory: Bytes,
     /// How long a finding must last without a break.
     pub after: Duration,
-    /// How long it must be absent until it is cleared.
+    /// How long it must be absent before it is cleared.
     pub clear_after: Duration,
 }
 
@@ -62,16 +64,16 @@ impl Default for Threshold {
     }
 }
 
-/// Who is told of a finding.
+/// Who is notified of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tell {
     /// The command to start for each event, and its arguments.
     pub on_finding: Option<Vec<String>>,
     /// How long that command may run.
     pub time_limit: Duration,
-    /// Write to the terminals of the user who owns the process.
+    /// Whether to write to the terminals of the user who owns the process.
     pub owner: bool,
-    /// The least time between two events about a finding that stays raised.
+    /// The minimum time between two events about a raised finding.
     pub update_every: Duration,
 }
 
@@ -89,34 +91,34 @@ impl Default for Tell {
 /// What may be ended.
 #[derive(Clone, Debug)]
 pub struct ReapPolicy {
-    /// Only print the plans.
+    /// Print the plans without executing them.
     pub dry_run: bool,
-    /// The most processes to signal within an hour.
+    /// The maximum number of processes to signal within an hour.
     pub most_per_hour: usize,
     /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
     /// Processes that are never signalled, whatever the rules say.
     pub protect: Vec<Protect>,
-    /// The rules; the first that covers a process decides.
+    /// The rules. The first rule that covers a process applies.
     pub rules: Vec<ReapRule>,
 }
 
 /// A rule: which processes are ended, and when.
 #[derive(Clone, Debug)]
 pub struct ReapRule {
-    /// Suspects of findings of these kinds.
+    /// Applies to suspects of findings of these kinds.
     pub kinds: Vec<FindingKind>,
-    /// Whose processes.
+    /// The owners of the processes.
     pub users: Users,
-    /// Only findings on these devices; on all if empty.
+    /// Applies only to findings on these devices; on all devices if empty.
     pub gpus: Vec<Selector>,
-    /// Suspects with at least this confidence during the whole time.
+    /// The confidence that the suspect must have throughout.
     pub min_confidence: Confidence,
-    /// How long the process must have been such a suspect without a break.
+    /// How long the process must have been a suspect without a break.
     pub after: Duration,
-    /// How long before its end the owner must have been warned.
+    /// How long before the end the owner must have been warned.
     pub warn: Duration,
-    /// Idle processes and orphans of a container, pod or Slurm job too.
+    /// Also ends idle processes and orphans in a container, pod or Slurm job.
     pub jobs: bool,
 }
 
@@ -125,20 +127,20 @@ pub struct ReapRule {
 pub enum Users {
     /// Every ordinary user: neither root nor a system account.
     Ordinary,
-    /// Those with these UIDs.
+    /// Users with these UIDs.
     Named(Vec<u32>),
 }
 
 impl Policy {
-    /// Finds the files of the programs that the policy allows. Until then, none is allowed.
+    /// Locates the files of the allowed programs. Before this call, no program is allowed.
     pub fn locate(&mut self, find: impl Fn(&str) -> Option<FileId>) {
         for allowed in &mut self.allowed {
             allowed.file = allowed.program.as_deref().and_then(&find);
         }
     }
 
-    /// Returns what the policy names and a machine with these devices does not have, as sentences:
-    /// it may be a mistake. Programs are those that [`locate`](Policy::locate) has not found.
+    /// Describes what the policy names but a machine with these devices lacks, which may be a
+    /// mistake. This includes programs that [`locate`](Policy::locate) has not found.
     pub fn unmatched(&self, devices: &[DeviceState]) -> Vec<String> {
         let has = |selector: &Selector| devices.iter().any(|device| selector.names(device.id()));
         let of_rules = self.reap.iter().flat_map(|reap| &reap.rules).flat_map(|rule| &rule.gpus);
@@ -162,7 +164,8 @@ impl Policy {
         self.kinds.get(&kind).copied().unwrap_or(self.usual)
     }
 
-    /// Returns whether a finding is to be raised if it lasts. `info` knows the processes.
+    /// Returns whether to raise a finding once it has lasted. `info` returns what is known about a
+    /// process.
     pub(crate) fn concerns<'a>(
         &self,
         finding: &Finding,
@@ -176,9 +179,10 @@ impl Policy {
             };
             self.ignored.iter().any(covers)
         };
-        let is_ignored = match finding.devices.is_empty() {
-            true => is_known(None),
-            false => finding.devices.iter().all(|id| is_known(Some(id))),
+        let is_ignored = if finding.devices.is_empty() {
+            is_known(None)
+        } else {
+            finding.devices.iter().all(|id| is_known(Some(id)))
         };
         let is_allowed = |suspect: &gpu_reaper::Suspect| {
             let info = info(&suspect.process);
@@ -192,7 +196,7 @@ impl Policy {
 }
 
 impl ReapPolicy {
-    /// Returns the first rule that covers a suspect of a finding with this owner and place.
+    /// Returns the first rule that covers this suspect of a finding on these devices.
     pub(crate) fn rule(
         &self,
         kind: FindingKind,
@@ -204,7 +208,7 @@ impl ReapPolicy {
 }
 
 impl ReapRule {
-    /// Returns whether the rule is about such a suspect, however certain and for however long.
+    /// Returns whether the rule applies to this suspect, apart from confidence and duration.
     fn covers(&self, kind: FindingKind, devices: &[DeviceId], process: &ProcessInfo) -> bool {
         let is_named = |id: &DeviceId| {
             self.gpus.is_empty() || self.gpus.iter().any(|selector| selector.names(id))
@@ -219,7 +223,7 @@ impl ReapRule {
 }
 
 impl Users {
-    /// Returns whether these surely include the owner of a process.
+    /// Returns whether the owner of a process is certainly one of these users.
     fn cover(&self, process: &ProcessInfo) -> bool {
         let Ok(uid) = process.uid else { return false };
         match self {
@@ -229,20 +233,20 @@ impl Users {
     }
 }
 
-/// Returns whether a process belongs to a service of the system's service manager, or may: that
-/// starts it again. Users can put their own processes into services of their own service manager,
-/// so those give no protection.
+/// Returns whether a process belongs, or may belong, to a service of the system's service manager,
+/// which would restart it. Services of a user's own service manager do not count: users can put any
+/// of their processes there.
 fn is_service(process: &ProcessInfo) -> bool {
     match &process.cgroup {
         Ok(_) => process.service().is_some_and(|unit| !unit.by_user),
-        // A recorded machine; a live one always reports it.
+        // Only recordings lack it; a live machine always reports it.
         Err(gpu_core::Absent::NotRecorded) => false,
         Err(_) => true,
     }
 }
 
-/// Returns whether a process belongs to a container, pod or Slurm job: whoever started that has
-/// reserved the device.
+/// Returns whether a process belongs to a container, pod or Slurm job, which has reserved the
+/// device.
 fn is_job(process: &ProcessInfo) -> bool {
     process.workload.as_ref().is_some_and(|workload| !workload.is_named_by_user())
 }

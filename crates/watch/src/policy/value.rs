@@ -11,10 +11,10 @@ use std::str::FromStr;
 use std::time::Duration;
 use strsim::osa_distance;
 
-/// Longest part of an unknown name that is compared, in characters.
+/// The maximum length in characters of the part of an unknown name that is compared.
 const LONGEST: usize = 64;
 
-/// A text of the file that stands for something else, such as `10m`.
+/// A value written as text in the file, such as `10m`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text<T>(pub(super) T);
 
@@ -55,11 +55,11 @@ impl<'de> Deserialize<'de> for Count {
     }
 }
 
-/// A value that is written as text.
+/// A value that the file writes as text.
 pub(super) trait Word: Sized {
-    /// What the text is.
+    /// Describes the expected text.
     const EXPECTED: &'static str;
-    /// Reads it.
+    /// Parses the text.
     fn read(text: &str) -> Result<Self, String>;
 }
 
@@ -144,7 +144,7 @@ impl Word for Protect {
     }
 }
 
-/// Rewrites a message of the parser in plain words: a name that is unknown gets a suggestion.
+/// Rewords a message of the parser; an unknown name gets a suggestion.
 pub(super) fn plain(message: &str) -> String {
     let message = message.lines().next().unwrap_or_default();
     let quoted: Vec<&str> = message.split('`').skip(1).step_by(2).collect();

@@ -11,13 +11,14 @@ use std::str::FromStr;
 pub(crate) use text::nearest;
 use text::{divisions, in_force, mebibytes, number, pairs, plain, truth};
 
-/// The number of sizes with their own divisions: from 1 MiB to 32 GiB and above.
+/// The number of sizes with divisions of their own: from 1 MiB to 32 GiB and above.
 const INTERVALS: usize = 16;
 /// The default of `large_segment_size_mb`.
 const LARGE_SEGMENT_MIB: u64 = 20;
-/// From this size on, a request gets a segment of its own size; below it, segments are larger.
+/// A request of at least this size gets a segment of its own size; smaller requests share larger
+/// segments.
 const ABOVE_MIB: u64 = 10;
-/// The variables that PyTorch reads its settings from; the later one takes precedence.
+/// The variables from which PyTorch reads its settings; the later one takes precedence.
 const VARIABLES: [&str; 2] = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 
 const MEBIBYTES: &str = "a number of MiB, of at least large_segment_size_mb (20 by default)";
@@ -26,7 +27,7 @@ const SEGMENT_MEBIBYTES: &str =
 const BYTES: &str = "a number of bytes, of at least a large segment (20 MiB), or -1 for none";
 const DIVISIONS: &str = "a power of two, or a list such as [256:1,512:2,>:4] of powers of two";
 
-/// PyTorch parses this before all other settings, because it bounds them.
+/// PyTorch parses this setting first, because it bounds the others.
 const LARGE_SEGMENT: &str = "large_segment_size_mb";
 
 /// The settings that this allocator honours.
@@ -39,7 +40,7 @@ const OBEYED: [&str; 7] = [
     "roundup_power2_divisions",
     "per_process_memory_fraction",
 ];
-/// PyTorch's settings that do not change which memory is taken from the device.
+/// PyTorch's settings that do not affect which memory is taken from the device.
 const PASSED_ON: [&str; 9] = [
     "backend",
     "release_lock_on_cudamalloc",
@@ -61,7 +62,7 @@ const PASSED_ON: [&str; 9] = [
 #[cfg_attr(feature = "serde", serde(try_from = "stored::Written", into = "stored::Written"))]
 pub struct Settings {
     max_split_size: Option<Bytes>,
-    /// The size of a large segment, if not set.
+    /// The maximum rounding of blocks that are not split; the size of a large segment if not set.
     max_non_split_rounding: Option<Bytes>,
     large_segment_size: Bytes,
     garbage_collection_threshold: Option<f64>,
@@ -72,7 +73,7 @@ pub struct Settings {
     others: BTreeMap<String, String>,
 }
 
-/// A setting that PyTorch would not accept.
+/// A setting that PyTorch would reject.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingError {
     /// No such setting exists.
@@ -129,11 +130,11 @@ impl Settings {
     }
 
     /// Reads the settings of a recording: PyTorch's text under the name of its variable, and each
-    /// effective setting under the name that a snapshot uses. Unknown settings go to
+    /// effective setting under its name in snapshots. Unknown settings go to
     /// [`others`](Settings::others), because a newer version may have written them.
     ///
     /// # Errors
-    /// [`SettingError`] for a malformed text, or a value that PyTorch would not accept.
+    /// [`SettingError`] for malformed text, or a value that PyTorch would reject.
     pub fn from_recording(recorded: &BTreeMap<String, String>) -> Result<Self, SettingError> {
         let mut settings = Settings::default();
         for name in VARIABLES {
@@ -184,11 +185,11 @@ impl Settings {
         }
     }
 
-    /// Changes one setting, with PyTorch's name.
+    /// Changes one setting by its PyTorch name.
     ///
     /// # Errors
-    /// [`SettingError`] if PyTorch has no such setting or would not accept the value; the settings
-    /// are then unchanged.
+    /// [`SettingError`] if PyTorch has no such setting or would reject the value; the settings are
+    /// then unchanged.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         let wrong =
             |expected| SettingError::Value { key: plain(key), value: plain(value), expected };
@@ -235,12 +236,12 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the size from which on blocks are not split, if set.
+    /// Returns the minimum size of blocks that are not split, if set.
     pub fn max_split_size(&self) -> Option<Bytes> {
         self.max_split_size
     }
 
-    /// Returns by how much a block may exceed a request that is not split.
+    /// Returns by how much a block may exceed a request if it is not split.
     pub fn max_non_split_rounding(&self) -> Bytes {
         self.max_non_split_rounding.unwrap_or(self.large_segment_size)
     }
@@ -251,7 +252,7 @@ impl Settings {
         self.large_segment_size
     }
 
-    /// Returns the fraction of the limit from which on garbage is collected, if set.
+    /// Returns the fraction of the limit above which garbage is collected, if set.
     pub fn garbage_collection_threshold(&self) -> Option<f64> {
         self.garbage_collection_threshold
     }
@@ -261,8 +262,8 @@ impl Settings {
         self.expandable_segments
     }
 
-    /// Returns the number of steps between two powers of two, for sizes from 1 MiB, 2 MiB, … 32 GiB
-    /// on; at 0 and 1, sizes are rounded to 512 bytes.
+    /// Returns the number of steps between two powers of two, for sizes starting at 1 MiB, 2 MiB, …
+    /// 32 GiB; with 0 or 1 steps, sizes are rounded to 512 bytes.
     pub fn roundup_power2_divisions(&self) -> &[u64; INTERVALS] {
         &self.roundup_power2_divisions
     }
@@ -282,7 +283,7 @@ impl Settings {
         self.limit = limit;
     }
 
-    /// Returns the given settings that do not change which memory is taken from the device.
+    /// Returns the given settings that do not affect which memory is taken from the device.
     pub fn others(&self) -> &BTreeMap<String, String> {
         &self.others
     }
@@ -302,7 +303,7 @@ impl FromStr for Settings {
 
 impl fmt::Display for Settings {
     /// Writes the settings that differ from the defaults, in PyTorch's form. Omits the limit in
-    /// bytes, because PyTorch would not accept it.
+    /// bytes, which PyTorch would reject.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let default = Settings::default();
         let mut pairs: Vec<(&str, String)> = Vec::new();
@@ -322,23 +323,24 @@ impl fmt::Display for Settings {
             pairs.push(("expandable_segments", "True".to_owned()));
         }
         if self.roundup_power2_divisions != default.roundup_power2_divisions {
-            let places = self.roundup_power2_divisions.iter().enumerate();
-            let list: Vec<_> = places.map(|(i, parts)| format!("{}:{parts}", 1u64 << i)).collect();
+            let intervals = self.roundup_power2_divisions.iter().enumerate();
+            let list: Vec<_> =
+                intervals.map(|(i, parts)| format!("{}:{parts}", 1u64 << i)).collect();
             pairs.push(("roundup_power2_divisions", format!("[{}]", list.join(","))));
         }
         if let Some(fraction) = self.per_process_memory_fraction {
             pairs.push(("per_process_memory_fraction", fraction.to_string()));
         }
         pairs.extend(self.others.iter().map(|(key, value)| (key.as_str(), value.clone())));
-        for (place, (key, value)) in pairs.into_iter().enumerate() {
-            let comma = if place == 0 { "" } else { "," };
+        for (index, (key, value)) in pairs.into_iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
             write!(f, "{comma}{key}:{value}")?;
         }
         Ok(())
     }
 }
 
-/// Splits a text into settings, in the order in which PyTorch parses them.
+/// Splits text into settings, in the order in which PyTorch parses them.
 fn in_order(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
     let mut pairs = pairs(text)?;
     pairs.sort_by_key(|(key, _)| *key != LARGE_SEGMENT);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Written {
-    /// PyTorch's own.
+    /// The settings in PyTorch's form.
     settings: String,
     #[serde(rename = "limit_bytes", default, skip_serializing_if = "Option::is_none")]
     limit: Option<Bytes>,

@@ -1,15 +1,15 @@
-//! Parsing the text of settings.
+//! Parses the text of settings.
 
 use super::{INTERVALS, SettingError};
 use gpu_core::Bytes;
 
-/// The most characters of a name or value that an error shows.
+/// The maximum number of characters of a name or value in an error.
 const LONGEST: usize = 1 << 10;
 
-/// Maximum length of an unknown name that is compared, in characters.
+/// The maximum number of characters of an unknown name that are compared.
 const COMPARED: usize = 64;
 
-/// Splits a text at the commas outside brackets, and each part at its first colon.
+/// Splits text at the commas outside brackets, and each part at its first colon.
 pub(super) fn pairs(text: &str) -> Result<Vec<(&str, &str)>, SettingError> {
     let mut depth = 0u32;
     let parts = text.split(|letter| {
@@ -58,7 +58,7 @@ pub(super) fn in_force(value: &str, least: Bytes) -> Option<Option<Bytes>> {
 }
 
 /// Parses the divisions: one number for all sizes, or a list. The first interval of a list also
-/// applies to all smaller sizes, and `>` to all above the last.
+/// applies to smaller sizes, and `>` to all sizes above the last.
 pub(super) fn divisions(value: &str) -> Option<[u64; INTERVALS]> {
     let mut all = [0; INTERVALS];
     let Some(list) = value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
@@ -77,17 +77,17 @@ pub(super) fn divisions(value: &str) -> Option<[u64; INTERVALS]> {
             continue;
         }
         let from: u64 = from.trim().parse().ok().filter(|from: &u64| from.is_power_of_two())?;
-        let place = (from.ilog2() as usize).min(INTERVALS - 1);
+        let index = (from.ilog2() as usize).min(INTERVALS - 1);
         if last.is_none() {
-            all[..place].fill(parts);
+            all[..index].fill(parts);
         }
-        all[place] = parts;
-        last = Some(place);
+        all[index] = parts;
+        last = Some(index);
     }
     Some(all)
 }
 
-/// Shortens an external text and removes its control characters.
+/// Shortens external text and removes its control characters.
 pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
 }

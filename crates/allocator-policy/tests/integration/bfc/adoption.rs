@@ -27,7 +27,7 @@ fn adopted_chunks_match_dump() {
         block(0x1000, 512, Free),
         block(0x1200, 256, Active),
         block(0x1300, 1024, AwaitingFree),
-        // The dump omits the rest: it is free.
+        // The dump omits the rest, which is free.
     ];
     let high = vec![block(0x9_0000, 4 << 20, Active)];
     let dump = [segment(0x9_0000, 4 << 20, high), segment(0x1000, 2 << 20, low)];
@@ -46,7 +46,7 @@ fn adopted_chunks_match_dump() {
     model.compare();
     model.free_all(7);
     assert_eq!(model.policy.usage().largest_free, Bytes(4 << 20));
-    // The next region is twice the longest.
+    // The next region is twice as large as the largest.
     let _ = model.policy.allocate(Bytes(5 << 20), Stream(0)).expect("64 MiB are free");
     assert_eq!(memory.asked.lock().unwrap().last(), Some(&(8 << 20)));
     drop(model);

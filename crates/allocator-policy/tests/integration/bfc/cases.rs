@@ -19,7 +19,7 @@ fn take(bfc: &mut impl Policy, size: u64) -> Allocation {
     bfc.allocate(Bytes(size), Stream(0)).expect("memory suffices")
 }
 
-/// Returns the figures that TensorFlow's tests check: allocations, in use, peak, longest.
+/// Returns the figures that TensorFlow's tests check: allocations, bytes in use, peak, largest.
 fn figures(bfc: &Bfc<ModelMemory>) -> (u64, u64, u64, u64) {
     let statistics = bfc.statistics();
     let Bytes(in_use) = statistics.bytes_in_use;
@@ -136,8 +136,8 @@ fn regions_double_on_growth() {
     for size in [1, 2 << 20, 3 << 20, 20 << 20, 32 << 20, 20 << 20] {
         let _ = take(&mut bfc, size);
     }
-    // First 2, 4 and 8; the 20 MiB raise it to 32, also for the next one; then the rest of the
-    // limit.
+    // The first regions are 2, 4 and 8; the 20 MiB raise the size to 32, also for the next one;
+    // then the rest of the limit.
     let mib = |sizes: &[u64]| sizes.iter().map(|size| size << 20).collect::<Vec<_>>();
     assert_eq!(*memory.asked.lock().unwrap(), mib(&[2, 4, 8, 32, 32, 22]));
     assert_eq!(bfc.statistics().pool_bytes, Bytes(100 << 20));
@@ -153,7 +153,7 @@ fn without_growth_first_region_is_limit() {
     assert!(bfc.summary().contains("curr_region_allocation_bytes_: 209715712"));
 }
 
-/// From a user's log, on a GPU in use: 15.10 GiB asked for, then a tenth less each time.
+/// From a user's log, on a GPU in use: a request for 15.10 GiB, then a tenth less each time.
 #[test]
 fn backoff_shrinks_15_10_gib_to_185_12_mib() {
     let start = 16_213_501_696; // 15.10 GiB, rounded up to 256 bytes
@@ -203,7 +203,7 @@ fn backoff_from_small_size_terminates() {
 }
 
 #[test]
-fn free_regions_are_released_if_that_satisfies_request() {
+fn free_regions_are_released_if_sufficient_for_request() {
     for garbage_collection in [true, false] {
         let settings = Settings { allow_growth: true, garbage_collection, ..limited(16 << 20) };
         let memory = ModelMemory::new(Bytes::from_mib(64));
@@ -272,7 +272,7 @@ fn default_limit_matches_tensorflow() {
     assert_eq!(bfc.limit(), Bytes::from_mib(16_000 - 1536));
 }
 
-/// As TensorFlow's `ClearStats`, which does not reset the pool.
+/// Like TensorFlow's `ClearStats`, which does not reset the pool.
 #[test]
 fn pool_peak_survives_reset_peaks() {
     let settings = Settings { allow_growth: true, ..limited(64 << 20) };

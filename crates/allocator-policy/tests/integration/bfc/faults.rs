@@ -1,4 +1,4 @@
-//! A device that fails.
+//! A failing device.
 
 use crate::fixture::Faulty;
 use gpu_allocator_policy::bfc::Settings;
@@ -36,7 +36,7 @@ fn failed_region_release_keeps_only_that_region() {
         let memory = Faulty::new(Bytes::from_mib(64));
         let settings = Settings { adjacent_regions, ..growing(64 << 20) };
         let mut bfc = Bfc::new(Arc::clone(&memory), settings).expect("a limit is set");
-        // A wall between regions keeps adjacent ones apart.
+        // A gap between regions keeps adjacent regions apart.
         let taken = [2, 4, 8].map(|mib| bfc.allocate(Bytes(mib << 20), Stream(0)));
         for chunk in taken {
             bfc.free(chunk.expect("64 MiB are free")).expect("it is of this allocator");

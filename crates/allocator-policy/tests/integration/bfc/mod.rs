@@ -1,4 +1,4 @@
-//! TensorFlow's allocator: published cases, a naive model, a device that fails.
+//! TensorFlow's allocator: published cases, a naive model, and a failing device.
 
 mod adoption;
 mod cases;

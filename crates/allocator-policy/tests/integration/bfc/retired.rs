@@ -121,7 +121,7 @@ fn region_with_retired_memory_is_kept() {
     assert!(bfc.allocate(Bytes(8 << 20), Stream(0)).is_ok());
 }
 
-/// If each merge visited every timestamp, this would not end in reasonable time.
+/// If each merge visited every timestamp, this test would not end in reasonable time.
 #[test]
 fn merging_many_retired_chunks_is_not_quadratic() {
     const CHUNKS: u64 = 1 << 16;

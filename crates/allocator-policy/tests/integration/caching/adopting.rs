@@ -55,7 +55,7 @@ fn adopted_segment_keeps_its_blocks() {
 }
 
 #[test]
-fn block_may_exceed_its_rounded_request_by_what_is_not_split_off() {
+fn adopts_block_with_unsplit_remainder() {
     let region = Region { address: 0, size: Bytes(200 * MIB) };
     let (small, large) = (SegmentKind::Small, SegmentKind::Large);
     for (settings, kind, expandable, request, rounded, most) in [
@@ -75,7 +75,7 @@ fn block_may_exceed_its_rounded_request_by_what_is_not_split_off() {
 }
 
 #[test]
-fn adjacent_segments_are_adopted_and_overlapping_ones_refused() {
+fn adopts_adjacent_and_rejects_overlapping_segments() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let region = device.reserve(Bytes(40 * MIB)).expect("1 GiB is free");
@@ -191,7 +191,7 @@ fn invalid_segment_is_rejected_without_side_effects() {
 }
 
 proptest! {
-    /// Any recording is either refused or results in a consistent state.
+    /// Every recording is either rejected or results in a consistent state.
     #[test]
     fn arbitrary_segment_is_adopted_soundly_or_rejected(
         start in 0u64..64,

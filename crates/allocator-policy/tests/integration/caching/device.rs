@@ -28,7 +28,7 @@ pub(crate) struct Device {
 #[derive(Debug, Default)]
 struct State {
     calls: Vec<Call>,
-    /// The number of calls until one fails, and its error.
+    /// The number of calls before the failure, and its error.
     failing: Option<(usize, ErrorKind)>,
 }
 
@@ -38,7 +38,7 @@ impl Device {
         Arc::new(Device { model, state: Mutex::default() })
     }
 
-    /// Makes the call after `calls` more fail.
+    /// Makes the call after `calls` more calls fail.
     pub(crate) fn fail_after(&self, calls: usize, kind: impl Into<ErrorKind>) {
         self.lock().failing = Some((calls, kind.into()));
     }
@@ -110,7 +110,7 @@ impl DeviceMemory for Device {
     }
 }
 
-/// Streams whose work ends when the test ends it.
+/// Streams with work that ends when the test ends it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Work(Arc<Mutex<WorkState>>);
 
@@ -195,7 +195,7 @@ pub(crate) fn set(caching: &mut Caching<Arc<Device>>, settings: &str) {
     caching.set_settings(settings).expect("the device tells its memory");
 }
 
-/// Returns whether memory did not suffice.
+/// Returns whether the result is an out-of-memory error.
 pub(crate) fn out_of_memory<T>(result: std::result::Result<T, Failure>) -> bool {
     matches!(result, Err(Failure::OutOfMemory(_)))
 }

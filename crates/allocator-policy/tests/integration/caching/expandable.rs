@@ -125,7 +125,7 @@ fn pages_that_fail_to_unmap_stay_free() {
     let device = Device::new(100 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let a = caching.allocate(Bytes(20 * MIB), STREAM).expect("100 MiB are free");
-    // 4 of 5 pages are left: the fifth call fails, and so does the first undo.
+    // 4 of 5 pages stay mapped: the fifth call fails, and so does the first undo.
     device.fail_after(5, DeviceFault::Lost);
     let failed = caching.allocate(Bytes(100 * MIB), STREAM);
     assert!(failed.is_err());
@@ -136,7 +136,7 @@ fn pages_that_fail_to_unmap_stay_free() {
     assert_eq!(device.model.used(), Bytes(0));
 }
 
-/// A block that can grow counts with the size to which it can grow.
+/// A block that can grow is ranked by the size to which it can grow.
 #[test]
 fn growable_end_block_is_used_last() {
     let device = Device::new(800 * MIB);

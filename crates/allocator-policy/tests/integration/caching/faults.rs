@@ -1,4 +1,4 @@
-//! A device that fails at any call: nothing leaks, and the state stays consistent.
+//! A device that fails at any call: memory does not leak, and the state stays consistent.
 
 use crate::caching::device::{Device, MIB, caching};
 use crate::caching::invariants::check;
@@ -24,8 +24,8 @@ fn job(settings: &str, failing: Option<(usize, ErrorKind)>) -> usize {
                 }
                 check(&caching, ordinary);
                 if held.len() > 4 {
-                    let place = (round as usize + held.len()) % held.len();
-                    caching.free(held.swap_remove(place)).expect("it is its own");
+                    let index = (round as usize + held.len()) % held.len();
+                    caching.free(held.swap_remove(index)).expect("it is its own");
                     check(&caching, ordinary);
                 }
             }
@@ -43,7 +43,7 @@ fn job(settings: &str, failing: Option<(usize, ErrorKind)>) -> usize {
         caching.empty_cache().expect("the fault is over");
         assert_eq!((caching.reserved(), device.model.used()), (Bytes(0), Bytes(0)));
         calls += device.calls().len();
-        // Left for the drop at the end.
+        // This one is freed by the drop at the end.
         let _left = caching.allocate(Bytes(512), Stream(0));
     }
     assert_eq!(device.model.used(), Bytes(0));

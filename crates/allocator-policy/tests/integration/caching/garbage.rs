@@ -25,8 +25,8 @@ fn gc_releases_blocks_older_than_mean_before_reserving() {
     assert_eq!(caching.reserved(), Bytes(130 * MIB));
     device.calls();
     let _new = caching.allocate(Bytes(60 * MIB), STREAM).expect("200 MiB are free");
-    // The ages are 6, 1 and 1, with a mean of 2.7; 20 MiB are less than the 30 above the threshold,
-    // so the remaining two, with a mean of 1, are freed too.
+    // The ages are 6, 1 and 1, with a mean of 2.7. The 20 MiB of the oldest are less than the 30
+    // MiB above the threshold, so the other two, with a mean of 1, are freed too.
     let released = [20, 30, 40].map(|mib| Call::Release(mib * MIB));
     let calls = device.calls();
     assert_eq!(calls[..3], released);

@@ -5,7 +5,7 @@ use gpu_allocator_policy::{BlockState, Policy};
 use gpu_core::DeviceMemory;
 
 /// Checks that blocks are contiguous, that free neighbours are merged, and that the counters match
-/// the blocks. Split blocks can be recounted only for ordinary segments.
+/// the blocks. Split blocks can be counted again only for ordinary segments.
 pub(crate) fn check<M: DeviceMemory, E: Events>(caching: &Caching<M, E>, ordinary: bool) {
     let mut end_of_last = 0;
     let (mut reserved, mut requested) = (0, 0);

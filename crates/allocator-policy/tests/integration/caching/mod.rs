@@ -1,4 +1,4 @@
-//! PyTorch's caching allocator, from outside.
+//! PyTorch's caching allocator, tested through its public API.
 
 mod adopting;
 mod device;

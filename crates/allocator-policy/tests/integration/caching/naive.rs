@@ -1,4 +1,4 @@
-//! The allocator compared with a model of it that searches lists.
+//! The allocator compared with a model that searches lists.
 
 use crate::caching::device::{MIB, out_of_memory};
 use crate::caching::invariants::check;
@@ -26,7 +26,7 @@ struct Segment {
     pieces: Vec<Piece>,
 }
 
-/// The rules without any optimisation, over its own device that returns the same addresses.
+/// The rules without any optimisation, on its own device that returns the same addresses.
 struct Naive {
     device: ModelMemory,
     max_split: u64,
@@ -45,7 +45,7 @@ impl Naive {
             self.segments.iter_mut().filter(|its| (its.stream, its.small) == (stream, small));
         let free = free.flat_map(|segment| {
             (0..segment.pieces.len())
-                .map(|place| (segment.pieces[place].clone(), place))
+                .map(|index| (segment.pieces[index].clone(), index))
                 .collect::<Vec<_>>()
         });
         let (best, _) = free
@@ -63,17 +63,17 @@ impl Naive {
     fn take(&mut self, address: u64, size: u64) {
         let small = size <= MIB;
         for segment in &mut self.segments {
-            let Some(place) = segment.pieces.iter().position(|piece| piece.address == address)
+            let Some(index) = segment.pieces.iter().position(|piece| piece.address == address)
             else {
                 continue;
             };
-            let rest = segment.pieces[place].size - size;
+            let rest = segment.pieces[index].size - size;
             let split = if small { rest >= 512 } else { size < self.max_split && rest > MIB };
-            segment.pieces[place].taken = true;
+            segment.pieces[index].taken = true;
             if split {
-                segment.pieces[place].size = size;
+                segment.pieces[index].size = size;
                 let upper = Piece { address: address + size, size: rest, taken: false };
-                segment.pieces.insert(place + 1, upper);
+                segment.pieces.insert(index + 1, upper);
             }
         }
     }
@@ -229,8 +229,8 @@ fn agrees(steps: Vec<Step>, oversize: bool, limit: Option<u64>) -> Result<(), Te
                     failed => prop_assert!(out_of_memory(failed)),
                 }
             }
-            Step::Free(place) if !held.is_empty() => {
-                let allocation = held.swap_remove(place % held.len());
+            Step::Free(index) if !held.is_empty() => {
+                let allocation = held.swap_remove(index % held.len());
                 naive.free(allocation.address());
                 caching.free(allocation).expect("it is its own");
             }
@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn caching_with_split_limit_and_memory_limit_matches_naive_model(steps in steps(120), limit in 20u64..256) {
+    fn caching_with_limits_matches_naive_model(steps in steps(120), limit in 20u64..256) {
         agrees(steps, true, Some(limit * MIB))?;
     }
 
@@ -277,8 +277,8 @@ proptest! {
             while held.len() > sizes.len() / 3 {
                 random = random.wrapping_mul(6364136223846793005).wrapping_add(order | 1);
                 // The blocks that stay are the same in every order.
-                let place = sizes.len() / 3 + (random >> 33) as usize % (held.len() - sizes.len() / 3);
-                caching.free(held.remove(place)).expect("it is its own");
+                let index = sizes.len() / 3 + (random >> 33) as usize % (held.len() - sizes.len() / 3);
+                caching.free(held.remove(index)).expect("it is its own");
                 check(&caching, !expandable);
             }
             map(&caching)
@@ -307,8 +307,8 @@ proptest! {
                         failed => prop_assert!(out_of_memory(failed)),
                     }
                 }
-                Step::Free(place) if !held.is_empty() => {
-                    let allocation = held.swap_remove(place % held.len());
+                Step::Free(index) if !held.is_empty() => {
+                    let allocation = held.swap_remove(index % held.len());
                     caching.free(allocation).expect("it is its own");
                 }
                 Step::Free(_) => {}

@@ -96,8 +96,8 @@ fn free_neighbours_are_coalesced() {
     let mut caching = caching(&device, "");
     let mut parts: Vec<_> =
         (0..4).map(|_| caching.allocate(Bytes(MIB / 2), STREAM).expect("1 GiB is free")).collect();
-    for place in [0, 1, 1, 0] {
-        let part = parts.remove(place);
+    for index in [0, 1, 1, 0] {
+        let part = parts.remove(index);
         caching.free(part).expect("it is its own");
         check(&caching, true);
     }
@@ -152,7 +152,7 @@ fn cache_is_emptied_large_first_by_stream_size_and_address() {
 fn freed_memory_is_reused_after_oom() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
-    // Slightly more than half of the limit, so that a second one does not fit.
+    // Slightly more than half of the limit, so that a second allocation does not fit.
     let half = Bytes((1 << 29) + 2 * MIB);
     let a = caching.allocate(half, STREAM).expect("1 GiB is free");
     assert!(out_of_memory(caching.allocate(half, STREAM)));

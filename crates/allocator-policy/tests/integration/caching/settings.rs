@@ -25,7 +25,7 @@ fn settings_parse_from_text() {
     assert_eq!(settings.others()["pinned_use_background_threads"], "True");
 }
 
-/// Also PyTorch's `allocator_config_test`, and the defaults of settings that are not given.
+/// Also from PyTorch's `allocator_config_test`, plus the defaults of settings that are not given.
 #[test]
 fn large_segment_size_is_parsed_before_dependent_sizes() {
     let settings =
@@ -125,7 +125,7 @@ fn recorded(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 #[test]
 fn snapshot_settings_are_parsed() {
-    let zeros: Vec<_> = (0..16).map(|place| format!("{}:0", 1u64 << place)).collect();
+    let zeros: Vec<_> = (0..16).map(|index| format!("{}:0", 1u64 << index)).collect();
     let settings = Settings::from_recording(&recorded(&[
         ("PYTORCH_CUDA_ALLOC_CONF", ""),
         ("max_split_size", "-1"),

@@ -1,4 +1,4 @@
-//! Memory that several streams use, and memory that its caller completes.
+//! Memory used by several streams, and memory that the caller completes.
 
 use crate::caching::device::{Device, MIB, Work};
 use crate::caching::invariants::check;
@@ -17,7 +17,7 @@ fn sharing(device: &Arc<Device>, work: &Work) -> Caching<Arc<Device>, Work> {
 
 /// PyTorch's `test_record_stream`.
 #[test]
-fn block_recorded_on_another_stream_is_reused_only_after_its_work() {
+fn recorded_block_is_reused_only_after_work_on_other_stream() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let a = caching.allocate(Bytes(512), OWN).expect("1 GiB is free");
@@ -169,7 +169,7 @@ fn captured_use_freed_after_capture_is_waited_for() {
 }
 
 #[test]
-fn empty_cache_during_capture_does_nothing() {
+fn empty_cache_has_no_effect_during_capture() {
     let (device, work) = (Device::new(1 << 30), Work::default());
     let mut caching = sharing(&device, &work);
     let a = caching.allocate(Bytes(30 * MIB), OWN).expect("1 GiB is free");

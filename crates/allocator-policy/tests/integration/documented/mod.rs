@@ -1,8 +1,8 @@
 //! The worked examples of docs/memory.md, run line by line.
 //!
 //! Each table follows a comment that names the policy, its settings and the device. The first
-//! column is a step of a program; the address, the length and the held memory after it must match
-//! the policy's decisions.
+//! column is a step of a program; the address, the length and the held memory after the step must
+//! match the policy's decisions.
 
 mod amount;
 mod subject;
@@ -44,9 +44,9 @@ fn examples(text: &str) -> Vec<Example> {
 /// A program that executes the first column.
 struct Program {
     subject: Subject,
-    /// Its allocations, by name, with the part of the device.
+    /// Its allocations by name, with the part of the device.
     live: BTreeMap<String, (usize, Allocation)>,
-    /// Memory that it freed while work may still use it.
+    /// Memory that the program freed while work may still use it.
     retired: BTreeMap<String, (usize, Retired)>,
 }
 
@@ -108,16 +108,16 @@ impl Program {
             ["behind"] => (0, self.subject.allocate_behind(size)),
             _ => panic!("'{name}' taken {how:?}"),
         };
-        let (place, length) = match given {
+        let (address, length) = match given {
             Some(allocation) => {
-                let place = amount(allocation.address() - subject::BASE);
+                let address = amount(allocation.address() - subject::BASE);
                 let length = amount(allocation.size().0);
                 self.live.insert(name.to_owned(), (part, allocation));
-                (place, length)
+                (address, length)
             }
             None => ("–".to_owned(), "refused".to_owned()),
         };
-        [place, length, self.held(part)]
+        [address, length, self.held(part)]
     }
 
     fn held(&mut self, part: usize) -> String {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 /// The lowest address of the modelled device.
 pub(crate) const BASE: u64 = 0x7f00_0000_0000;
 
-/// Streams with work that ends when the example says so.
+/// Streams with work that ends when the example ends it.
 #[derive(Clone, Default)]
 pub(crate) struct Work(Arc<Mutex<Vec<(u64, bool)>>>);
 
@@ -55,7 +55,7 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// Creates the subject of a comment: a policy, its settings, the device, as in `bfc;
+    /// Creates the subject that a comment describes by policy, settings and device, as in `bfc;
     /// limit=16MiB, allow_growth=true; 32 MiB`.
     pub(crate) fn named(on: &str) -> Self {
         let [policy, settings, device]: [&str; 3] =
@@ -99,7 +99,7 @@ impl Subject {
         }
     }
 
-    /// Allocates memory; `None` if it does not suffice.
+    /// Allocates memory; `None` if there is not enough.
     pub(crate) fn allocate(&mut self, part: usize, size: u64, stream: u64) -> Option<Allocation> {
         granted(self.policy(part).allocate(Bytes(size), Stream(stream)))
     }

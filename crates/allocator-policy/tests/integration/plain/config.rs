@@ -1,4 +1,4 @@
-//! A policy by name, and what every policy counts.
+//! Policies by name, and what every policy counts.
 
 use gpu_allocator_policy::bfc::{self, Bfc};
 use gpu_allocator_policy::{Failure, ModelMemory, Policy, PolicyConfig, Stream, Usage};
@@ -11,7 +11,7 @@ fn built(name: &str, mib: u64) -> Box<dyn Policy> {
 }
 
 #[test]
-fn each_name_gives_its_policy() {
+fn builds_policy_for_each_name() {
     for (name, title, policy, takes_all, sees_only_grants) in [
         ("caching", "caching", "caching", false, true),
         ("expandable", "caching, expandable", "caching", false, true),
@@ -33,7 +33,7 @@ fn each_name_gives_its_policy() {
 }
 
 #[test]
-fn settings_are_those_of_the_policy() {
+fn accepts_only_settings_of_the_policy() {
     let set = |name: &str, key: &str, value: &str| {
         let mut choice = PolicyConfig::named(name).unwrap();
         choice.set(key, value).map(|()| choice).map_err(|error| error.to_string())
@@ -53,7 +53,7 @@ fn settings_are_those_of_the_policy() {
 }
 
 #[test]
-fn limit_bounds_every_policy_that_has_one() {
+fn limit_bounds_every_limited_policy() {
     let largest = |choice: &PolicyConfig| {
         let mut policy = choice.build(ModelMemory::new(Bytes::from_mib(1024))).unwrap();
         let fits = |policy: &mut Box<dyn Policy>, mib| {
@@ -83,7 +83,7 @@ fn limit_bounds_every_policy_that_has_one() {
 }
 
 #[test]
-fn modelled_device_gets_all_its_memory_back() {
+fn drop_returns_all_memory_to_modelled_device() {
     for name in PolicyConfig::names() {
         let choice = PolicyConfig::named(name).unwrap();
         let (memory, mut policy) = choice.model(Bytes::from_mib(256)).unwrap();
@@ -92,13 +92,13 @@ fn modelled_device_gets_all_its_memory_back() {
         policy.free(taken).unwrap();
         drop(policy);
         assert_eq!(memory.used(), Bytes(0), "{name}");
-        // Its addresses are free, too.
+        // Its addresses are free too.
         assert!(memory.reserve(Bytes(256 * MIB)).is_ok(), "{name}");
     }
 }
 
 #[test]
-fn boxed_policy_is_the_policy() {
+fn boxed_policy_behaves_like_the_policy() {
     let mut policy = built("direct", 64);
     let (kept, freed, retired) = (
         policy.allocate(Bytes(2 * MIB), Stream(0)).unwrap(),
@@ -182,7 +182,7 @@ fn model_maps_only_whole_pages_of_a_range() {
 }
 
 #[test]
-fn bfc_keeps_its_settings_and_takes_no_more_than_its_limit() {
+fn bfc_keeps_settings_and_respects_limit() {
     let settings = bfc::Settings {
         limit: Some(Bytes(8 * MIB)),
         allow_growth: true,
@@ -200,7 +200,7 @@ fn bfc_keeps_its_settings_and_takes_no_more_than_its_limit() {
 
 #[test]
 fn bfc_creates_no_empty_chunk() {
-    // A fraction that is less than a byte: every remainder is split off.
+    // A fraction of less than a byte: every remainder is split off.
     let settings = bfc::Settings {
         limit: Some(Bytes(8 * MIB)),
         fragmentation_fraction: 1e-12,

@@ -21,7 +21,7 @@ fn allocations_are_charged_in_driver_granularity() {
 }
 
 #[test]
-fn nothing_is_cached() {
+fn freed_memory_is_not_cached() {
     let mut direct = Direct::new(ModelMemory::new(Bytes::from_mib(4)));
     let first = take(&mut direct, 3 << 20);
     let refused = direct.allocate(Bytes(1), Stream(0)).expect_err("4 MiB are taken");

@@ -50,7 +50,7 @@ proptest! {
         }
         model.free_all(order);
         prop_assert!(model.policy.synchronize(None).is_ok());
-        // Each region is one free block again, in any order.
+        // Each region is a single free block again, in any order.
         let free = free_space(&model.policy);
         prop_assert_eq!(free.len() as u64, model.policy.usage().segments);
         prop_assert!(model.policy.empty_cache().is_ok());

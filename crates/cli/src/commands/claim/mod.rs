@@ -1,18 +1,26 @@
 //! `gpuws claim`: devices for a script or a shell.
 
+mod args;
 mod hold;
+pub(crate) mod lease_keepers;
 mod preview;
+pub(crate) mod queue_status;
+pub(crate) mod refused;
 mod release;
+pub(crate) mod request;
+mod request_args;
 mod root_process;
 
+pub(crate) use args::{ClaimArgs, ClaimFormat};
+pub(crate) use request_args::RequestArgs;
+
 use super::mem;
-use crate::args::{ClaimArgs, ClaimFormat, Global};
-use crate::claim_request::{self, failure, no_journal};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::queue_status::{QueueStatus, user};
-use crate::source::{self, Source};
+use crate::source::{self, Source, no_journal};
 use crate::terminal::{Line, Screen, progress};
+use crate::users::user;
 use gpu_core::Origin;
 use gpu_host::supervise::process_group;
 use gpu_machine::{Holder, Keeps, placeholder};
@@ -21,6 +29,8 @@ use gpu_report::json;
 use gpu_report::wording::limit;
 use gpu_steward::{Grant, NotGranted, Ports, cdi_names, environment, take, waits_for_own_lease};
 use hold::{Signals, hold};
+use queue_status::QueueStatus;
+use refused::failure;
 use root_process::{check_root, default_root, described};
 use std::ffi::OsString;
 
@@ -37,7 +47,7 @@ pub(crate) fn run(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Res
 
 fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     if args.hold || args.export || args.release.is_some() {
-        claim_request::real_processes(global)?;
+        source::real_processes(global)?;
     }
     if args.format == ClaimFormat::Cdi && (global.json || !(args.hold || args.export)) {
         return Err(Failure::new(Exit::Usage, "name the GPUs for containers")
@@ -50,7 +60,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         && !source.can_end_processes
     {
         // The simulated caller is not a real process, so the lease would never end.
-        return Err(claim_request::only_simulated(&machine));
+        return Err(source::only_simulated(&machine));
     }
     if args.placeholder {
         check_placeholder(args, &source)?;
@@ -64,7 +74,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         None => default_root(&source, &locks, args)?,
     };
     let prepared =
-        claim_request::request(&args.request, &source, root.key, described(&root), global.quiet)?;
+        request::request(&args.request, &source, root.key, described(&root), global.quiet)?;
     if !global.quiet {
         prepared.notes.iter().for_each(|note| progress(note));
     }
@@ -121,7 +131,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         grant.held_back = None;
     }
     for (device, bar) in &grant.accepted {
-        progress(&format!("warning: GPU {}: {}", device.index, claim_request::barred(bar)));
+        progress(&format!("warning: GPU {}: {}", device.index, request::barred(bar)));
     }
     match global.json {
         true => screen.json(&json::Claimed::of(&grant, &user))?,

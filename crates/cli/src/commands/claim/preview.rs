@@ -1,13 +1,16 @@
 //! A preview of a claim.
 
-use crate::args::{ClaimArgs, Global};
-use crate::claim_request::{PreparedClaim, barred, failure, reasons, whose, within};
+use super::ClaimArgs;
+use super::refused::failure;
+use super::request::{PreparedClaim, barred, reasons};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::queue_status::user;
+use crate::source::within;
 use crate::terminal::{Line, Screen};
+use crate::users::{owner, user};
 use crate::wording;
-use gpu_core::Origin;
+use gpu_core::{LeaseEntry, Origin};
 use gpu_memory_advice::CONTEXT;
 use gpu_placement::Refusal;
 use gpu_report::json;
@@ -93,4 +96,12 @@ fn print(
     let keep_env = if args.keep_env { " --keep-env" } else { "" };
     let run = format!("{within}gpuws run{options}{keep}{keep_env} -- COMMAND");
     wording::copyable(screen, "nothing was claimed.", &run)
+}
+
+/// Returns the owner and the command of an entry: `alice: python train.py`.
+fn whose(entry: &LeaseEntry) -> String {
+    match entry.command.is_empty() {
+        true => owner(entry),
+        false => format!("{}: {}", owner(entry), entry.command),
+    }
 }

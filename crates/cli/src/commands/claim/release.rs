@@ -1,12 +1,12 @@
 //! Release of a lease that `--hold` or `--export` took.
 
+use super::lease_keepers;
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lease_keepers;
-use crate::queue_status::owner;
 use crate::source::Source;
 use crate::terminal::{Line, Screen};
+use crate::users::owner;
 use gpu_core::{ActToken, Groups, LeaseEntry, LeaseId, ProcessInfo};
 use gpu_host::FileLeaseStore;
 use gpu_report::json;

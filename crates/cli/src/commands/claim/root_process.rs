@@ -1,9 +1,9 @@
 //! The process for which devices are claimed.
 
-use crate::args::ClaimArgs;
+use super::ClaimArgs;
+use super::lease_keepers::is_supervisor;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::lease_keepers::is_supervisor;
 use crate::source::Source;
 use gpu_core::{EntryKind, LeaseId, LeaseStore, ProcessInfo};
 use gpu_host::FileLeaseStore;

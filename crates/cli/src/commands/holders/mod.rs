@@ -1,8 +1,11 @@
 //! `gpuws holders`: the information of `fuser -v` and `lsof` in one table.
 
+mod args;
 mod table;
 
-use crate::args::{Global, HoldersArgs};
+pub(crate) use args::HoldersArgs;
+
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;
@@ -106,6 +109,7 @@ fn print_legend(
 #[cfg(test)]
 mod tests {
     use super::*;
+
     use gpu_core::{
         Access, Error, FileId, HeldFile, Holder, MockHost, Origin, Pid, ProcessFault, ProcessInfo,
         ProcessKey, StartTime,
@@ -167,7 +171,7 @@ mod tests {
     }
 
     fn global(json: bool, quiet: bool) -> Global {
-        Global { json, quiet, color: crate::args::Color::Never, sim: None, ..Global::default() }
+        Global { json, quiet, ..Global::default() }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `gpuws mem convert`: converts a recording of any format to JSON Lines.
 
+use super::ConvertArgs;
 use super::recording;
-use crate::args::{ConvertArgs, Global};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};

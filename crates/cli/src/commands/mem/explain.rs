@@ -4,11 +4,12 @@ mod log;
 pub(super) mod machine;
 mod render;
 
-use crate::args::{ExplainArgs, Global};
-use crate::claim_request::within;
+use super::ExplainArgs;
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::sim_option;
+use crate::source::within;
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use gpu_memory_advice::explain::{Diagnosis, explain};

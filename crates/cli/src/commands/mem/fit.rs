@@ -1,8 +1,9 @@
 //! `gpuws mem fit`: finds the minimum memory that recorded jobs need.
 
+use super::FitArgs;
 use super::jobs::{self, announce, file_name, policies, show_head, without_settings};
 use super::replay::show_refused;
-use crate::args::{FitArgs, Global};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table};

@@ -1,7 +1,7 @@
 //! Recorded jobs, and the allocators for their replay.
 
 use super::recording;
-use crate::args::{PolicyArgs, ReadingArgs};
+use super::{PolicyArgs, ReadingArgs};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen, progress, warn};

@@ -1,5 +1,6 @@
 //! `gpuws mem`: analyses the memory use and out-of-memory errors of jobs.
 
+mod args;
 mod convert;
 mod env;
 mod explain;
@@ -7,11 +8,14 @@ mod fit;
 mod jobs;
 mod recording;
 mod replay;
-mod timeline_file;
 
+pub(crate) use args::{
+    ConvertArgs, EnvArgs, ExplainArgs, FitArgs, MemArgs, MemCommand, PolicyArgs, ReadingArgs,
+    ReplayArgs,
+};
 pub(crate) use env::bounding;
 
-use crate::args::{Global, MemArgs, MemCommand};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::Screen;

@@ -1,6 +1,6 @@
 //! Reading of memory recordings.
 
-use crate::args::ReadingArgs;
+use super::ReadingArgs;
 use crate::commands::parse;
 use crate::exit::Exit;
 use crate::failure::Failure;

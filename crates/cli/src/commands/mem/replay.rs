@@ -1,12 +1,13 @@
 //! `gpuws mem replay`: replays a recorded job.
 
 mod show;
+mod timeline_file;
 
 pub(super) use show::show_refused;
 
+use super::ReplayArgs;
 use super::jobs::{self, announce, policies};
-use super::timeline_file::Drawing;
-use crate::args::{Global, ReplayArgs};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen};
@@ -17,6 +18,7 @@ use gpu_memory_trace::{
 };
 use gpu_report::json::{Recorded, Replayed};
 use show::show;
+use timeline_file::Drawing;
 
 /// Progress is shown for jobs with more events.
 const MANY: usize = 500_000;

@@ -4,7 +4,8 @@ mod devices;
 mod input;
 mod schedule;
 
-use crate::args::{Global, PlaceGraphArgs};
+use super::PlaceGraphArgs;
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table, warn};

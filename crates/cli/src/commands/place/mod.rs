@@ -1,9 +1,14 @@
 //! `gpuws place`: which device each operation of a graph or layer of a model goes to.
 
+mod args;
 mod graph;
 mod model;
 
-use crate::args::{Global, PlaceArgs, PlaceCommand};
+pub(crate) use args::{
+    EngineName, Goal, PlaceArgs, PlaceCommand, PlaceGraphArgs, PlaceModelArgs, SplitForm,
+};
+
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::Screen;

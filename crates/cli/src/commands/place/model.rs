@@ -6,7 +6,8 @@ mod input;
 mod rooms;
 mod table;
 
-use crate::args::{EngineName, Global, Goal, PlaceModelArgs, SplitForm};
+use super::{EngineName, Goal, PlaceModelArgs, SplitForm};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Screen, warn};

@@ -1,12 +1,14 @@
 //! `gpuws reap`: plans, executes and verifies.
 
 mod act;
+mod args;
 mod render;
 
 pub(crate) use act::carry_out;
+pub(crate) use args::{Reach, ReapArgs};
 pub(crate) use render::{show, show_plan, show_report};
 
-use crate::args::{Global, Reach, ReapArgs};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::selector::chosen;
@@ -174,6 +176,7 @@ fn not_done(
 #[cfg(test)]
 mod tests {
     use super::*;
+
     use gpu_core::{Absent, Fault, Pid, Reading};
     use gpu_reaper::{Action, Newcomer, Refusal, Refused, Role};
 

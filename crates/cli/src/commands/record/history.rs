@@ -1,6 +1,7 @@
 //! `gpuws record --for`: writes a history.
 
-use crate::args::{Global, RecordArgs};
+use super::RecordArgs;
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};

@@ -1,8 +1,11 @@
 //! `gpuws record`: saves the state of this machine to a file for `--sim`, or its history.
 
+mod args;
 mod history;
 
-use crate::args::{Global, RecordArgs};
+pub(crate) use args::RecordArgs;
+
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;

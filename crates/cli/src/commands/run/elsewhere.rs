@@ -1,6 +1,7 @@
 //! `gpuws run --host`: runs the command on the first host that has the devices free.
 
-use crate::args::{Global, RunArgs};
+use super::RunArgs;
+use crate::args::Global;
 use crate::commands::hosts::{named, refuse};
 use crate::exit::Exit;
 use crate::failure::Failure;

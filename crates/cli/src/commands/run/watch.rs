@@ -1,11 +1,10 @@
 //! Progress of a run.
 
-use super::super::frontend::FrontendArgs;
+use super::frontend::FrontendArgs;
 use super::report::ReportFile;
 use crate::args::Global;
-use crate::claim_request;
+use crate::commands::claim::{queue_status::QueueStatus, request};
 use crate::exit::Exit;
-use crate::queue_status::QueueStatus;
 use crate::terminal::Line;
 use crate::wording;
 use gpu_core::{Bytes, JobExit, Origin};
@@ -122,9 +121,9 @@ impl Watch<'_> {
     }
 
     fn granted(&self, grant: &Grant) {
-        self.print(&claim_request::granted(grant));
+        self.print(&request::granted(grant));
         for (device, bar) in &grant.accepted {
-            let bar = claim_request::barred(bar);
+            let bar = request::barred(bar);
             self.print(&format!("warning: GPU {}: {bar}", device.index));
         }
         if let Some(Err(error)) = &grant.held_back {

@@ -4,9 +4,12 @@
 //! process that it waits for does little: it starts a worker with pipes of its own, waits for it
 //! within a limit, and drains the node by name if the worker has named a holder.
 
+mod args;
 mod work;
 
-use crate::args::{Global, Script, SlurmArgs};
+pub(crate) use args::{Script, SlurmArgs};
+
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::clean;

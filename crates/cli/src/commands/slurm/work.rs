@@ -1,7 +1,8 @@
 //! The work of a script: looks, ends what is left over, and tells what is held.
 
 use super::say;
-use crate::args::{Global, Script, SlurmArgs};
+use super::{Script, SlurmArgs};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};

@@ -1,6 +1,7 @@
 //! `gpuws status --format gpustat-json`: prints the JSON of gpustat.
 
-use crate::args::{Global, StatusArgs};
+use super::StatusArgs;
+use crate::args::Global;
 use crate::commands::{query, repeat};
 use crate::exit::Exit;
 use crate::failure::Failure;

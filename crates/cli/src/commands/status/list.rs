@@ -1,6 +1,7 @@
 //! `gpuws status -L`: lists the devices as nvidia-smi does.
 
-use crate::args::{Global, StatusArgs};
+use super::StatusArgs;
+use crate::args::Global;
 use crate::commands::{query, repeat};
 use crate::exit::Exit;
 use crate::failure::Failure;

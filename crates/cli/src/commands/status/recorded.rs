@@ -1,13 +1,14 @@
 //! A moment of a history in place of the machine.
 
+use super::{Shown, StatusArgs};
 use super::{only, show_view};
-use crate::args::{Global, Shown, StatusArgs};
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::queue_status::user;
 use crate::terminal::{Screen, warn};
+use crate::users::user;
 use gpu_history::Frame;
-use gpu_report::rows::View;
+use gpu_report::View;
 use gpu_report::{ProcessFilter, replay};
 use gpu_steward::DeviceLeases;
 

@@ -1,10 +1,9 @@
 //! Answers the questions of the view.
 
 use super::end::said;
-use crate::claim_request;
 use crate::failure::Failure;
-use crate::queue_status::user;
-use crate::source::Source;
+use crate::source::{Source, no_journal};
+use crate::users::user;
 use gpu_core::{Environment, Error, ProcessFault, ProcessKey};
 use gpu_steward::{Ports, listing};
 use gpu_top::Inspector;
@@ -30,7 +29,7 @@ impl Asked {
             backend: &*self.0.backend,
             host: &*self.0.host,
             clock: &*self.0.clock,
-            journal: &claim_request::no_journal(),
+            journal: &no_journal(),
             locks: &locks,
         };
         Ok(Leases::of(listing(&ports)?, &user))

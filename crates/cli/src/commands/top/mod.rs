@@ -1,17 +1,20 @@
 //! `gpuws top`: the devices and their users on the whole screen.
 
+mod args;
 mod end;
 mod inspect;
 mod replay;
 mod settings;
 
-use crate::args::{Global, TopArgs};
+pub(crate) use args::TopArgs;
+
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::queue_status::user;
 use crate::selector::chosen;
 use crate::source::{self, Source};
 use crate::terminal::{self, Screen};
+use crate::users::user;
 use end::Reaper;
 use gpu_core::{DeviceId, HolderSearch, Observation, Observer, ProcessDetail, Snapshot};
 use gpu_host::SystemClock;

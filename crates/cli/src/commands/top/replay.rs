@@ -1,10 +1,10 @@
 //! The frames of a history for the view.
 
-use crate::args::TopArgs;
+use super::TopArgs;
 use crate::failure::Failure;
 use crate::local_time;
-use crate::queue_status::user;
 use crate::selector::chosen;
+use crate::users::user;
 use gpu_core::{DeviceId, Timestamp};
 use gpu_history::Reader;
 use gpu_machine::history;

@@ -1,6 +1,6 @@
 //! The settings of the view: those of the user's file, and before these the options.
 
-use crate::args::TopArgs;
+use super::TopArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::Screen;

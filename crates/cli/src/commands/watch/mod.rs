@@ -1,8 +1,11 @@
 //! `gpuws watch`: raises findings that last, tells users, and reaps by a policy.
 
+mod args;
 mod teller;
 
-use crate::args::{Global, WatchArgs};
+pub(crate) use args::WatchArgs;
+
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source::{self, Source};

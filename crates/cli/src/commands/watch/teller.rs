@@ -1,6 +1,7 @@
 //! Tells events: on standard output, to a program, and on the terminals of users.
 
-use crate::args::{Global, WatchArgs};
+use super::WatchArgs;
+use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::local_time;

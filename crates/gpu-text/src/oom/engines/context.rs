@@ -1,115 +1,115 @@
 //! What the text around a message shows: the engine, its phase, and figures printed before.
 
 use super::super::event::{Event, Framework};
-use super::{Fact, Short};
+use super::Fact;
+use crate::oom::short::Short;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// The most notes that are kept.
+/// The maximum number of notes kept.
 const MAX_NOTES: usize = 64;
 
 /// The distance before a message in which the reader searches for its engine and phase, in bytes.
 const NEAR: usize = 6000;
 
-/// The number of lines before a message in which the engine's words are about it.
-const MAX_LINES: usize = 150;
+/// The maximum number of clues before a message that are searched.
+const MAX_CLUES: usize = 150;
 
-/// The lines after a message on which words about it follow.
+/// The number of lines after a message within which further text refers to it.
 const MAX_LINES_AFTER: usize = 400;
 
-/// A place in the engine's text that shows where a following message comes from.
+/// A clue in the log to the source of a later message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::oom) enum Place {
-    /// It belongs to an engine.
+pub(in crate::oom) enum Clue {
+    /// The message comes from this engine.
     Engine(Framework),
     /// The engine was in a phase that needs this memory.
     Phase(Short),
 }
 
-/// Words of paths, functions and log lines, with what they show.
-const PLACES: &[(&str, Place)] = &[
-    ("vllm", Place::Engine(Framework::Vllm)),
-    ("aphrodite", Place::Engine(Framework::Vllm)),
-    ("sglang", Place::Engine(Framework::SgLang)),
-    ("tensorrt_llm", Place::Engine(Framework::TensorRtLlm)),
-    ("text_generation_server", Place::Engine(Framework::Tgi)),
-    ("text_generation_launcher", Place::Engine(Framework::Tgi)),
-    ("ollama", Place::Engine(Framework::Ollama)),
-    ("llama runner process", Place::Engine(Framework::Ollama)),
-    ("llama-server process has", Place::Engine(Framework::Ollama)),
-    ("sched.go:", Place::Engine(Framework::Ollama)),
-    ("server.go:", Place::Engine(Framework::Ollama)),
-    ("Failed to load model - not enough GPU memory", Place::Engine(Framework::Vllm)),
-    ("Failed to load model - not enough GPU memory", Place::Phase(Short::Weights)),
-    ("lmdeploy", Place::Engine(Framework::LmDeploy)),
-    ("ComfyUI", Place::Engine(Framework::ComfyUi)),
-    ("exllamav2", Place::Engine(Framework::ExLlama)),
-    ("exllamav3", Place::Engine(Framework::ExLlama)),
-    ("Capture CUDA graph failed", Place::Engine(Framework::SgLang)),
-    ("Capture cuda graph failed", Place::Engine(Framework::SgLang)),
-    ("Capture CUDA graph failed", Place::Phase(Short::Graphs)),
-    ("Capture cuda graph failed", Place::Phase(Short::Graphs)),
-    ("load_model", Place::Phase(Short::Weights)),
-    ("load_weights", Place::Phase(Short::Weights)),
-    ("init_memory_pool", Place::Phase(Short::Cache)),
-    ("memory_pool", Place::Phase(Short::Cache)),
-    ("initialize_kv_cache", Place::Phase(Short::Cache)),
-    ("_allocate_kv_cache_tensors", Place::Phase(Short::Cache)),
-    ("_create_buffers", Place::Phase(Short::Cache)),
-    ("profile_run", Place::Phase(Short::Compute)),
-    ("execute_model", Place::Phase(Short::Compute)),
-    ("forward_batch_generation", Place::Phase(Short::Compute)),
-    ("capture_model", Place::Phase(Short::Graphs)),
-    ("capture_end", Place::Phase(Short::Graphs)),
-    ("cuda_graph_runner", Place::Phase(Short::Graphs)),
-    ("Capturing", Place::Phase(Short::Graphs)),
-    ("cumem_allocator", Place::Phase(Short::WakeUp)),
-    ("wake_up", Place::Phase(Short::WakeUp)),
+/// Words in paths, functions and log lines, with the clue each gives.
+const CLUES: &[(&str, Clue)] = &[
+    ("vllm", Clue::Engine(Framework::Vllm)),
+    ("aphrodite", Clue::Engine(Framework::Vllm)),
+    ("sglang", Clue::Engine(Framework::SgLang)),
+    ("tensorrt_llm", Clue::Engine(Framework::TensorRtLlm)),
+    ("text_generation_server", Clue::Engine(Framework::Tgi)),
+    ("text_generation_launcher", Clue::Engine(Framework::Tgi)),
+    ("ollama", Clue::Engine(Framework::Ollama)),
+    ("llama runner process", Clue::Engine(Framework::Ollama)),
+    ("llama-server process has", Clue::Engine(Framework::Ollama)),
+    ("sched.go:", Clue::Engine(Framework::Ollama)),
+    ("server.go:", Clue::Engine(Framework::Ollama)),
+    ("Failed to load model - not enough GPU memory", Clue::Engine(Framework::Vllm)),
+    ("Failed to load model - not enough GPU memory", Clue::Phase(Short::Weights)),
+    ("lmdeploy", Clue::Engine(Framework::LmDeploy)),
+    ("ComfyUI", Clue::Engine(Framework::ComfyUi)),
+    ("exllamav2", Clue::Engine(Framework::ExLlama)),
+    ("exllamav3", Clue::Engine(Framework::ExLlama)),
+    ("Capture CUDA graph failed", Clue::Engine(Framework::SgLang)),
+    ("Capture cuda graph failed", Clue::Engine(Framework::SgLang)),
+    ("Capture CUDA graph failed", Clue::Phase(Short::Graphs)),
+    ("Capture cuda graph failed", Clue::Phase(Short::Graphs)),
+    ("load_model", Clue::Phase(Short::Weights)),
+    ("load_weights", Clue::Phase(Short::Weights)),
+    ("init_memory_pool", Clue::Phase(Short::Cache)),
+    ("memory_pool", Clue::Phase(Short::Cache)),
+    ("initialize_kv_cache", Clue::Phase(Short::Cache)),
+    ("_allocate_kv_cache_tensors", Clue::Phase(Short::Cache)),
+    ("_create_buffers", Clue::Phase(Short::Cache)),
+    ("profile_run", Clue::Phase(Short::Compute)),
+    ("execute_model", Clue::Phase(Short::Compute)),
+    ("forward_batch_generation", Clue::Phase(Short::Compute)),
+    ("capture_model", Clue::Phase(Short::Graphs)),
+    ("capture_end", Clue::Phase(Short::Graphs)),
+    ("cuda_graph_runner", Clue::Phase(Short::Graphs)),
+    ("Capturing", Clue::Phase(Short::Graphs)),
+    ("cumem_allocator", Clue::Phase(Short::WakeUp)),
+    ("wake_up", Clue::Phase(Short::WakeUp)),
 ];
 
-/// The places in a piece of a log.
+/// The clues in a piece of a log, by position.
 #[derive(Debug, Default)]
-pub(in crate::oom) struct Places(Vec<(usize, Place)>);
+pub(in crate::oom) struct Clues(Vec<(usize, Clue)>);
 
-impl Places {
-    /// Notes what a word at a position shows, given the text from there.
+impl Clues {
+    /// Records the clues of the word at a position, given the text from there.
     pub(in crate::oom) fn note_word(&mut self, at: usize, word: &str, rest: &str) {
-        static BY_WORD: LazyLock<HashMap<&str, Vec<(&str, Place)>>> = LazyLock::new(|| {
-            let mut places: HashMap<_, Vec<_>> = HashMap::new();
-            for (phrase, place) in PLACES {
+        static BY_WORD: LazyLock<HashMap<&str, Vec<(&str, Clue)>>> = LazyLock::new(|| {
+            let mut clues: HashMap<_, Vec<_>> = HashMap::new();
+            for (phrase, clue) in CLUES {
                 let is_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
                 let word = phrase.split(is_end).next().unwrap_or_default();
-                places.entry(word).or_default().push((*phrase, *place));
+                clues.entry(word).or_default().push((*phrase, *clue));
             }
-            places
+            clues
         });
         let known = BY_WORD.get(word).into_iter().flatten();
         let known = known.filter(|(phrase, _)| rest.starts_with(phrase));
-        self.0.extend(known.map(|(_, place)| (at, *place)));
+        self.0.extend(known.map(|(_, clue)| (at, *clue)));
     }
 
-    /// Notes a place.
-    pub(in crate::oom) fn note(&mut self, at: usize, place: Place) {
-        self.0.push((at, place));
+    pub(in crate::oom) fn note(&mut self, at: usize, clue: Clue) {
+        self.0.push((at, clue));
     }
 
-    /// Puts the places in order; to be called before [`Places::before`].
+    /// Sorts the clues by position; call this before [`Clues::before`].
     pub(in crate::oom) fn sort(&mut self) {
         self.0.sort_by_key(|(at, _)| *at);
     }
 
-    /// Returns the engine and its phase at a position, by the nearest places before it.
+    /// Returns the engine and phase at a position, from the nearest clues before it.
     pub(in crate::oom) fn before(&self, at: usize) -> (Option<Framework>, Option<Short>) {
         let end = self.0.partition_point(|(known, _)| *known <= at);
-        let near = || self.0[..end].iter().rev().take(MAX_LINES);
+        let near = || self.0[..end].iter().rev().take(MAX_CLUES);
         let near = || near().take_while(|(known, _)| at - known <= NEAR);
-        let engine = near().find_map(|(_, place)| match place {
-            Place::Engine(engine) => Some(*engine),
-            Place::Phase(_) => None,
+        let engine = near().find_map(|(_, clue)| match clue {
+            Clue::Engine(engine) => Some(*engine),
+            Clue::Phase(_) => None,
         });
-        let phase = near().find_map(|(_, place)| match place {
-            Place::Phase(short) => Some(*short),
-            Place::Engine(_) => None,
+        let phase = near().find_map(|(_, clue)| match clue {
+            Clue::Phase(short) => Some(*short),
+            Clue::Engine(_) => None,
         });
         (engine, phase.filter(|_| engine.is_some()))
     }
@@ -152,7 +152,7 @@ impl Notes {
 }
 
 impl Event {
-    /// Adds the figures of another line of the same program that this one lacks.
+    /// Adds figures that this event lacks from another line of the same program.
     pub(in crate::oom) fn fill_from(&mut self, other: &Event) {
         let pairs = [
             (&mut self.tried, &other.tried),
@@ -175,7 +175,7 @@ impl Event {
         self.backend = self.backend.take().or_else(|| other.backend.clone());
     }
 
-    /// Returns whether the event comes from a program, or from one that it is built on.
+    /// Returns whether the event comes from a program, or from one that the program is built on.
     pub(in crate::oom) fn is_of(&self, program: Framework) -> bool {
         let root = |framework| match framework {
             Framework::Ollama => Framework::LlamaCpp,
@@ -186,7 +186,7 @@ impl Event {
         root(self.engine.unwrap_or(self.framework)) == root(program)
     }
 
-    /// Returns whether words on a line are about this event, by its place.
+    /// Returns whether text on a line is near enough to refer to this event.
     pub(in crate::oom) fn is_near(&self, line: usize) -> bool {
         line.abs_diff(self.line) <= MAX_LINES_AFTER
     }

@@ -1,4 +1,4 @@
-//! Figures beside the sizes of a request and a device.
+//! Figures other than the sizes of a request and a device.
 
 /// The unit of a [`Fact`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ macro_rules! facts {
         pub enum Fact { $( $(#[$doc])* $fact, )* }
 
         impl Fact {
-            /// All of them.
+            /// All facts.
             pub const ALL: &[Fact] = &[$( Fact::$fact, )*];
 
             /// Returns the name in lowercase, with `_` between its words.

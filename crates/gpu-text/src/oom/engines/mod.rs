@@ -1,89 +1,39 @@
-//! The own messages of engines, libraries and hosts, from one table of their shapes.
+//! The messages of engines, libraries and hosts, from one table of patterns.
 //!
-//! A row of the [table] has the program, a pattern with typed holes, and what the message means:
-//! a failure, one that the program survived, figures for the next message of this program, or
-//! further words on the last one. A row that needs code of its own has a parser instead.
+//! A row of the [table] has the program, a pattern with typed holes, and the meaning of the
+//! message: a failure, a shortage that the program survived, figures for the program's next
+//! message, or more about its last one. Messages that need their own code have a parser instead.
 
 mod context;
 mod fact;
 mod pattern;
 mod table;
+mod vocabulary;
 
-pub(super) use context::{Notes, Place, Places};
+pub(super) use context::{Clue, Clues, Notes};
 pub use fact::{Fact, Unit};
+pub(super) use vocabulary::{expects_number, is_word};
 
 use super::event::{Event, Framework, Wording};
 use super::flatten::Flat;
 use super::libraries;
 use super::reader::Reader;
+use super::short::Short;
 use std::collections::HashMap;
 use std::sync::LazyLock;
-
-/// What ran short, or what else happened, in the words of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Short {
-    /// At startup less of the device was free than the engine was to take.
-    Startup,
-    /// One device of the job has less free memory than the others.
-    Unbalanced,
-    /// The weights did not fit.
-    Weights,
-    /// The weights left nothing for the KV cache.
-    NoCache,
-    /// The KV cache holds less than one request of the configured length.
-    Cache,
-    /// More sequences than the engine has blocks of state for.
-    Sequences,
-    /// Tensors of a computation did not fit: a prefill, a warm-up, compute buffers.
-    Compute,
-    /// The capture of CUDA graphs did not fit.
-    Graphs,
-    /// The component that [`Event::part`] names did not fit.
-    Component,
-    /// Memory that the engine gave back was taken when it woke up.
-    WakeUp,
-    /// One buffer is larger than the device allows, however much is free.
-    OneBuffer,
-    /// A limit on the device memory of the process or container.
-    Quota,
-    /// A pool of the program that is smaller than the device.
-    Pool,
-    /// All of the program: it needs more than the device has.
-    Program,
-    /// Requests compete for the KV cache, which is full.
-    Crowded,
-    /// The KV cache has too little room for the next batch.
-    Batch,
-    /// The context of a sequence is full, not the device.
-    Context,
-    /// Pinned memory of the host.
-    Pinned,
-    /// Memory of the host.
-    Host,
-    /// The memory of a control group, a job or a container on the host.
-    HostLimit,
-    /// A process was ended by a signal that has other senders than the kernel's killer.
-    Killed,
-    /// A former process has not given its memory back.
-    NotReturned,
-    /// Other programs changed the free memory while the engine measured it; nothing ran short.
-    Disturbed,
-    /// An error that may be about memory or not.
-    Unclear,
-}
 
 /// The meaning of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     /// A failure: this ran short.
     Fails(Short),
-    /// A failure that only its figures explain.
+    /// A failure explained only by its figures.
     Figures,
-    /// The program went on without the memory.
+    /// The program continued without the memory.
     GoesOn(Short),
-    /// Figures for the next messages of this program; none by itself.
+    /// Figures for the next messages of this program; not an event itself.
     Before,
-    /// Further words on the last message of this program.
+    /// More about the last message of this program.
     After(Option<Short>),
     /// The program survived its last message.
     Retry(Short),
@@ -95,9 +45,9 @@ struct Shape {
     program: Framework,
     backend: Option<&'static str>,
     role: Role,
-    /// The words of the message, as [`pattern::matched`] reads them.
+    /// The pattern of the message, in the syntax of [`pattern::matched`].
     text: &'static str,
-    /// Further words in this order, each optional.
+    /// Optional further patterns, in this order.
     more: &'static [&'static str],
 }
 
@@ -111,52 +61,13 @@ static BY_WORD: LazyLock<HashMap<&'static str, Vec<&'static Shape>>> = LazyLock:
     rows
 });
 
-/// The words of all patterns, for lines that a terminal broke inside a word.
-pub(super) fn is_word(word: &str) -> bool {
-    static WORDS: LazyLock<std::collections::HashSet<&'static str>> = LazyLock::new(|| {
-        let patterns = table::all().flat_map(|shape| [&[shape.text][..], shape.more].concat());
-        let words = patterns.flat_map(|pattern| pattern.split(|c: char| !c.is_ascii_alphabetic()));
-        words.filter(|word| word.len() >= LEAST_LETTERS).collect()
-    });
-    WORDS.contains(word)
-}
-
-/// A single letter of a pattern is too often the end of a line.
-const LEAST_LETTERS: usize = 2;
-
-/// Returns whether a number of things or tokens of a message follows a text.
-pub(super) fn expects_number(before: &str) -> bool {
-    static ENDS: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
-        let patterns = table::all().flat_map(|shape| [&[shape.text][..], shape.more].concat());
-        patterns.flat_map(pattern::before_numbers).collect()
-    });
-    ENDS.iter().any(|end| before.ends_with(end))
-}
-
-/// A message of the table in a text.
+/// A match of the table in a text.
 #[derive(Debug)]
 pub(super) struct Found {
     role: Role,
     event: Event,
     /// The length of the message, in bytes.
     length: usize,
-}
-
-impl Short {
-    /// Returns whether two messages may be parts of one failure: one of them names it more
-    /// precisely.
-    pub(super) fn is_part_of(self, other: Short) -> bool {
-        let is_open = |short| matches!(short, Short::Unclear | Short::Compute);
-        let has_parts = |short| {
-            !matches!(
-                short,
-                Short::NotReturned | Short::Disturbed | Short::Crowded | Short::Context
-            )
-        };
-        let is_host = |short| matches!(short, Short::Host | Short::HostLimit | Short::Killed);
-        let is_one = self == other || is_open(self) || is_open(other);
-        has_parts(self) && has_parts(other) && (is_one || (is_host(self) && is_host(other)))
-    }
 }
 
 impl Found {
@@ -193,7 +104,8 @@ pub(super) fn read(reader: &mut Reader, found: &Found, flat: &Flat, at: usize) -
         Role::After(short) => {
             return reader.amend(&event, |last| {
                 last.fill_from(&event);
-                // The allocator's own message names neither: weights and the cache share it.
+                // The allocator's own message names neither, because weights and the cache share
+                // it.
                 let is_cache = short == Some(Short::Cache);
                 last.short = if is_cache { short } else { last.short.or(short) };
             });

@@ -10,16 +10,16 @@ use super::super::figure::{Figure, integer};
 use super::{Fact, Unit};
 use crate::work_meter;
 
-/// The most that `…` skips, in bytes.
+/// The maximum number of bytes that `…` skips.
 const GAP: usize = 200;
 
-/// The most words of a hole without a type, in bytes.
+/// The maximum length of a hole without a type, in bytes.
 const MAX_PART: usize = 160;
 
-/// How far behind a message an optional part of it begins, in bytes.
+/// The maximum distance from a message to an optional part, in bytes.
 const REACH: usize = 150;
 
-/// Matches a pattern and notes the values of its holes; returns the rest of the text.
+/// Matches a pattern and records the values of its holes; returns the rest of the text.
 pub(super) fn matched<'t>(pattern: &str, mut text: &'t str, event: &mut Event) -> Option<&'t str> {
     let mut pattern = pattern;
     loop {
@@ -37,8 +37,8 @@ pub(super) fn matched<'t>(pattern: &str, mut text: &'t str, event: &mut Event) -
     }
 }
 
-/// Removes a literal from the start of a text. Where a terminal broke a line beside a punctuation
-/// mark, the text has a blank more.
+/// Removes a literal from the start of a text. Where a terminal broke a line next to a punctuation
+/// mark, the text has an extra blank.
 fn without<'t>(literal: &str, text: &'t str) -> Option<&'t str> {
     if let Some(rest) = text.strip_prefix(literal) {
         return Some(rest);
@@ -55,7 +55,7 @@ fn without<'t>(literal: &str, text: &'t str) -> Option<&'t str> {
     Some(rest)
 }
 
-/// Matches each of the optional patterns in turn, near the one before; returns the rest.
+/// Matches each of the optional patterns in turn, near the previous match; returns the rest.
 pub(super) fn any_of<'t>(patterns: &[&str], mut text: &'t str, event: &mut Event) -> &'t str {
     for pattern in patterns {
         let Some((_, from)) = skip(text, split(pattern).0, REACH) else { continue };
@@ -67,7 +67,7 @@ pub(super) fn any_of<'t>(patterns: &[&str], mut text: &'t str, event: &mut Event
     text
 }
 
-/// Returns the words before the numbers of things and tokens of a pattern.
+/// Returns the words before the counts and token numbers of a pattern.
 pub(super) fn before_numbers(pattern: &'static str) -> impl Iterator<Item = &'static str> {
     let mut parts = pattern.split('{');
     let mut before = parts.next().unwrap_or_default();
@@ -81,7 +81,7 @@ pub(super) fn before_numbers(pattern: &'static str) -> impl Iterator<Item = &'st
     })
 }
 
-/// How many bytes of words before a number identify it, and the least.
+/// The maximum and minimum number of bytes before a number that identify it.
 const MAX_BEFORE: usize = 20;
 const LEAST_BEFORE: usize = 4;
 
@@ -90,7 +90,7 @@ fn split(pattern: &str) -> (&str, &str) {
     pattern.split_at(pattern.find(['{', '…']).unwrap_or(pattern.len()))
 }
 
-/// Returns the text before and from a literal within a distance.
+/// Returns the text before a literal and the text from it on, if the literal is within a distance.
 fn skip<'t>(text: &'t str, literal: &str, most: usize) -> Option<(&'t str, &'t str)> {
     let window = &text[..text.floor_char_boundary(most.saturating_add(literal.len()))];
     let found = window.find(literal);
@@ -98,7 +98,7 @@ fn skip<'t>(text: &'t str, literal: &str, most: usize) -> Option<(&'t str, &'t s
     found.map(|at| text.split_at(at))
 }
 
-/// Fills a hole from the start of a text, given the literal after it; returns the rest.
+/// Fills a hole from the start of a text, given the literal after the hole; returns the rest.
 fn hole<'t>(hole: &str, text: &'t str, next: &str, event: &mut Event) -> Option<&'t str> {
     let (name, form) = hole.split_once(':').unwrap_or((hole, ""));
     match name {
@@ -132,7 +132,7 @@ fn hole<'t>(hole: &str, text: &'t str, next: &str, event: &mut Event) -> Option<
     }
 }
 
-/// Parses a number of things or a fraction, `0.9` or `90 %`.
+/// Parses a count or a fraction, `0.9` or `90 %`.
 fn number(unit: Unit, text: &str) -> Option<(i64, &str)> {
     if unit != Unit::Millionths {
         let (value, rest) = integer(text)?;

@@ -1,4 +1,4 @@
-//! The table itself, and what its rows and the text around a message give.
+//! The table itself, and the data from its rows and from the text around a message.
 
 use super::super::{Event, Framework, Wording, read};
 use super::*;
@@ -40,7 +40,7 @@ fn every_pattern_can_match() {
 
 #[test]
 fn no_row_is_hidden_by_an_earlier_one() {
-    // A row that is the start of a later one would always be found first.
+    // A row that is a prefix of a later one would always match first.
     let rows: Vec<&Shape> = table::all().collect();
     for (index, later) in rows.iter().enumerate() {
         for earlier in &rows[..index] {
@@ -71,7 +71,7 @@ fn figures_have_the_units_of_their_program() {
          memory utilization (0.9, 28.8 GiB).");
     assert_eq!((bytes(&vllm.free), bytes(&vllm.total)), (Some(21 << 29), Some(32 << 30)));
     assert_eq!((vllm.gpu, vllm.facts[&Fact::Utilization]), (Some(2), 900_000));
-    // PyTorch writes cuda on AMD too.
+    // PyTorch prints cuda on AMD too.
     assert_eq!(vllm.backend, None);
     let negative =
         one("Available KV cache memory: -0.50 GiB\nValueError: No available memory for \
@@ -80,7 +80,7 @@ fn figures_have_the_units_of_their_program() {
 }
 
 #[test]
-fn figures_before_a_message_are_of_its_program_and_device() {
+fn earlier_figures_apply_to_same_program_and_device() {
     let log = "using device CUDA0 (NVIDIA A) - 9000 MiB free\nusing device CUDA1 (NVIDIA A) - 7000 \
         MiB free\n[2025-01-02 03:04:05 TP0] Load weight end. type=M, avail mem=6.00 GB, mem \
         usage=34.00 GB.\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 8000.00 MiB on \
@@ -91,7 +91,7 @@ fn figures_before_a_message_are_of_its_program_and_device() {
 }
 
 #[test]
-fn retry_is_about_the_last_failure_only() {
+fn retry_applies_only_to_last_failure() {
     let failure = |size: u64| {
         format!(
             "ggml_backend_cuda_buffer_type_alloc_buffer: allocating {size}.00 MiB on device 0: \
@@ -104,7 +104,7 @@ fn retry_is_about_the_last_failure_only() {
     let log = format!("{}{retry}{}", failure(900), failure(500));
     let wordings: Vec<_> = read(log.as_bytes()).events.iter().map(|event| event.wording).collect();
     assert_eq!(wordings, [Some(Wording::NoFailure), None]);
-    // The same message again is still one event.
+    // A repetition of the message is still one event.
     let twice = format!("{}{retry}{}{retry}", failure(900), failure(900));
     let event = one(&twice);
     assert_eq!((event.times, event.wording), (2, Some(Wording::NoFailure)));
@@ -128,7 +128,7 @@ fn parts_of_one_failure_are_one_message() {
 }
 
 #[test]
-fn engine_is_known_from_paths_and_prefixes_nearby() {
+fn nearby_paths_and_prefixes_identify_engine() {
     let torch = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n";
     for (before, engine) in [
         ("File \"/x/vllm/worker.py\", line 7\n", Some(Framework::Vllm)),
@@ -146,7 +146,7 @@ fn engine_is_known_from_paths_and_prefixes_nearby() {
 }
 
 #[test]
-fn quoted_source_is_no_message() {
+fn quoted_source_is_not_a_message() {
     let log = "    raise ValueError(\"No available memory for the cache blocks. \"\n";
     assert_eq!(read(log.as_bytes()).events, []);
 }

@@ -1,4 +1,4 @@
-//! Properties of any text.
+//! Properties that hold for any text.
 
 use super::*;
 use proptest::prelude::*;

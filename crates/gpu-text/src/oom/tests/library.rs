@@ -1,4 +1,4 @@
-//! Libraries and programs that print a line or two.
+//! Libraries and programs whose messages have one or two lines.
 
 use super::*;
 
@@ -90,19 +90,19 @@ fn cupy_total_includes_the_request() {
 
 #[test]
 fn rmm_pool_message_needs_its_program() {
-    let said = "Maximum pool size exceeded (failed to allocate 1.5 GiB)";
-    let alone = one(&format!("RMM failure at:/x/pool.hpp:276: {said}"));
+    let phrase = "Maximum pool size exceeded (failed to allocate 1.5 GiB)";
+    let alone = one(&format!("RMM failure at:/x/pool.hpp:276: {phrase}"));
     assert_eq!((alone.framework, text(&alone.tried)), (Framework::Rmm, "1.5 GiB"));
     assert_eq!(alone.allocator.as_deref(), Some("pool"));
-    assert_eq!(one(&format!("rmm: {said}")).framework, Framework::Rmm);
+    assert_eq!(one(&format!("rmm: {phrase}")).framework, Framework::Rmm);
     let both =
-        one(&format!("std::bad_alloc: out_of_memory: RMM failure at:/x/pool.hpp:276: {said}"));
+        one(&format!("std::bad_alloc: out_of_memory: RMM failure at:/x/pool.hpp:276: {phrase}"));
     assert_eq!((both.allocator.as_deref(), text(&both.tried)), (Some("pool"), "1.5 GiB"));
-    assert_eq!(all(said), []);
+    assert_eq!(all(phrase), []);
 }
 
 #[test]
-fn similar_words_are_no_messages_of_libraries() {
+fn similar_words_are_not_library_messages() {
     for prose in [
         "allocating 590.50 MiB on device 1: done",
         "allocating 590.50 MiB for device 1: cudaMalloc failed",

@@ -1,4 +1,4 @@
-//! Changes that a log makes to a message: wrapping, prefixes, repetition, mixing and truncation.
+//! How logs alter messages: wrapping, prefixes, repetition, mixing and truncation.
 
 use super::*;
 
@@ -107,7 +107,7 @@ fn truncated_message_keeps_its_figures() {
     }
 }
 
-/// Reads a log in small pieces, which are pushed in parts of another size.
+/// Reads a log in small pieces, pushed in chunks of another size.
 fn in_pieces(log: &[u8], piece: usize, overlap: usize) -> Report {
     let mut reader = LogReader::with_pieces(piece, overlap);
     for part in log.chunks(37) {
@@ -117,7 +117,7 @@ fn in_pieces(log: &[u8], piece: usize, overlap: usize) -> Report {
 }
 
 #[test]
-fn messages_of_long_log_are_read_once_wherever_a_piece_ends() {
+fn messages_across_pieces_are_read_once() {
     for gap in 0..90 {
         let steps = "step\n".repeat(400);
         let bare = "RuntimeError: CUDA error: out of memory\n";

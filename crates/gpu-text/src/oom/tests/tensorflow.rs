@@ -52,10 +52,10 @@ fn consecutive_dumps_are_events_and_exception_belongs_to_first() {
     let shapes: Vec<u64> =
         all(&log).iter().map(|event| event.tensor.as_ref().unwrap().shape[0]).collect();
     assert_eq!(shapes, [64, 128]);
-    // A dump without its start is still an event.
+    // A dump that lost its start is still an event.
     let tail = &DUMP[DUMP.find("Bin (268435456)").unwrap()..];
     assert_eq!(one(tail).dump.bins.len(), 1);
-    // TensorFlow's own errors identify TensorFlow, wherever its allocator was built.
+    // TensorFlow's own errors identify TensorFlow, whichever project built its allocator.
     let of_xla = DUMP.replace("tensorflow/tsl", "external/xla/xla/tsl");
     assert_eq!(one(&of_xla).framework, Framework::TensorFlow);
     let end = of_xla.find("OP_REQUIRES").unwrap();
@@ -98,23 +98,23 @@ fn tensorflow_non_failure_is_marked() {
 
 #[test]
 fn decreasing_retries_are_one_event() {
-    let rung = |text: &str, bytes: u64| {
+    let retry = |text: &str, bytes: u64| {
         format!(
             "2019-01-01 E tensorflow/stream_executor/cuda/cuda_driver.cc:806] failed to allocate {text} \
             ({bytes} bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory\n"
         )
     };
     let ladder = [
-        rung("10.00G", 10_737_418_240),
-        rung("9.00G", 9_663_676_416),
-        rung("8.10G", 8_697_308_928),
+        retry("10.00G", 10_737_418_240),
+        retry("9.00G", 9_663_676_416),
+        retry("8.10G", 8_697_308_928),
     ]
     .concat();
     let event = one(&ladder);
     assert_eq!((event.ladder.len(), count(&event.tried)), (3, Some(10_737_418_240)));
     assert_eq!(event.framework, Framework::TensorFlow);
     // A larger size starts the next event: another device, or another attempt.
-    assert_eq!(all(&format!("{ladder}{}", rung("11.00G", 11_811_160_064))).len(), 2);
+    assert_eq!(all(&format!("{ladder}{}", retry("11.00G", 11_811_160_064))).len(), 2);
     let xla = one(
         "E external/xla/xla/stream_executor/cuda/cuda_driver.cc:1] failed to allocate 2.00GiB \
         (2147483648 bytes) from device: RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory",
@@ -123,7 +123,7 @@ fn decreasing_retries_are_one_event() {
 }
 
 #[test]
-fn path_of_source_names_framework() {
+fn source_path_identifies_framework() {
     for (path, framework) in [
         ("external/xla/x.cc", Framework::Xla),
         ("external/tsl/x.cc", Framework::Xla),
@@ -142,7 +142,7 @@ fn path_of_source_names_framework() {
 }
 
 #[test]
-fn size_of_tensor_is_that_of_its_elements() {
+fn tensor_size_depends_on_element_type() {
     for (kind, bytes) in [
         ("bool", Some(6)),
         ("int8", Some(6)),

@@ -145,7 +145,7 @@ fn first_figure_before_or_after_each_phrase_counts() {
 }
 
 #[test]
-fn backend_is_a_short_name_or_that_of_the_variable() {
+fn backend_is_short_name_or_comes_from_variable() {
     for (before, after, backend) in [
         ("CUDA out of memory.", "", Some("cuda")),
         ("MPS backend out of memory", "", Some("mps")),
@@ -162,7 +162,7 @@ fn backend_is_a_short_name_or_that_of_the_variable() {
 }
 
 #[test]
-fn brief_message_of_driver_pool_belongs_to_recent_complete_one() {
+fn brief_driver_pool_message_joins_recent_full_one() {
     let complete = "OutOfMemoryError: Allocation on device 1 would exceed allowed memory. (out of \
         memory)\nRequested : 12.50 MiB\n";
     let brief = "\ntorch.OutOfMemoryError: Allocation on device \n";

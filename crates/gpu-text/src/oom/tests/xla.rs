@@ -37,13 +37,13 @@ fn compiler_warning_is_attached_to_error() {
     let event = one(&format!(
         "{complaint}RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7000000000 bytes.\n"
     ));
-    let said = event.rematerialization.unwrap();
-    assert_eq!(said.limit.bytes.map(|bytes| bytes.0), Some(23_890_755_584));
-    assert_eq!(count(&said.reduced), Some(39_728_447_488));
+    let reached = event.rematerialization.unwrap();
+    assert_eq!(reached.limit.bytes.map(|bytes| bytes.0), Some(23_890_755_584));
+    assert_eq!(count(&reached.reduced), Some(39_728_447_488));
 }
 
 #[test]
-fn request_of_host_is_known_by_its_error() {
+fn host_request_is_identified_by_its_error() {
     for word in ["RESOURCE_EXHAUSTED", "Resource exhausted", "XlaRuntimeError", "JaxRuntimeError"] {
         let event = one(&format!("{word}: Out of memory allocating 8000000 bytes."));
         assert_eq!(event.wording, Some(Wording::XlaHost), "{word}");
@@ -53,12 +53,12 @@ fn request_of_host_is_known_by_its_error() {
 
 #[test]
 fn retries_belong_to_one_event_as_long_as_they_decrease() {
-    let rung = |bytes: u64| format!("failed to allocate 1.00G ({bytes} bytes) from device: x\n");
-    let rungs = |sizes: &[u64]| all(&sizes.iter().map(|size| rung(*size)).collect::<String>());
-    assert_eq!(rungs(&[900, 800])[0].ladder.len(), 2);
-    let same = rungs(&[900, 900, 800]);
+    let retry = |bytes: u64| format!("failed to allocate 1.00G ({bytes} bytes) from device: x\n");
+    let events_of = |sizes: &[u64]| all(&sizes.iter().map(|size| retry(*size)).collect::<String>());
+    assert_eq!(events_of(&[900, 800])[0].ladder.len(), 2);
+    let same = events_of(&[900, 900, 800]);
     assert_eq!((same.len(), same[0].ladder.len()), (1, 2), "a repeated size counts once");
-    assert_eq!(rungs(&[800, 900]).len(), 2);
+    assert_eq!(events_of(&[800, 900]).len(), 2);
     for prose in
         ["failed to allocate 1.00G (7 bytes) from host", "failed to allocate 1.00G 7 bytes"]
     {
@@ -71,9 +71,9 @@ fn complaint_without_exact_sizes_is_kept_as_printed() {
     let event = one(
         "Can't reduce memory use below 22.25GiB by rematerialization; only reduced to 37.00GiB",
     );
-    let said = event.rematerialization.unwrap();
-    assert_eq!((said.limit.text.as_str(), text(&said.reduced)), ("22.25GiB", "37.00GiB"));
-    assert_ne!(said.limit.slack.0, 0);
+    let reached = event.rematerialization.unwrap();
+    assert_eq!((reached.limit.text.as_str(), text(&reached.reduced)), ("22.25GiB", "37.00GiB"));
+    assert_ne!(reached.limit.slack.0, 0);
     let event = one("Can't reduce memory use below 22.25GiB (7 words)");
     assert_eq!(event.rematerialization.unwrap().reduced, None);
 }

@@ -4,9 +4,9 @@ use super::super::error::{ReadError, Reason};
 use super::super::message::Kind::{Length, Varint};
 use super::super::message::{Fields, Message};
 use super::{item, text, value};
-use crate::def::Attr;
+use crate::def::{ArgDef, ArgKind, Attr, OpDef};
 use crate::dtype::ValueType;
-use crate::registry::{ArgDef, ArgKind, Kernel, OpDef};
+use crate::registry::Kernel;
 
 const OPS: Fields = &[(1, "op", Length)];
 const OP: Fields = &[

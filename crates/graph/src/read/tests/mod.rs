@@ -6,9 +6,8 @@ mod printed;
 mod protobuf;
 
 use super::{Document, Form, Limits, Place, ReadError, Reason, detect};
-use crate::def::{Attr, FunctionDef, GraphDef, NodeDef};
+use crate::def::{ArgDef, ArgKind, Attr, FunctionDef, GraphDef, NodeDef, OpDef};
 use crate::dtype::ValueType;
-use crate::registry::{ArgDef, ArgKind, OpDef};
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;

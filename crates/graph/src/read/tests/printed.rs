@@ -1,7 +1,6 @@
 //! Graphs printed in protobuf's text form and in JSON.
 
-use crate::def::{Attr, FunctionDef, GraphDef, NodeDef};
-use crate::registry::{ArgDef, ArgKind, OpDef};
+use crate::def::{ArgDef, ArgKind, Attr, FunctionDef, GraphDef, NodeDef, OpDef};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,7 +1,6 @@
 //! TensorFlow's messages for prost, which knows nothing of the readers.
 
-use crate::def::{Attr, FunctionDef, GraphDef, NodeDef};
-use crate::registry::{ArgDef, ArgKind, OpDef};
+use crate::def::{ArgDef, ArgKind, Attr, FunctionDef, GraphDef, NodeDef, OpDef};
 use prost::{Message, Oneof};
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The project's own format: lines of JSON, described in docs/memory-trace.md.
+//! The project's own format: JSON lines, described in docs/memory-trace.md.
 
 mod reader;
 mod writer;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The version that is written, and the newest that is read.
+/// The version that is written, and the newest that can be read.
 const SCHEMA: u64 = 1;
 
 /// The kind of file in the first line.

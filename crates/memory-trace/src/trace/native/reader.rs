@@ -1,4 +1,4 @@
-//! Recordings read from lines of JSON.
+//! Reads recordings from JSON lines.
 
 use super::{
     AnnotationLine, BlockLine, DeviceLine, EventLine, FrameLine, Header, KIND, Line, SCHEMA,
@@ -63,14 +63,14 @@ pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, 
     })
 }
 
-/// A problem of a line.
+/// A problem in a line.
 enum Wrong {
     Malformed(String),
     Memory(Exceeded),
 }
 
 impl Wrong {
-    /// Returns the error; a line without an end is truncated.
+    /// Returns the error. A line without an end counts as truncated.
     fn at(self, number: u64, line: &[u8]) -> TraceError {
         let problem = match self {
             Wrong::Memory(exceeded) => exceeded.by("what the line says"),
@@ -107,7 +107,7 @@ fn parsed<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Result<T, Wrong> {
 struct Reader<'b> {
     budget: &'b Budget,
     collector: Collector<'b>,
-    /// The frames and stacks of the file by their numbers in it.
+    /// The frames and stacks by their numbers in the file.
     frames: Vec<u32>,
     stacks: Vec<Option<StackId>>,
     devices: BTreeMap<u32, Device>,
@@ -221,7 +221,7 @@ impl Reader<'_> {
         let trace = &mut self.device(line.device)?.trace;
         budget.push(&mut trace.events, Event { action, address, size, stream, time_us })?;
         if stack.is_some() || !trace.event_stacks.is_empty() {
-            // Empty until the first event with a stack.
+            // Stays empty until the first event with a stack.
             let missing = trace.events.len() - trace.event_stacks.len();
             budget.room(&mut trace.event_stacks, missing)?;
             trace.event_stacks.resize(trace.events.len() - 1, None);
@@ -242,9 +242,10 @@ impl Reader<'_> {
                 if let Some(said) = said.filter(|&said| said != listed) {
                     let device = trace.device;
                     let what = format!("{listed} of {said} {what} of device {device} are listed");
-                    return Err(match listed < said {
-                        true => Problem::Truncated { what },
-                        false => Problem::Malformed { what },
+                    return Err(if listed < said {
+                        Problem::Truncated { what }
+                    } else {
+                        Problem::Malformed { what }
                     });
                 }
             }

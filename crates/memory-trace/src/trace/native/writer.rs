@@ -1,4 +1,4 @@
-//! Recordings written as lines of JSON.
+//! Writes recordings as JSON lines.
 
 use super::{
     AnnotationLine, BlockLine, DeviceLine, EventLine, FrameLine, Header, KIND, Line, SCHEMA,
@@ -12,17 +12,17 @@ use std::io;
 
 /// Writes a recording line by line, while the recorded program runs.
 ///
-/// [`Recording::read`] can read the output even if the program ended in between.
+/// [`Recording::read`] can read the output even if the program ends early.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
 }
 
 impl<W: io::Write> Writer<W> {
-    /// Writes the first line: the allocator that recorded, and its settings.
+    /// Writes the first line: the recorded allocator and its settings.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn new(out: W, format: Format, settings: &BTreeMap<String, String>) -> io::Result<Self> {
         let settings = settings.clone();
         let header = Header { schema: SCHEMA, kind: KIND.into(), recorded_by: format, settings };
@@ -34,15 +34,15 @@ impl<W: io::Write> Writer<W> {
     /// Writes an event of a device.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn event(&mut self, device: u32, event: &Event) -> io::Result<()> {
         self.line(&Line::Event(EventLine::of(device, event, None)))
     }
 
-    /// Writes a segment that an allocator holds when the recording ends.
+    /// Writes a segment that the allocator holds at the end of the recording.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn segment(&mut self, device: u32, segment: &Segment) -> io::Result<()> {
         self.line(&Line::Segment(segment_line(device, segment, &BTreeMap::new())))
     }
@@ -84,7 +84,7 @@ impl<W: io::Write> Writer<W> {
     }
 }
 
-/// Writes strings in printable ASCII, so that no text of a recording controls a terminal.
+/// Writes strings in printable ASCII, so that text from a recording cannot control a terminal.
 struct Ascii;
 
 impl Formatter for Ascii {
@@ -111,10 +111,11 @@ impl Formatter for Ascii {
 }
 
 impl Recording {
-    /// Writes it as lines of JSON, which [`Recording::read`] converts back to the same recording.
+    /// Writes the recording as JSON lines. [`Recording::read`] restores the same recording from
+    /// them.
     ///
     /// # Errors
-    /// As the output.
+    /// Errors of the output.
     pub fn write(&self, out: impl io::Write) -> io::Result<()> {
         let mut writer = Writer::new(out, self.format, &self.settings)?;
         for frame in self.stacks.all_frames() {

@@ -1,11 +1,11 @@
-//! Pickles as data: nothing in one is ever imported, constructed or called.
+//! Pickles as data: reading never imports, constructs or calls anything.
 //!
-//! A snapshot refers to the same few frames a hundred thousand times. The result of reading is
-//! therefore a table of lists and dictionaries that refer to each other by index, and to numbers
-//! and strings by their offset in the file. A value is stored once, however often it is referenced,
-//! and nothing here or in its readers follows references to an unknown depth. Values that contain
+//! A snapshot refers to the same few frames a hundred thousand times. The result is therefore a
+//! table of lists and dictionaries that refer to each other by index, and to numbers and strings by
+//! offset in the file. A value is stored once, regardless of how many references it has, and
+//! neither this module nor its users follow references to an unbounded depth. Values that contain
 //! themselves, or whose expansion would be enormous, are harmless. Because two bytes can refer to
-//! megabytes, a [word](Pickle::word) or a number is read no further than its maximum length. Each
+//! megabytes, [words](Pickle::word) and numbers are read only up to their maximum length. Each
 //! table charges a [`Budget`] before it grows.
 //!
 //! Source: the opcodes as CPython's `pickletools` documents them, protocols 0 to 5.
@@ -20,8 +20,8 @@ use super::budget::Budget;
 use super::error::{Place, Problem, TraceError};
 use std::borrow::Cow;
 
-/// The most bytes that a number, or a name of the format, takes in the file. The longest name has
-/// 20 characters, each of which protocol 0 may write in ten.
+/// The maximum size in bytes of a number or of a name of the format in the file. The longest name
+/// has 20 characters, and protocol 0 may use ten bytes for each.
 const LONGEST_WORD: usize = 256;
 
 /// A value of a pickle: the offset of its opcode in the input, or the index of a container.
@@ -53,7 +53,7 @@ pub(crate) enum Value<'a> {
     None,
     Bool(bool),
     Int(i64),
-    /// A number from 2^63 on: an unsigned −1, as in the line numbers of some frames, and never a
+    /// A number of 2^63 or more: an unsigned −1, as in the line numbers of some frames, but never a
     /// size.
     Huge(u64),
     Float(f64),
@@ -73,7 +73,7 @@ pub(crate) struct Pickle<'a> {
 }
 
 impl<'a> Pickle<'a> {
-    /// Parses a pickle that is all of `input`.
+    /// Parses a pickle that takes up all of `input`.
     ///
     /// # Errors
     /// At the first opcode that is truncated, unknown, misplaced, that requires code execution, or
@@ -96,20 +96,20 @@ impl<'a> Pickle<'a> {
         self.contents.len()
     }
 
-    /// Returns the total number of references in lists and dictionaries: as many as a walk follows
-    /// that enters each container once.
+    /// Returns the total number of references in lists and dictionaries: the number that a walk
+    /// follows if it enters each container once.
     pub(crate) fn references(&self) -> u64 {
         self.contents.iter().map(|contents| contents.len() as u64).sum()
     }
 
-    /// Returns a value, in time proportional to its length. A caller that needs one repeatedly
-    /// caches it, or uses [brief](Pickle::brief).
+    /// Returns a value, in time proportional to its length. Callers that need a value repeatedly
+    /// should cache it, or use [brief](Pickle::brief).
     pub(crate) fn value(&self, at: Ref) -> Value<'a> {
         self.brief(at, self.input.len()).expect("it was read before")
     }
 
     /// Returns a value that takes at most `most` bytes in the file, including its opcode; `None`
-    /// for a longer one, which is read no further. Lists and dictionaries are always brief.
+    /// for a longer value, without reading the rest. Lists and dictionaries are always brief.
     #[inline]
     pub(crate) fn brief(&self, at: Ref, most: usize) -> Option<Value<'a>> {
         if at.container().is_some() {
@@ -139,7 +139,7 @@ impl<'a> Pickle<'a> {
         Some(pairs.map(|pair| (pair[0], pair[1])))
     }
 
-    /// Returns the bytes of a string that is no longer than a name of the format; `None` for
+    /// Returns the bytes of a string that is at most as long as a name of the format; `None` for
     /// anything else.
     #[inline]
     pub(crate) fn word(&self, at: Ref) -> Option<Cow<'a, [u8]>> {
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_number_or_string_is_read() {
+    fn reads_every_form_of_number_and_string() {
         for (bytes, shown) in [
             (&b"K\x07."[..], "7"),
             (b"M\x07\x01.", "263"),
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_container_is_read() {
+    fn reads_every_form_of_container() {
         let (list, dict) = ("a list", "a dictionary");
         for (bytes, shown, length) in [
             (&b"]."[..], list, 0),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_recalled_doubled_and_dropped() {
+    fn memo_dup_and_pop_opcodes_work() {
         for (bytes, shown) in [
             (&b"K\x07q\0Nh\0\x87."[..], &["7", "None", "7"][..]),
             (b"K\x07q\x01Nh\x01\x87.", &["7", "None", "7"]),

@@ -79,7 +79,7 @@ pub(super) fn name(opcode: u8) -> &'static str {
 mod tests {
     use super::*;
 
-    /// Python's names, in the order of the bytes.
+    /// Python's names, in byte order.
     #[test]
     fn every_opcode_has_its_name() {
         let names: Vec<_> =

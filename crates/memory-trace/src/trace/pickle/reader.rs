@@ -8,10 +8,10 @@ use super::{Pickle, Ref, Value, scalar, text};
 /// An unused entry of the memo.
 const EMPTY: Ref = Ref(u32::MAX);
 
-/// The maximum number of lists and dictionaries; it keeps [`EMPTY`] distinct from all of them.
+/// The maximum number of lists and dictionaries; this keeps [`EMPTY`] distinct from them.
 const MAX_CONTAINERS: u32 = Ref::DICT - 1;
 
-/// The overhead of the process's allocator for a table.
+/// The overhead of this process's allocator for a table.
 const ALLOCATION: usize = 28;
 
 /// The kind of a container.
@@ -44,7 +44,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// Reads to the end.
+    /// Reads to the end of the input.
     pub(super) fn read(mut self) -> Result<Pickle<'a>, TraceError> {
         loop {
             let at = self.cursor.at;
@@ -118,8 +118,8 @@ impl<'a, 'b> Reader<'a, 'b> {
             }
             0x95 => {
                 let length = self.cursor.u64()?;
-                // A frame is only a hint of how much to read at once; a truncated one shows where
-                // the file ends.
+                // A frame is only a hint for how much to read at once; a truncated frame reveals
+                // the end of the file.
                 let at = self.cursor.at;
                 self.cursor.take(length)?;
                 self.cursor.at = at;
@@ -147,7 +147,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// Executes an opcode of the memo whose argument is a line of text.
+    /// Executes a memo opcode with a line of text as its argument.
     #[cold]
     fn written(&mut self, opcode: u8) -> Result<(), TraceError> {
         let line = self.cursor.line()?;
@@ -259,7 +259,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         self.above(mark)
     }
 
-    /// Removes the values of the stack from a position on.
+    /// Removes the values of the stack from an index on.
     fn above(&mut self, from: usize) -> Result<Vec<Ref>, TraceError> {
         let mut items = Vec::new();
         let taken = &self.stack[from..];
@@ -308,7 +308,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         self.give(self.stack.len() - count, kind)
     }
 
-    /// Moves the values of the stack from a position on into the container below them.
+    /// Moves the values of the stack from an index on into the container below them.
     fn give(&mut self, from: usize, kind: u32) -> Result<(), TraceError> {
         let below = self.stack[self.floor()..from].last().copied();
         let into = below.filter(|below| below.0 & DICT == kind).and_then(Ref::container);
@@ -335,8 +335,8 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// Stores the top value in the memo. Picklers count from 0 or from 1, so an index further ahead
-    /// would only enlarge the memo.
+    /// Stores the top value in the memo. Picklers count from 0 or 1, so an index further ahead
+    /// would only enlarge the memo and is an error.
     #[inline]
     fn memoize(&mut self, index: usize) -> Result<(), TraceError> {
         let top = self.top()?;

@@ -5,7 +5,7 @@ use super::cursor::Cursor;
 use super::{Value, text};
 use std::borrow::Cow;
 
-/// The maximum length of a line with a number, in bytes: Python writes 21 for a 64-bit integer and
+/// The maximum length in bytes of a line with a number: Python writes 21 for a 64-bit integer and
 /// 24 for a float.
 const LONGEST_NUMBER: usize = 64;
 
@@ -37,8 +37,8 @@ pub(super) fn read<'a>(
     })
 }
 
-/// Returns the number or string whose opcode is at an offset that was read before; `None` if the
-/// input now ends within it.
+/// Returns the number or string whose opcode is at this offset, which was read before; `None` if
+/// the input now ends within it.
 #[inline]
 pub(super) fn at(input: &[u8], offset: usize) -> Option<Value<'_>> {
     let mut cursor = Cursor::new(input);

@@ -64,10 +64,10 @@ impl fmt::Display for Spot {
 
 /// Walks the entries of a pickle, in a bounded number of steps.
 ///
-/// A file may refer to one list from many places, so that a walk visits it many times; no snapshot
-/// does. A key or a number is read for each reference, but no further than a [word](Pickle::word);
-/// a longer string is read once for each time that the file contains it. Together, this bounds the
-/// time and the memory of a walk in proportion to the size of the file.
+/// A file can refer to one list from many places, so that a walk would visit it many times;
+/// snapshots do not do this. A key or number is read for each reference, but only up to the length
+/// of a [word](Pickle::word); a longer string is read once for each occurrence in the file.
+/// Together, these rules bound the time and memory of a walk in proportion to the size of the file.
 pub(super) struct Entries<'p> {
     pub(super) pickle: &'p Pickle<'p>,
     left: Cell<u64>,
@@ -116,8 +116,8 @@ impl<'p> Entries<'p> {
         Ok(pairs)
     }
 
-    /// Returns the name of a key; empty for a key that is not a string, or that is longer than any
-    /// known key.
+    /// Returns the name of a key; empty if the key is not a string, or is longer than any known
+    /// key.
     #[inline]
     pub(super) fn key(&self, at: Ref) -> Cow<'p, [u8]> {
         self.pickle.word(at).unwrap_or_default()
@@ -147,7 +147,7 @@ impl<'p> Entries<'p> {
     }
 }
 
-/// Checks that a device can have a size.
+/// Checks that a size is possible for a device.
 pub(super) fn fits(size: u64, spot: Spot, key: &str) -> Result<(), TraceError> {
     if size > LARGEST {
         return Err(spot.wrong(format!("'{key}' is {size} bytes, more than any device has")));

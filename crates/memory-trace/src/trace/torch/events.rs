@@ -40,9 +40,9 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Reads an event, its stack, and whether it stands for both the request to free and the
-    /// completion, as in the first version with traces. Returns `None` for the begin or the end of
-    /// a span, which it records.
+    /// Reads an event and its stack, and whether the event represents both the request to free and
+    /// its completion, as in the first version with traces. For the start or end of a span, records
+    /// it and returns `None`.
     fn event(
         &mut self,
         entry: Ref,
@@ -88,7 +88,7 @@ impl Reader<'_, '_> {
         };
         let address = address.ok_or_else(|| spot.without("addr"))?;
         let size = size.ok_or_else(|| spot.without("size"))?;
-        // A program may request any size, but an allocation fits in a device.
+        // A program may request any size, but an allocation must fit on a device.
         if action != Action::OutOfMemory {
             fits(size, spot, "size")?;
         }
@@ -100,8 +100,8 @@ impl Reader<'_, '_> {
         Ok(Some((event, stack, *named == *b"free")))
     }
 
-    /// Records the begin or the end of a span, in the form of versions before
-    /// `external_annotations`: a frame whose function is the span and whose file is the stage.
+    /// Records the start or end of a span as written before `external_annotations`: a frame with
+    /// the span as its function and the stage as its file.
     fn span(
         &mut self,
         frames: Option<Ref>,

@@ -8,17 +8,17 @@ use super::entry::{Entries, Spot};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A value that was not visited yet.
+/// A value that has not been visited.
 const UNMET: u32 = u32::MAX;
 
-/// The most memory that caching a stack or a string takes.
+/// The maximum memory for caching a stack or string.
 const REMEMBERED: usize = 40;
 
 /// The frames, stacks and strings visited so far, by value.
 pub(super) struct Frames<'b> {
     budget: &'b Budget,
     collector: Collector<'b>,
-    /// The frame of each list or dictionary; [`UNMET`] if it was not read as one.
+    /// The frame of each list or dictionary; [`UNMET`] if it has not been read as a frame.
     frames: Vec<u32>,
     stacks: HashMap<Ref, Option<StackId>>,
     texts: HashMap<Ref, u32>,
@@ -29,7 +29,7 @@ impl<'b> Frames<'b> {
     /// Returns an empty cache for a pickle.
     ///
     /// # Errors
-    /// If that exceeds the memory budget.
+    /// If the cache exceeds the memory budget.
     pub(super) fn new(pickle: &Pickle<'_>, budget: &'b Budget) -> Result<Self, Exceeded> {
         let mut frames = Vec::new();
         budget.room(&mut frames, pickle.containers())?;

@@ -2,8 +2,8 @@
 //!
 //! `torch.cuda.memory._dump_snapshot` writes a dictionary of `segments` and `device_traces`, since
 //! 2.1 also of `allocator_settings`, since 2.5 also of `external_annotations`;
-//! `torch.cuda.memory_snapshot` returns only the list of segments. Unknown keys are ignored. No
-//! version writes anything but plain data into the pickle.
+//! `torch.cuda.memory_snapshot` returns only the list of segments. Unknown keys are ignored. All
+//! versions write only plain data into the pickle.
 
 mod entry;
 mod events;
@@ -49,7 +49,8 @@ pub(super) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError
             }
             traces.map(|traces| reader.traces(traces)).transpose()?;
             spans.map(|spans| reader.annotations(spans)).transpose()?;
-            // Last, when all devices are known: a device without listed segments held none.
+            // This comes last, when all devices are known: a device without listed segments held
+            // none.
             segments.map(|segments| reader.segments(segments)).transpose()?;
             if let Some(chosen) = chosen {
                 settings = reader.settings(chosen)?;
@@ -158,14 +159,14 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The maximum number of settings, and of pairs in a setting that is a dictionary; PyTorch 2.6 has
-/// eight settings.
+/// The maximum number of settings, and of pairs in a dictionary setting. PyTorch 2.6 has eight
+/// settings.
 const MAX_SETTINGS: usize = 256;
 
-/// The maximum size of a setting in bytes, in the file and as text; longer ones are ignored.
+/// The maximum size of a setting in bytes, in the file and as text; longer settings are ignored.
 const LONGEST_SETTING: usize = 4096;
 
-/// Joins pairs of numbers and strings to one text, if there are not too many.
+/// Joins pairs of numbers and strings into one text, if there are not too many.
 fn joined(pickle: &Pickle<'_>, pairs: impl ExactSizeIterator<Item = (Ref, Ref)>) -> Option<String> {
     if pairs.len() > MAX_SETTINGS {
         return None;
@@ -185,7 +186,7 @@ fn joined(pickle: &Pickle<'_>, pairs: impl ExactSizeIterator<Item = (Ref, Ref)>)
     Some(text)
 }
 
-/// Returns a number or a string, if it is no longer than a setting.
+/// Returns a number or string, if it is at most as long as a setting.
 fn short(pickle: &Pickle<'_>, at: Ref) -> Option<String> {
     match pickle.brief(at, LONGEST_SETTING)? {
         Value::Bool(_) | Value::Int(_) | Value::Float(_) => Some(pickle.shown(at)),

@@ -9,7 +9,7 @@ use super::Reader;
 use super::entry::Spot;
 use gpu_allocator_policy::BlockState;
 
-/// A segment as listed.
+/// A segment as listed in the snapshot.
 struct FoundSegment {
     device: u32,
     segment: Segment,
@@ -84,9 +84,9 @@ impl Reader<'_, '_> {
         Ok(FoundSegment { device, segment, stacks })
     }
 
-    /// Reads a block, and the stack that requested it. Before 2.1, blocks had no address and are
-    /// contiguous; the stack, and before 2.0 the requested size, is in the newest entry of their
-    /// history, which is the first.
+    /// Reads a block, and the stack that requested it. Before 2.1, blocks had no address but were
+    /// contiguous. Their stack, and before 2.0 their requested size, is in the newest entry of
+    /// their history, which comes first.
     fn block(
         &mut self,
         entry: Ref,

@@ -1,4 +1,4 @@
-//! Replays: recorded jobs against their recordings, synthetic ones against brute force.
+//! Replays: recorded jobs compared with their recordings, synthetic jobs with brute force.
 
 mod needs;
 mod recorded;

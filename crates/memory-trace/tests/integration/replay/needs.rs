@@ -1,4 +1,4 @@
-//! The memory that jobs need, against brute force.
+//! The memory that jobs need, compared with brute force.
 
 use crate::replay::recorder::Recorder;
 use gpu_allocator_policy::PolicyConfig;
@@ -13,17 +13,17 @@ fn survives(workload: &Workload, choice: &PolicyConfig, total: u64) -> bool {
     trial.outcome.survived()
 }
 
-/// Returns a job that allocates memory (a positive number of 64 KiB) or frees it, at once or in two
-/// steps.
+/// Returns a job that allocates memory (a positive multiple of 64 KiB) or frees it, at once or in
+/// two steps.
 fn job(steps: &[(i32, u8)]) -> Workload {
     let mut recorder = Recorder::new(&Settings::default(), Bytes(1 << 40));
     for &(step, kind) in steps {
-        let place = step.unsigned_abs() as usize;
+        let index = step.unsigned_abs() as usize;
         match (u64::try_from(step), kind) {
             (Ok(size), stream) => recorder.allocate((size << 16) + 1, u64::from(stream)),
-            (Err(_), 0) => recorder.free(place, true),
-            (Err(_), 1) => recorder.free(place, false),
-            (Err(_), _) => recorder.complete(place),
+            (Err(_), 0) => recorder.free(index, true),
+            (Err(_), 1) => recorder.free(index, false),
+            (Err(_), _) => recorder.complete(index),
         }
     }
     Workload::of(&recorder.snapshot(false), &Stacks::default()).expect("it is consistent")
@@ -77,7 +77,7 @@ proptest! {
                 prop_assert!(sum(set) + needs[job].0 > total);
             }
         }
-        // No set is missing: checks every possible one.
+        // No set is missing: check every possible one.
         for wanted in 1u32..1 << needs.len() {
             let set: Vec<_> = (0..needs.len()).filter(|job| wanted >> job & 1 == 1).collect();
             let is_full = sum(&set) <= total
@@ -128,7 +128,7 @@ fn need_may_assume_waiting_for_pending_work() {
 }
 
 #[test]
-fn need_under_each_allocator_is_known() {
+fn computes_need_under_each_allocator() {
     let workload = job(&[(100, 0), (0, 0), (60, 0), (30, 1), (-1, 0), (90, 0)]);
     for (name, mib, exact, replays) in [
         ("caching", 42, true, 3),

@@ -1,4 +1,4 @@
-//! The real snapshots, decision by decision.
+//! Replays of real snapshots, decision by decision.
 
 use gpu_allocator_policy::caching::Settings;
 use gpu_memory_trace::trace::Recording;
@@ -26,7 +26,7 @@ fn replay_predicts_every_decision_of_real_snapshots() {
             .expect("stderr can be written");
         return;
     };
-    // Counts and peaks (MiB reserved, tenths of MiB allocated) as published beside the snapshots.
+    // Counts and peaks (MiB reserved, tenths of MiB allocated) as published with the snapshots.
     for (name, addresses, segments, freed, reserved, allocated) in [
         ("torch-forward-ctx128.pickle", 2_058, 289, 0, 18_756, 185_951),
         ("torch-forward-ctx128-long.pickle", 3_113, 178, 0, 17_050, 169_164),

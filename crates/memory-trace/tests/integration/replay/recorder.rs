@@ -10,7 +10,7 @@ use gpu_memory_trace::trace::{Action, DeviceTrace, Event};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
-/// The page size of the small pool; pages of the large one are ten times as long.
+/// The page size of the small pool; pages of the large pool are ten times as large.
 const PAGE: usize = 2 << 20;
 
 /// A device that records its allocations and frees.
@@ -85,14 +85,14 @@ impl DeviceMemory for Noting {
 
     fn unmap(&self, part: Region) -> Result<()> {
         self.memory.unmap(part)?;
-        // PyTorch does not record pages that were mapped in vain because not all of them were
+        // PyTorch does not record pages that it mapped but unmapped again because not all were
         // granted.
         let mut events = self.events.lock().expect("nobody panicked");
         let mut mapped = events.iter().rev().take_while(|event| event.action == Action::SegmentMap);
         let back = mapped.position(|event| event.address == part.address);
         if let Some(back) = back {
-            let place = events.len() - 1 - back;
-            events.remove(place);
+            let index = events.len() - 1 - back;
+            events.remove(index);
             return Ok(());
         }
         drop(events);
@@ -167,35 +167,34 @@ impl Recorder {
         self.device.events.lock().expect("nobody panicked").splice(from..from, found);
     }
 
-    pub(crate) fn free(&mut self, place: usize, at_once: bool) {
+    pub(crate) fn free(&mut self, index: usize, at_once: bool) {
         if self.live.is_empty() {
             return;
         }
-        let (allocation, size) = self.live.swap_remove(place % self.live.len());
+        let (allocation, size) = self.live.swap_remove(index % self.live.len());
         self.device.note(Action::FreeRequested, allocation.address(), size);
         if at_once {
             self.device.note(Action::FreeCompleted, allocation.address(), size);
             self.policy.free(allocation).expect("it is its own");
         } else {
-            // Memory that was freed and completed in two adjacent events was never in use
-            // elsewhere.
+            // Memory freed and completed in two adjacent events was not in use elsewhere.
             self.device.note(Action::Snapshot, 0, 0);
             self.retired.push((self.policy.retire(allocation).expect("it is its own"), size));
         }
     }
 
-    pub(crate) fn complete(&mut self, place: usize) {
+    pub(crate) fn complete(&mut self, index: usize) {
         if self.retired.is_empty() {
             return;
         }
-        let (retired, size) = self.retired.swap_remove(place % self.retired.len());
+        let (retired, size) = self.retired.swap_remove(index % self.retired.len());
         self.device.note(Action::FreeCompleted, retired.address(), size);
         self.policy.complete(retired).expect("it is its own");
     }
 
     pub(crate) fn empty_cache(&mut self) {
         self.policy.empty_cache().expect("the device takes it");
-        // These recordings have no stacks, so the following request has to distinguish this case.
+        // These recordings have no stacks, so the next request has to distinguish the two.
         self.allocate(1, 0);
     }
 
@@ -208,7 +207,7 @@ impl Recorder {
         self.policy.statistics().num_alloc_retries
     }
 
-    /// Drops the events so far: the recording begins here.
+    /// Drops the events so far, so that the recording begins here.
     pub(crate) fn begin(&mut self) {
         self.device.events.lock().expect("nobody panicked").clear();
     }
@@ -239,9 +238,10 @@ impl Recorder {
         expandable: bool,
     ) -> trace::Segment {
         let address = blocks[0].address;
-        let is_small = match expandable {
-            true => self.device.small.lock().expect("nobody panicked").contains(&address),
-            false => size == PAGE as u64,
+        let is_small = if expandable {
+            self.device.small.lock().expect("nobody panicked").contains(&address)
+        } else {
+            size == PAGE as u64
         };
         let recorded = |block: &BlockMap| trace::RecordedBlock {
             address: block.address,

@@ -1,4 +1,4 @@
-//! Recordings of PyTorch's policy itself: with streams, retries and failures.
+//! Recordings of PyTorch's policy itself, with streams, retries and failures.
 
 use crate::replay::recorder::Recorder;
 use gpu_allocator_policy::caching::Settings;
@@ -19,8 +19,8 @@ fn size() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Returns address and end of each block of the large pool that is longer than a new block for its
-/// request would be: it was free before, and its rest was too small to be split off.
+/// Returns the address and end of each block in the large pool that is larger than a new block for
+/// its request would be, because it was free before and its remainder was too small to split off.
 fn longer_blocks(recorder: &Recorder, settings: &Settings) -> Vec<(u64, u64)> {
     let new_length = |request| {
         let mut fresh = Recorder::new(settings, Bytes(1 << 40));
@@ -38,8 +38,8 @@ fn longer_blocks(recorder: &Recorder, settings: &Settings) -> Vec<(u64, u64)> {
     longer.map(|block| (block.address, block.address + block.size)).collect()
 }
 
-/// Returns whether a recording does not tell where a block ends: it is not held at the end, and
-/// nothing is allocated behind it before it is freed.
+/// Returns whether a recording hides the end of a block: the block is not held at the end, and no
+/// memory is allocated behind it before it is freed.
 fn hides_end(trace: &DeviceTrace, (address, end): (u64, u64)) -> bool {
     let is_free = |event: &Event| event.action == Action::FreeCompleted && event.address == address;
     let follows = |event: &Event| event.action == Action::Alloc && event.address == end;
@@ -57,19 +57,19 @@ proptest! {
         setting in proptest::sample::select(SETTINGS.to_vec()),
     ) {
         let settings: Settings = setting.parse().expect("PyTorch takes it");
-        // Pages that are unmapped for a request that is then served without new ones look like an
-        // emptied cache if a recording has no stacks.
+        // Without stacks, pages that are unmapped for a request that then needs no new pages look
+        // like an emptied cache.
         let total = if settings.expandable_segments() { 1 << 40 } else { 240 << 20 };
         let mut recorder = Recorder::new(&settings, Bytes(total));
         // With oversize blocks it matters whether a completion was found before a request or after
-        // the device had refused it, and a recording does not distinguish these cases.
+        // the device refused it, and a recording does not show which.
         let retires = !setting.starts_with("max_split");
         let run = |recorder: &mut Recorder, steps: &[(u8, u64, usize, u64)]| {
-            for &(kind, size, place, stream) in steps {
+            for &(kind, size, index, stream) in steps {
                 match kind {
                     0..=2 => recorder.allocate(size, stream),
-                    3 => recorder.free(place, !retires || !place.is_multiple_of(4)),
-                    _ => recorder.complete(place),
+                    3 => recorder.free(index, !retires || !index.is_multiple_of(4)),
+                    _ => recorder.complete(index),
                 }
             }
         };
@@ -141,7 +141,7 @@ fn captured_allocations_replay_from_private_pool() {
     recorder.draw_from((0, 1));
     recorder.allocate(12 << 20, 0);
     recorder.begin();
-    // The common pool has 30 MiB in its cache, which a capture may not use.
+    // The common pool has 30 MiB in its cache, which a capture must not use.
     recorder.allocate(14 << 20, 0);
     recorder.draw_from((0, 0));
     recorder.allocate(16 << 20, 0);
@@ -162,21 +162,21 @@ fn captured_allocations_replay_from_private_pool() {
 }
 
 #[test]
-fn block_with_a_rest_beyond_its_rounded_request_keeps_it() {
-    // With 4 divisions, 6.1 MiB are rounded to 7 MiB, and the next half MiB is not split off.
+fn block_keeps_unsplit_remainder() {
+    // With 4 divisions, 6.1 MiB are rounded to 7 MiB, and the remaining half MiB is not split off.
     let settings: Settings = "roundup_power2_divisions:4".parse().expect("PyTorch takes it");
     let mut recorder = Recorder::new(&settings, Bytes::from_mib(240));
     let mib = |tenths: u64| tenths * (1 << 20) / 10;
     for tenths in [34, 39, 50] {
         recorder.allocate(mib(tenths), 0);
     }
-    // The first two are freed, their memory serves a request, and the third is freed.
+    // The first two are freed, their memory serves a request, and then the third is freed.
     recorder.free(0, true);
     recorder.free(1, true);
     recorder.allocate(mib(61), 0);
     recorder.free(0, true);
     recorder.begin();
-    // It starts behind the block whose size the recording does not show, which is freed then.
+    // The new block starts behind the block of unknown size, which is then freed.
     recorder.allocate(mib(50), 0);
     recorder.free(0, true);
     let trace = recorder.snapshot(false);
@@ -186,7 +186,7 @@ fn block_with_a_rest_beyond_its_rounded_request_keeps_it() {
 }
 
 #[test]
-fn region_of_another_size_is_not_the_recorded_one() {
+fn detects_region_of_different_size() {
     let mut recorder = Recorder::new(&Settings::default(), Bytes::from_mib(240));
     recorder.allocate(3 << 20, 0);
     let trace = recorder.snapshot(false);

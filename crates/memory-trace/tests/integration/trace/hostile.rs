@@ -1,4 +1,4 @@
-//! Hostile files: each is refused, or read in time and memory bounded by its size.
+//! Hostile files: each is rejected, or read in time and memory bounded by its size.
 
 use crate::trace::pickler::{Py, dict, pickle};
 use crate::trace::real;
@@ -26,7 +26,7 @@ fn program(parts: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// The key of a dictionary that no version has, so that the value below it is ignored.
+/// A dictionary key that no version has, so that the value below it is ignored.
 const KEY: &[u8] = b"}\x8c\x08segments]s\x8c\x05other";
 
 #[test]
@@ -65,7 +65,7 @@ fn pickled_code_is_rejected_by_name_and_never_run() {
 }
 
 #[test]
-fn deep_nesting_uses_no_stack() {
+fn deep_nesting_does_not_use_stack() {
     let depth = 200_000;
     // Nested lists, under an ignored key and in place of the segments.
     let nested = [vec![b']'; depth], vec![b'a'; depth - 1]].concat();
@@ -80,7 +80,7 @@ fn deep_nesting_uses_no_stack() {
     assert!(refused(&program(&[&dicts])).to_string().contains("no 'segments'"));
 }
 
-/// Lists of ten times the previous list, `levels` deep: 10^levels items when expanded.
+/// Lists with ten references each to the previous list, `levels` deep: 10^levels items when expanded.
 fn laughs(levels: usize) -> Vec<u8> {
     let mut bytes = b"]\x94".to_vec();
     for level in 0..levels as u8 {
@@ -113,7 +113,7 @@ fn referred(outer: usize, inner: usize, open: &[u8], close: &[u8], leaf: &[u8]) 
 
 #[test]
 fn shared_entries_are_bounded() {
-    // 10^10 events or blocks in a file of 400 kB. The test counts references, not time.
+    // 10^10 events or blocks in a file of 400 kB. The test counts references instead of time.
     let event =
         &pickle(&dict([("action", "alloc".into()), ("addr", 0.into()), ("size", 8.into())]), 1);
     let event = event.strip_suffix(b".").unwrap();
@@ -157,14 +157,14 @@ fn long_texts() -> [Vec<u8>; 4] {
     ]
 }
 
-/// Two bytes refer to a string of 512 KiB, a hundred thousand times in all: 50 GB if it is read for
-/// each, which would not end within a test run.
+/// Two bytes refer to a string of 512 KiB, and the file does this a hundred thousand times. Reading
+/// the string for each reference would take 50 GB and never end within a test run.
 #[test]
 fn long_shared_string_is_read_once() {
     let times = |pair: &[u8]| pair.repeat(15_000);
     for text in long_texts() {
         let bytes = program(&[
-            // The referenced values: the string as 0, names of a frame as 1 to 3.
+            // The referenced values: the string as 0, and names of a frame as 1 to 3.
             &text,
             b"\x940\x8c\x04name\x940\x8c\x08filename\x940\x8c\x04line\x940",
             // Keys of the snapshot, of an event and of a frame; the values of a frame.
@@ -194,7 +194,7 @@ fn long_shared_string_is_read_once() {
 }
 
 #[test]
-fn long_string_in_place_of_name_or_number_is_rejected_and_truncated() {
+fn rejects_and_truncates_long_string_as_name_or_number() {
     for text in long_texts() {
         for (key, said) in [
             (&b"\x8c\x06action"[..], "device_traces[0][0]: the action 'tttt"),
@@ -204,7 +204,7 @@ fn long_string_in_place_of_name_or_number_is_rejected_and_truncated() {
             let error = refused(&program(&[head, key, &text, b"ueas"])).to_string();
             assert!(error.contains(said) && error.len() < 300, "{error}");
         }
-        // A hundred thousand pairs of a setting, and as many settings.
+        // A setting with a hundred thousand pairs, and as many settings.
         let pairs = b"h\0h\0".repeat(100_000);
         let head = [&text, &b"\x940}(\x8c\x08segments]\x8c\x12allocator_settings}("[..]].concat();
         let recording = Recording::read(&program(&[&head, b"\x8c\x01w}(", &pairs, b"uuu"]));
@@ -226,7 +226,7 @@ fn overlong_number_is_rejected_at_its_position() {
         assert_eq!(error.place(), &Place::Byte(2), "{error}");
         let said = format!("{name} is a number on a line of 524288 bytes; no number needs");
         assert!(error.to_string().contains(&said), "{error}");
-        // One of the maximum length is read each time.
+        // A string of the maximum length is read each time.
         let said = refused(&file(64)).to_string();
         let wanted = if opcode == b'F' { "'size' is 0.0" } else { "the action None is unknown" };
         assert!(said.contains(wanted), "{said}");
@@ -247,7 +247,7 @@ fn fully_escaped_key_is_recognised() {
 
 #[test]
 fn settings_sharing_long_string_are_bounded() {
-    // 10^5 settings of 4 kB each, and one of 10^5 pairs of them.
+    // 10^5 settings of 4 kB each, and a setting with 10^5 pairs of them.
     let text = [&b"}X\0\x10\0\0"[..], &[b'v'; 4096], b"\x940\x8c\x08segments]s"].concat();
     let mut many = [&text[..], b"\x8c\x12allocator_settings}("].concat();
     (0..100_000_u32).for_each(|key| many.extend([&b"J"[..], &key.to_le_bytes(), b"h\0"].concat()));
@@ -388,8 +388,8 @@ fn limits_are_enforced() {
     assert!(error.remedy().contains("--read-limit"));
 }
 
-/// Files in which each byte expands as much as a byte can: each is refused if it would take many
-/// times its size, at the opcode or entry that exceeds the limit, and read otherwise.
+/// Files in which each byte expands as much as possible. A file that would take many times its size
+/// is rejected at the opcode or entry that exceeds the limit; others are read.
 #[test]
 fn memory_is_bounded_by_file_size() {
     const SIZE: usize = 1 << 18;
@@ -417,7 +417,7 @@ fn memory_is_bounded_by_file_size() {
     let events = {
         let event =
             b"}(X\x06\0\0\0actionX\x04\0\0\0freeX\x04\0\0\0addrK\0X\x04\0\0\0sizeK\x08u\x94";
-        // Unused items extend the bound of the walk.
+        // Unused items raise the bound of the walk.
         let idle = [b"X\x04\0\0\0idle(", &vec![b'N'; 2 * SIZE][..], b"l"].concat();
         let again = b"h\0".repeat(SIZE / 2);
         program(&[b"}(", &idle, b"X\x0d\0\0\0device_traces](](", event, &again, b"eeu"])

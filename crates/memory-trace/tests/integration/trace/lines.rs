@@ -66,7 +66,7 @@ fn out_of_order_rmm_lines_do_not_start_a_new_day() {
 }
 
 #[test]
-fn truncated_last_rmm_line_is_skipped_and_invalid_line_is_named() {
+fn skips_truncated_last_rmm_line_and_names_invalid_line() {
     let whole = format!("{RMM}1,10:00:00.000002,allocate,0x100,8,0\n");
     assert_eq!(read(&format!("{whole}1,10:00:00.0000")), read(&whole));
     for (line, said) in [

@@ -4,8 +4,8 @@ use gpu_memory_trace::trace::{Action, DeviceTrace, Format, Recording};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Returns the directory of real snapshots. Without one, prints this past the test harness, which
-/// hides the output of a passing test.
+/// Returns the directory of real snapshots. Without one, prints a note directly to standard error,
+/// because the test harness hides the output of passing tests.
 pub(crate) fn dir() -> Option<PathBuf> {
     let dir = std::env::var_os("GPUWS_TRACES").map(PathBuf::from);
     if dir.is_none() {
@@ -15,10 +15,10 @@ pub(crate) fn dir() -> Option<PathBuf> {
     dir
 }
 
-/// A row of the table: the name, the content of the file, and the cells after the name.
+/// A row of the table: the name, the file's content, and the cells after the name.
 pub(crate) type Row = (String, Vec<u8>, Vec<f64>);
 
-/// Returns the snapshots with their rows of the table: the cells after the name, as numbers.
+/// Returns the snapshots with their table rows: the cells after the name, as numbers.
 pub(crate) fn snapshots() -> Option<Vec<Row>> {
     let dir = dir()?;
     let table = std::fs::read_to_string(dir.join("README.md")).unwrap();
@@ -70,7 +70,7 @@ fn real_snapshots_match_table() {
     }
 }
 
-/// Returns the maximum held memory, by walking back from the segments at the end.
+/// Returns the maximum held memory by walking back from the final segments.
 fn peak_reserved(trace: &DeviceTrace) -> u64 {
     let segments = trace.segments.as_ref().expect("the file tells the segments");
     let mut reserved: u64 = segments.iter().map(|segment| segment.size).sum();

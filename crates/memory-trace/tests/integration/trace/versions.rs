@@ -168,8 +168,8 @@ fn equal_stacks_are_deduplicated() {
     assert_eq!(called, [&frame("forward", 7), &frame("main", 42)]);
 }
 
-/// A block of 1.13 and 2.0: without an address; its history contains the requested size and the
-/// stack.
+/// A block in the form of 1.13 and 2.0: without an address, and with the requested size and stack
+/// in its history.
 fn block_with_history(size: i64, state: &'static str) -> Py {
     let entry = dict([
         ("addr", BASE.into()),

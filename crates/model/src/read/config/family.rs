@@ -1,5 +1,5 @@
-//! The families of models with layers that keep something other than keys and values of all heads,
-//! or with other configuration keys for these.
+//! Families of models with layers that keep something other than keys and values of all heads, or
+//! that use other configuration keys for them.
 //!
 //! Source: the configuration classes of transformers, and llama.cpp for the states.
 
@@ -23,7 +23,7 @@ pub(super) enum Family {
     RecurrentGemma,
     MiniMax,
     KimiLinear,
-    /// Attention with the keys that most classes share.
+    /// Attention with the configuration keys that most classes share.
     Usual,
 }
 

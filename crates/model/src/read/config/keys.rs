@@ -1,48 +1,48 @@
-//! The keys of a configuration, of the language model first.
+//! The keys of a configuration, with those of the language model first.
 
 use super::{ConfigError, brief};
 use crate::read::name::shown;
 use serde_json::{Map, Value};
 
-/// The largest number that a configuration may have. Products of two fit 64 bits.
+/// The largest valid number in a configuration. The product of two fits 64 bits.
 const MAX: u64 = 1 << 31;
-/// The most layers, and so the most entries of a list.
+/// The maximum number of layers, and therefore of entries in a list.
 pub(super) const MAX_LAYERS: u64 = 4096;
 
 /// The objects of a configuration.
 pub(super) struct Keys<'a> {
-    /// The language model's, which is nested in a model of several modalities.
+    /// The language model's object, which is nested in multimodal models.
     text: &'a Map<String, Value>,
     root: &'a Map<String, Value>,
 }
 
 impl<'a> Keys<'a> {
-    /// Returns the keys of a configuration. `text` is that of the language model with the defaults of
-    /// its class, if the class is known.
+    /// Returns the keys of a configuration. `text` is the object of the language model, with the
+    /// defaults of its class if the class is known.
     pub(super) fn new(root: &'a Map<String, Value>, text: Option<&'a Map<String, Value>>) -> Self {
         let nested = ["text_config", "llm_config", "language_config", "thinker_config"];
         let given = || nested.iter().find_map(|key| root.get(*key)?.as_object());
         Keys { text: text.or_else(given).unwrap_or(root), root }
     }
 
-    /// Returns at most four keys that contain a word, each in quotation marks.
+    /// Returns at most four keys that contain a word, in quotation marks.
     pub(super) fn naming(&self, word: &str) -> Vec<String> {
         let named = self.text.keys().filter(|key| key.contains(word));
         named.take(4).map(|key| format!("'{}'", shown(key))).collect()
     }
 
-    /// Returns a value as it is given, `null` too.
+    /// Returns a value as given, including `null`.
     pub(super) fn given(&self, name: &str) -> Option<&'a Value> {
         self.text.get(name).or_else(|| self.root.get(name))
     }
 
-    /// Returns the first of some keys that is there and not `null`.
+    /// Returns the first of these keys that is present and not `null`.
     fn value(&self, names: &[&'static str]) -> Option<(&'static str, &'a Value)> {
         let found = |name: &'static str| Some((name, self.given(name)?));
         names.iter().filter_map(|name| found(name)).find(|(_, value)| !value.is_null())
     }
 
-    /// Returns an integer under the first of some names that is there.
+    /// Returns an integer under the first of these names that is present.
     pub(super) fn integer(&self, names: &[&'static str]) -> Result<Option<u64>, ConfigError> {
         let Some((key, value)) = self.value(names) else { return Ok(None) };
         let whole = |float: f64| (float.fract() == 0.0 && float >= 0.0).then_some(float as u64);
@@ -50,7 +50,7 @@ impl<'a> Keys<'a> {
             let number = value.as_u64().or_else(|| value.as_f64().and_then(whole))?;
             (number <= MAX).then_some(number)
         };
-        // Of numbers for each layer, the largest stands for all.
+        // Of per-layer numbers, the largest represents all layers.
         let largest = |list: &[Value]| -> Option<u64> {
             let numbers: Option<Vec<u64>> = list.iter().map(number).collect();
             numbers?.into_iter().max()
@@ -62,7 +62,7 @@ impl<'a> Keys<'a> {
         found.map(Some).ok_or_else(|| invalid(key, value, "an integer from 0 to 2^31"))
     }
 
-    /// Returns an integer, or the default of the class; 0 stands for no default.
+    /// Returns an integer, or the default of the class; 0 means that there is no default.
     pub(super) fn number(&self, names: &[&'static str], default: u64) -> Result<u64, ConfigError> {
         let number = self.integer(names)?;
         let key = names.first().copied().unwrap_or_default();
@@ -84,7 +84,7 @@ impl<'a> Keys<'a> {
         self.given(name)?.as_str()
     }
 
-    /// Returns the model type: that of the language model, without `_text`.
+    /// Returns the model type of the language model, without `_text`.
     pub(super) fn model_type(&self) -> String {
         let found =
             [self.text, self.root].into_iter().find_map(|map| map.get("model_type")?.as_str());
@@ -110,7 +110,7 @@ impl<'a> Keys<'a> {
         list.iter().map(plausible).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Returns a list of texts.
+    /// Returns a list of strings.
     pub(super) fn texts(&self, key: &'static str) -> Result<Option<Vec<&'a str>>, ConfigError> {
         let Some(list) = self.list(key)? else { return Ok(None) };
         let text = |value: &'a Value| {
@@ -120,7 +120,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// Returns the error about a value.
+/// Returns an error about a value.
 fn invalid(key: &'static str, value: &Value, wanted: &'static str) -> ConfigError {
     ConfigError::Value { key, found: brief(value), wanted }
 }

@@ -1,8 +1,8 @@
-//! What mixes the tokens of a layer, and what it keeps of them.
+//! How a layer mixes tokens, and the memory that it keeps for them.
 
 use crate::model::Mixer;
 
-/// What mixes the tokens of a layer.
+/// How a layer mixes tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Block {
     Attention {
@@ -62,9 +62,9 @@ fn product(factors: &[u64]) -> u64 {
 }
 
 impl Block {
-    /// Returns what the block keeps of a sequence.
+    /// Returns the memory that the block keeps for a sequence.
     ///
-    /// The states are those that llama.cpp allocates (`n_embd_r`, `n_embd_s` of `llama-hparams`).
+    /// The states match those that llama.cpp allocates (`n_embd_r`, `n_embd_s` of `llama-hparams`).
     pub(super) fn mixer(&self, hidden: u64) -> Mixer {
         match *self {
             Block::Attention { kv_heads, key, value, window } => {

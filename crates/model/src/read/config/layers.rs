@@ -1,4 +1,4 @@
-//! Which layer mixes how.
+//! Determines how each layer mixes tokens.
 
 use super::ConfigError;
 use super::family::{Family, Family::*};
@@ -7,21 +7,21 @@ use super::layer::Block;
 use crate::model::{Experts, Mixer};
 use crate::read::name::shown;
 
-/// How a layer mixes, before the numbers.
+/// How a layer mixes tokens, before its dimensions are known.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Kind {
     Full,
     Sliding,
     Chunked,
-    /// Recurrent, as the family is.
+    /// Recurrent, in the way of the family.
     Linear,
-    /// No mixer: the layer is a feed-forward part alone.
+    /// No mixer: the layer is only a feed-forward part.
     Feed,
-    /// Keys and values of another layer are used.
+    /// Uses the keys and values of another layer.
     Shared,
 }
 
-/// The numbers that all layers of a model have.
+/// The dimensions that all layers of a model share.
 pub(super) struct Widths {
     pub(super) hidden: u64,
     pub(super) feed_forward: u64,
@@ -30,7 +30,8 @@ pub(super) struct Widths {
     pub(super) head: u64,
 }
 
-/// The keys of the number of attention heads. Of an encoder and a decoder, the decoder has the cache.
+/// The keys for the number of attention heads. In an encoder-decoder model, the decoder has the
+/// cache.
 const HEADS: [&str; 7] = [
     "decoder_attention_heads",
     "num_attention_heads",
@@ -41,11 +42,11 @@ const HEADS: [&str; 7] = [
     "encoder_attention_heads",
 ];
 
-/// Reads the layers from keys, which have the defaults of the class.
+/// Reads the layers from keys that include the defaults of the class.
 pub(super) struct Reader<'a> {
     pub(super) keys: &'a Keys<'a>,
     pub(super) family: Family,
-    /// Whether the keys have the defaults of a class.
+    /// Whether the keys include the defaults of a class.
     pub(super) is_known: bool,
 }
 
@@ -55,16 +56,13 @@ impl Reader<'_> {
         let keys = self.keys;
         let hidden = keys.number(&["hidden_size", "n_embd", "d_model", "model_dim"], 0)?;
         let stateful = matches!(self.family, Mamba | Mamba2);
-        let heads = match stateful {
-            true => 0,
-            false => keys.number(&HEADS, 0)?,
-        };
+        let heads = if stateful { 0 } else { keys.number(&HEADS, 0)? };
         let kv_heads = match self.family {
             Falcon if keys.flag("new_decoder_architecture", false)? => {
                 keys.number(&["num_kv_heads"], heads)?
             }
             Falcon if keys.flag("multi_query", true)? => 1,
-            // Decoders beside an encoder share no keys among heads.
+            // Decoders with an encoder do not share keys among heads.
             _ if keys.integer(&["decoder_attention_heads"])?.is_some() => heads,
             _ => {
                 let names =
@@ -83,7 +81,7 @@ impl Reader<'_> {
         Ok(Widths { hidden, feed_forward, heads, kv_heads, head })
     }
 
-    /// Reads the width of the feed-forward part: of the widest layer, if layers differ.
+    /// Reads the width of the feed-forward part; if layers differ, that of the widest.
     fn feed_forward(&self, hidden: u64) -> Result<u64, ConfigError> {
         let names = ["intermediate_size_mlp", "intermediate_size", "ffn_dim", "n_inner"];
         match self.family {
@@ -94,7 +92,7 @@ impl Reader<'_> {
 
     /// Reads the number of layers.
     pub(super) fn count(&self) -> Result<u64, ConfigError> {
-        // Of an encoder and a decoder, the decoder has the cache.
+        // In an encoder-decoder model, the decoder has the cache.
         let names = [
             "decoder_layers",
             "num_hidden_layers",
@@ -110,7 +108,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads the experts; `None` if no layer has any.
+    /// Reads the experts; `None` if no layer has experts.
     pub(super) fn experts(&self, widths: &Widths) -> Result<Option<Experts>, ConfigError> {
         let keys = self.keys;
         let counts = ["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"];
@@ -148,7 +146,7 @@ impl Reader<'_> {
         Ok(Some(Experts { count, used, feed_forward, shared, dense_layers }))
     }
 
-    /// Reads what each layer keeps.
+    /// Reads the memory that each layer keeps.
     pub(super) fn layers(&self, widths: &Widths) -> Result<Vec<Mixer>, ConfigError> {
         let kinds = self.kinds(self.count()?)?;
         kinds.into_iter().map(|kind| self.mixer(kind, widths)).collect()
@@ -168,7 +166,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Decides how each layer mixes. A list in the configuration wins.
+    /// Determines how each layer mixes tokens. A list in the configuration takes precedence.
     fn kinds(&self, count: u64) -> Result<Vec<Kind>, ConfigError> {
         let mut listed = None;
         for key in ["layer_types", "layers_block_type"] {
@@ -197,7 +195,7 @@ impl Reader<'_> {
         Ok(kinds)
     }
 
-    /// Decides how each layer mixes without a list of all layers.
+    /// Determines how each layer mixes tokens without a list of all layers.
     fn kinds_of_family(&self, count: u64) -> Result<Vec<Kind>, ConfigError> {
         let keys = self.keys;
         let full_at = |is_full: &dyn Fn(u64) -> bool| -> Vec<Kind> {
@@ -230,15 +228,16 @@ impl Reader<'_> {
                     }
                     None => vec![Kind::Linear, Kind::Linear, Kind::Sliding],
                 };
-                // `attention` is local in this family.
+                // In this family, `attention` is local.
                 let local = |kind| if kind == Kind::Full { Kind::Sliding } else { kind };
                 kinds.into_iter().map(local).cycle().take(count as usize).collect()
             }
-            // The classes without a list have one window for all layers, or none.
+            // Classes without a list have one window for all layers, or none.
             _ if self.is_known && keys.integer(&["sliding_window"])?.is_some() => {
-                match keys.flag("use_sliding_window", true)? {
-                    true => all(Kind::Sliding),
-                    false => all(Kind::Full),
+                if keys.flag("use_sliding_window", true)? {
+                    all(Kind::Sliding)
+                } else {
+                    all(Kind::Full)
                 }
             }
             _ => all(Kind::Full),
@@ -255,7 +254,7 @@ impl Reader<'_> {
         let &Widths { kv_heads, head, .. } = widths;
         let value = keys.integer(&["v_head_dim"])?.unwrap_or(head);
         let attention = |window| Block::Attention { kv_heads, key: head, value, window };
-        // A rank of keys and values identifies latent attention.
+        // A rank for keys and values identifies latent attention.
         let rank = keys.integer(&["kv_lora_rank"])?.filter(|rank| *rank > 0);
         Ok(match kind {
             Kind::Feed | Kind::Shared => Block::Nothing,
@@ -273,7 +272,7 @@ impl Reader<'_> {
             Kind::Sliding => {
                 let names = ["sliding_window", "attention_window_size"];
                 let window = self.window(&names, 4096)?;
-                // Some classes have other heads where there is a window (MiMo V2).
+                // Some classes have different heads in layers with a window (MiMo V2).
                 Block::Attention {
                     kv_heads: keys.integer(&["swa_num_key_value_heads"])?.unwrap_or(kv_heads),
                     key: keys.integer(&["swa_head_dim"])?.unwrap_or(head),
@@ -285,7 +284,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Returns what is unknown about what the layers keep: fragments that name the type.
+    /// Returns doubts about the memory that layers keep: fragments that name the type.
     pub(super) fn doubts(&self, model_type: &str) -> Vec<String> {
         let list = self.keys.texts("layer_types").ok().flatten().unwrap_or_default();
         let unknown = list.iter().find(|name| kind(name).is_none());
@@ -361,22 +360,22 @@ impl Reader<'_> {
                 head: keys.number(&["linear_head_dim"], 128)?,
                 kernel: keys.number(&["linear_conv_kernel_dim"], 4)?,
             },
-            // A doubt says so.
+            // A doubt reports this.
             _ => Block::Nothing,
         })
     }
 }
 
-/// Returns the kind of a name in a list of layers; `None` if the name is unknown.
+/// Returns the kind for a name in a list of layers; `None` if the name is unknown.
 fn kind(name: &str) -> Option<Kind> {
     match name {
-        // A hybrid layer has its state beside attention.
+        // A hybrid layer has a state in addition to attention.
         "full_attention" | "attention" | "global_attention" | "hybrid" => Some(Kind::Full),
         "sliding_attention" | "local_attention" => Some(Kind::Sliding),
         "chunked_attention" => Some(Kind::Chunked),
         "linear_attention" | "conv" | "mamba" | "mamba2" | "recurrent" => Some(Kind::Linear),
         "mlp" | "moe" | "sparse" | "dense" => Some(Kind::Feed),
-        // An index chooses among all tokens.
+        // An index selects among all tokens.
         "indexed_attention" => Some(Kind::Full),
         _ => None,
     }

@@ -1,8 +1,9 @@
-//! Configurations of models (`config.json`), and the architecture that they describe.
+//! Model configurations (`config.json`), and the architecture that they describe.
 //!
-//! A table made from transformers says which tensors a model of each type has, and what a missing
-//! key means, so that the need of a model is known before it is downloaded. What a layer keeps of a
-//! token does not follow from tensors: it is read here, by the keys of each family.
+//! A table generated from transformers defines which tensors a model of each type has, and what a
+//! missing key means, so that a model's memory is known before it is downloaded. The memory that a
+//! layer keeps per token does not follow from tensors; it is read here, using the keys of each
+//! family.
 
 mod family;
 mod keys;
@@ -28,72 +29,72 @@ use layers::Reader;
 use serde_json::{Map, Value};
 use tensors::Classes;
 
-/// The longest configuration that is read, in bytes.
+/// The maximum size of a configuration in bytes.
 pub const MAX_CONFIG_BYTES: u64 = 8 << 20;
 
-/// Why a configuration was refused.
+/// Why a configuration was rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The text is not a JSON object.
     #[error("parse the configuration")]
     Json(#[from] serde_json::Error),
-    /// The configuration has more bytes than are read.
+    /// The configuration has more bytes than the limit.
     #[error("read the configuration: {0} bytes are more than 8 MiB")]
     TooLarge(u64),
     /// A key is missing, and its class has no default.
     #[error("read the configuration: '{0}' is missing")]
     Missing(&'static str),
-    /// A value is not what its key requires.
+    /// A value is not valid for its key.
     #[error("read '{key}' of the configuration: {found} is not {wanted}")]
     Value {
         /// The key.
         key: &'static str,
         /// The value, shortened.
         found: String,
-        /// What is wanted.
+        /// The expected value.
         wanted: &'static str,
     },
-    /// The configuration names no type.
+    /// The configuration does not name a type.
     #[error("read the configuration: 'model_type' is missing")]
     Nameless,
     /// The number of layers is 0 or above the limit.
     #[error("read the configuration: {0} layers are not from 1 to 4096")]
     Layers(u64),
-    /// The model type is unknown, and its keys are not those of most models.
+    /// The model type is unknown, and it lacks the keys that most models share.
     #[error(
         "read the configuration: model type '{name}' is none of the {known} known types, and has not the keys that most models share"
     )]
     Unknown {
         /// The model type.
         name: String,
-        /// How many types are known.
+        /// The number of known types.
         known: usize,
     },
-    /// The table does not have the tensors of the type.
+    /// The table lacks the tensors of the type.
     #[error("derive the tensors of model type '{0}': the type is unknown")]
     Underived(String),
-    /// A key that a tensor's shape depends on is missing, or no number that can be a dimension.
+    /// A key that determines a tensor's shape is missing, or is not a valid dimension.
     #[error("derive tensor '{0}': the configuration has no valid numbers for its shape")]
     Size(String),
-    /// A tensor is larger than can be counted, or its elements fill no whole number of bytes.
+    /// A tensor is too large to count, or its elements do not fill whole bytes.
     #[error("derive tensor '{0}': its size cannot be counted")]
     Overflow(String),
 }
 
-/// A configuration, read.
+/// A parsed configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The type of the (language) model, such as `llama`, without `_text`.
     pub model_type: String,
-    /// Whether the type is unknown, and the keys that most models share were read as those of
-    /// Llama: attention may be misjudged.
+    /// Whether the type is unknown, so that the keys that most models share were interpreted like
+    /// Llama's. Attention may then be wrong.
     pub generic: bool,
     /// The architecture.
     pub architecture: Architecture,
-    /// How the weights are quantized, if the configuration says so.
+    /// How the weights are quantized, if the configuration states it.
     pub quantization: Option<Quantization>,
-    /// What is not understood of the configuration.
+    /// Parts of the configuration that are not understood.
     pub doubts: Vec<Doubt>,
     /// Notes about the derived tensors.
     pub notes: Vec<String>,
@@ -105,7 +106,7 @@ pub struct Config {
 ///
 /// # Errors
 /// If the text is not a configuration, a number is missing or implausible, or the model type is
-/// unknown and has not the keys that most models share.
+/// unknown and lacks the keys that most models share.
 pub fn read(text: &[u8]) -> Result<Config, ConfigError> {
     if text.len() as u64 > MAX_CONFIG_BYTES {
         return Err(ConfigError::TooLarge(text.len() as u64));
@@ -168,10 +169,10 @@ fn known(
     } else if let Ok((tensors, unknown)) = config.plain() {
         doubts.extend(unknown.into_iter().map(Doubt::of_weights));
         config.notes = notes(&tensors, keys)?;
-        // What is derived says whether the output has a matrix of its own.
+        // The derived tensors show whether the output has its own matrix.
         architecture.tied = !tensors.iter().any(|tensor| is_output_matrix(&tensor.name));
     } else {
-        // The error of `tensors` names what is missing; a part of an unknown type is why.
+        // The error of `tensors` names the missing part; the cause is a part of unknown type.
         let unknown = config.classes.as_ref().map(Classes::unknown).unwrap_or_default();
         doubts.extend(unknown.into_iter().map(Doubt::of_weights));
     }
@@ -188,8 +189,8 @@ fn known(
     Ok(config)
 }
 
-/// Returns notes about the derived tensors: what is counted beside the language model, and what is
-/// left out.
+/// Returns notes about the derived tensors: which are counted in addition to the language model,
+/// and which are omitted.
 fn notes(tensors: &[Tensor], keys: &Keys<'_>) -> Result<Vec<String>, ConfigError> {
     let encoders = tensors.iter().filter(|tensor| is_encoder(&tensor.name));
     let bytes: Bytes = encoders.map(|tensor| tensor.bytes).sum();
@@ -204,7 +205,7 @@ fn notes(tensors: &[Tensor], keys: &Keys<'_>) -> Result<Vec<String>, ConfigError
     Ok(counted.into_iter().chain(left).collect())
 }
 
-/// Returns the element type that the weights have, if the configuration says so.
+/// Returns the element type of the weights, if the configuration states it.
 fn encoding(keys: &Keys<'_>) -> Option<Encoding> {
     let name = keys.text("dtype").or_else(|| keys.text("torch_dtype"))?;
     Encoding::named(match name.strip_prefix("torch.").unwrap_or(name) {
@@ -218,7 +219,7 @@ fn encoding(keys: &Keys<'_>) -> Option<Encoding> {
     })
 }
 
-/// Returns the doubt about an element type that is not understood.
+/// Returns a doubt about an element type that is not understood.
 fn unknown_type(keys: &Keys<'_>) -> Option<String> {
     let given = |key| Some((key, keys.given(key).filter(|value| !value.is_null())?));
     let (key, value) = given("dtype").or_else(|| given("torch_dtype"))?;
@@ -227,7 +228,7 @@ fn unknown_type(keys: &Keys<'_>) -> Option<String> {
     })
 }
 
-/// Returns a value of a configuration for a message: shortened, without control characters.
+/// Returns a configuration value for a message: shortened, without control characters.
 fn brief(value: &Value) -> String {
     const LONGEST: usize = 40;
     let text = value.to_string();
@@ -238,13 +239,14 @@ fn brief(value: &Value) -> String {
 }
 
 impl Config {
-    /// Derives the tensors that the model has, one per matrix and vector; the experts of a layer
-    /// are one tensor per matrix.
+    /// Derives the model's tensors, one per matrix and vector; the experts of a layer form one
+    /// tensor per matrix.
     ///
-    /// Names are those of transformers. Elements are of the type that the configuration states, else
-    /// `F16`: engines load a model in 16 bits, and files have what they load. A quantized matrix keeps its shape; its bytes are those of the
-    /// weights, scales and tables that the files hold for it. Layers that predict several tokens are
-    /// not among them, because no engine loads them by default.
+    /// Names are those of transformers. Elements have the type that the configuration states, or
+    /// else `F16`, because engines load models in 16 bits and files contain what they load. A
+    /// quantized matrix keeps its shape; its bytes include the weights, scales and tables that the
+    /// files hold for it. Layers for multi-token prediction are omitted, because no engine loads
+    /// them by default.
     ///
     /// # Errors
     /// If the type is unknown, the configuration lacks a key, or a size overflows.
@@ -258,8 +260,8 @@ impl Config {
         })
     }
 
-    /// Returns the tensors that most models with these numbers have, where the type's own do not
-    /// follow from the configuration.
+    /// Returns the tensors that most models with these dimensions have, for types with tensors that
+    /// cannot be derived from the configuration.
     pub(crate) fn assumed(&self) -> Vec<Tensor> {
         let tensors = assumed_tensors(&self.architecture).into_iter();
         match &self.quantization {
@@ -268,13 +270,13 @@ impl Config {
         }
     }
 
-    /// Sets how weights are quantized, with what is not understood of that.
+    /// Sets how weights are quantized, including doubts about it.
     pub(crate) fn set_quantization(&mut self, quantization: Quantization) {
         self.doubts.extend(quantization.doubts.iter().map(Doubt::of_weights));
         self.quantization = Some(quantization);
     }
 
-    /// Returns the tensors before they are quantized, and what the table does not know of them.
+    /// Returns the tensors before quantization, and what the table does not know about them.
     fn plain(&self) -> Result<(Vec<Tensor>, Vec<String>), ConfigError> {
         let unknown = || ConfigError::Underived(self.model_type.clone());
         let classes = self.classes.as_ref().ok_or_else(unknown)?;

@@ -1,11 +1,12 @@
-//! Keys of older configurations, and of code beside weights, in the form that transformers has now.
+//! Converts keys of older configurations, and of code published with weights, to the current form
+//! of transformers.
 
 use serde_json::{Map, Value, json};
 
-/// The keys of the configuration of the language model.
+/// The keys for the configuration of the language model.
 const NESTED: [&str; 4] = ["text_config", "llm_config", "language_config", "thinker_config"];
 
-/// Keys of early files of a model type, and those that transformers has now.
+/// Keys in early files of a model type, and their current names in transformers.
 const RENAMED: [(&str, &str, &str); 12] = [
     ("bloom", "n_embed", "hidden_size"),
     ("chatglm", "add_qkv_bias", "attention_bias"),
@@ -21,8 +22,8 @@ const RENAMED: [(&str, &str, &str); 12] = [
     ("falcon", "n_head_kv", "num_kv_heads"),
 ];
 
-/// Returns a configuration with the lists of layers that older keys describe, in it and in that of its
-/// language model. Lists that are there stay.
+/// Returns a configuration with layer lists added for older keys, at the top level and for its
+/// language model. Existing lists are kept.
 pub(super) fn modern(object: &Map<String, Value>) -> Map<String, Value> {
     let mut new = object.clone();
     for key in NESTED {
@@ -64,7 +65,7 @@ fn name(is_full: bool) -> &'static str {
     if is_full { "full_attention" } else { "linear_attention" }
 }
 
-/// Returns the layers of MiniMax's `attn_type_list`: 1 is full attention.
+/// Returns the layers of MiniMax's `attn_type_list`, in which 1 means full attention.
 fn attention_list(object: &Map<String, Value>) -> Option<Value> {
     let list = object.get("attn_type_list")?.as_array()?;
     Some(list.iter().map(|kind| json!(name(kind.as_u64() != Some(0)))).collect())
@@ -78,7 +79,8 @@ fn numbered(object: &Map<String, Value>) -> Option<Value> {
     Some((1..=count).map(|i| json!(name(is_full(i)))).collect())
 }
 
-/// Returns the layers of Llama 4's `no_rope_layers`: 0 is full attention, all others see chunks.
+/// Returns the layers of Llama 4's `no_rope_layers`, in which 0 means full attention and other
+/// values mean chunks.
 fn chunked(object: &Map<String, Value>) -> Option<Value> {
     let is_llama4 = object.get("model_type")?.as_str()?.starts_with("llama4");
     let list = object.get("no_rope_layers")?.as_array()?;
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn older_keys_become_lists_of_layers() {
+    fn converts_older_keys_to_layer_lists() {
         let (full, linear) = ("full_attention", "linear_attention");
         let found = layers(r#"{"attn_type_list":[0,1]}"#, "layer_types");
         assert_eq!(found, json!([linear, full]));
@@ -123,7 +125,7 @@ mod tests {
         let llama = r#"{"model_type":"llama4_text","no_rope_layers":[0,1]}"#;
         assert_eq!(layers(llama, "layer_types"), json!([full, "chunked_attention"]));
         assert_eq!(layers(&llama.replace("llama4", "smollm3"), "layer_types"), Value::Null);
-        // A list in the current form has precedence.
+        // A list in the current form takes precedence.
         let both = r#"{"attn_type_list":[0],"layer_types":["full_attention"]}"#;
         assert_eq!(layers(both, "layer_types"), json!([full]));
         let nested = layers(r#"{"text_config":{"attn_type_list":[1]}}"#, "text_config");

@@ -1,11 +1,11 @@
-//! The longest context of a model, by its length and how its positions are scaled.
+//! The maximum context of a model, from its length and its scaling of positions.
 
 use super::brief;
 use super::keys::Keys;
 use super::{ConfigError, shown};
 use serde_json::{Map, Value};
 
-/// The keys of the longest context.
+/// The keys for the maximum context.
 const CONTEXTS: [&str; 6] = [
     "max_position_embeddings",
     "n_positions",
@@ -14,15 +14,16 @@ const CONTEXTS: [&str; 6] = [
     "seq_length",
     "max_target_positions",
 ];
-/// These methods multiply the length by their factor. The others state the longer one already.
+/// These methods multiply the length by their factor. For other methods, the length is already the
+/// extended one.
 const MULTIPLIED: [&str; 3] = ["yarn", "linear", "dynamic"];
 
-/// Returns the longest context that the model supports, in tokens.
+/// Returns the maximum context that the model supports, in tokens.
 ///
-/// YaRN extends the length before it was extended (`original_max_position_embeddings`, else the
-/// stated one), linear and dynamic scaling the stated one. Gemma 3, Llama 3.1 and LongRoPE state the
-/// extended length. Sources: `modeling_rope_utils.py` of transformers, and how vLLM derives
-/// `max_model_len`.
+/// YaRN extends the original length (`original_max_position_embeddings`, or else the stated
+/// length); linear and dynamic scaling extend the stated length. Gemma 3, Llama 3.1 and LongRoPE
+/// state the extended length. Sources: `modeling_rope_utils.py` of transformers, and how vLLM
+/// derives `max_model_len`.
 pub(super) fn context(keys: &Keys<'_>, model_type: &str) -> Result<Option<u64>, ConfigError> {
     let stated = keys.integer(&CONTEXTS)?;
     if stated == Some(0) {
@@ -47,7 +48,7 @@ pub(super) fn context(keys: &Keys<'_>, model_type: &str) -> Result<Option<u64>, 
     }
 }
 
-/// Returns the doubt about a scaling without a factor that can be understood.
+/// Returns a doubt about a scaling with a missing or invalid factor.
 pub(super) fn doubt(keys: &Keys<'_>) -> Option<String> {
     let scaling = scaling(keys)?;
     let name = method(scaling);
@@ -57,7 +58,7 @@ pub(super) fn doubt(keys: &Keys<'_>) -> Option<String> {
     })
 }
 
-/// Returns how positions are scaled: of the layers with full attention, if layers differ.
+/// Returns the scaling of positions; if layers differ, that of the layers with full attention.
 fn scaling<'a>(keys: &Keys<'a>) -> Option<&'a Map<String, Value>> {
     let given = |key| keys.given(key)?.as_object();
     let scaling = given("rope_scaling").or_else(|| given("rope_parameters"))?;
@@ -79,7 +80,7 @@ fn factor(scaling: &Map<String, Value>) -> Option<f64> {
 mod tests {
     use super::super::read;
 
-    /// Returns the context of a model of a type with a length, a scaling, and other keys.
+    /// Returns the context of a model with this type, length, scaling and further keys.
     fn context(kind: &str, length: u64, scaling: &str) -> Option<u64> {
         let text = format!(
             r#"{{"model_type":"{kind}","hidden_size":64,"num_hidden_layers":1,"num_attention_heads":4,
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn factor_that_is_none_is_a_doubt() {
+    fn invalid_scaling_factor_is_a_doubt() {
         for factor in ["0", "-2", "\"4\"", "1e300"] {
             let text = format!(
                 r#"{{"model_type":"qwen2","hidden_size":64,"num_hidden_layers":1,"num_attention_heads":4,

@@ -1,4 +1,4 @@
-//! The tensors of a model whose files are not at hand.
+//! The tensors of a model without files.
 
 use super::ConfigError;
 use super::table::{self, Node, Type};
@@ -7,7 +7,7 @@ use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
 use serde_json::{Map, Value};
 
-/// The classes of a model, and its configuration: the whole, or the part that is known.
+/// The classes of a model and its configuration: the whole, or the part that is known.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Classes {
     /// The class of the configuration.
@@ -16,13 +16,13 @@ pub(super) struct Classes {
     model: String,
     /// The configuration.
     object: Map<String, Value>,
-    /// What of the model is not known.
+    /// The part of the model that is unknown.
     pub(super) doubt: Option<String>,
 }
 
 impl Classes {
-    /// Returns the classes of a configuration; `None` if neither its type nor that of its language
-    /// model is known.
+    /// Returns the classes of a configuration; `None` if neither its type nor the type of its
+    /// language model is known.
     pub(super) fn of(root: &Map<String, Value>) -> Option<Classes> {
         let nested = ["text_config", "llm_config", "language_config", "thinker_config"];
         let inner = nested.iter().find_map(|key| root.get(*key)?.as_object());
@@ -49,13 +49,13 @@ impl Classes {
         Some(Node::new(&self.object, &empty, &self.config)?.text().complete())
     }
 
-    /// Returns what the table does not know of the configuration.
+    /// Returns what the table does not know about the configuration.
     pub(super) fn unknown(&self) -> Vec<String> {
         let empty = Map::new();
         Node::new(&self.object, &empty, &self.config).map(|node| node.doubts()).unwrap_or_default()
     }
 
-    /// Derives the tensors in an encoding, and what the table does not know of them.
+    /// Derives the tensors in an encoding, and what the table does not know about them.
     pub(super) fn tensors(
         &self,
         encoding: Encoding,

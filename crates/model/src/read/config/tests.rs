@@ -1,4 +1,4 @@
-//! Configurations of real models, with the parameters that they are known to have.
+//! Configurations of real models, with their known parameter counts.
 
 use super::*;
 use crate::model::Mixer;
@@ -33,7 +33,7 @@ const GPT_OSS_20B: &str = r#"{"model_type":"gpt_oss","hidden_size":2880,"interme
     "num_local_experts":32,"num_experts_per_tok":4,"vocab_size":201088,"sliding_window":128,
     "dtype":"bfloat16"}"#;
 
-/// Models with their parameters: those of the published files.
+/// Models with the parameter counts of the published files.
 const KNOWN: &[(&str, &str, u64)] = &[
     ("Llama 3 8B", LLAMA_3_8B, 8_030_261_248),
     (
@@ -138,7 +138,7 @@ const KNOWN: &[(&str, &str, u64)] = &[
 ];
 
 #[test]
-fn parameters_are_those_of_the_published_files() {
+fn parameter_counts_match_published_files() {
     let wrong: Vec<String> = (KNOWN.iter())
         .map(|(name, text, wanted)| (name, parameters(&parse(text)), *wanted))
         .filter(|(_, found, wanted)| found != wanted)
@@ -151,7 +151,7 @@ fn attention(kv_heads: u64, head: u64, window: Option<u64>) -> Mixer {
     Mixer::Attention { kv_heads, key: head, value: head, window }
 }
 
-/// Returns one letter per layer: full, window, latent, recurrent, parallel, or nothing.
+/// Returns one letter per layer: full, window, latent, recurrent, parallel, or none.
 fn letters(config: &Config) -> String {
     let letter = |mixer: &Mixer| match mixer {
         Mixer::Attention { window: None, .. } => 'F',
@@ -180,13 +180,13 @@ fn llama_keeps_keys_of_every_token() {
     assert_eq!(architecture.encoding, Encoding::named("BF16"));
     assert_eq!(architecture.experts, None);
     assert!(!architecture.tied);
-    // Two bytes for each parameter.
+    // Two bytes per parameter.
     let model = parse(LLAMA_3_8B).model().unwrap();
     assert_eq!(model.bytes(), Bytes(2 * 8_030_261_248));
 }
 
 #[test]
-fn nested_text_configuration_has_the_defaults_of_its_class() {
+fn nested_text_configuration_uses_class_defaults() {
     let config = parse(GEMMA_3_4B);
     assert_eq!(config.model_type, "gemma3");
     assert!(config.architecture.tied);
@@ -220,7 +220,7 @@ fn windows_follow_the_class() {
     assert_eq!(layers_of("gemma3", 7, ""), "wwwwwFw");
     assert_eq!(layers_of("llama4", 5, ""), "wwwFw");
     assert_eq!(layers_of("llama4", 3, r#","no_rope_layers":[0,1,1]"#), "Fww");
-    // A list wins over the rule.
+    // A list takes precedence over the rule.
     let list = r#","layer_types":["full_attention","sliding_attention","full_attention"]"#;
     assert_eq!(layers_of("gemma3", 3, list), "FwF");
     assert_eq!(
@@ -251,7 +251,7 @@ fn hybrids_mix_states_and_attention() {
 }
 
 #[test]
-fn states_have_the_sizes_that_llama_cpp_allocates() {
+fn state_sizes_match_llama_cpp() {
     let first = |text: &str| parse(text).architecture.layers[0];
     // 98,304 bytes and 2 MiB in 32-bit floats.
     let delta = Mixer::Recurrent { convolution: 98_304 / 4, state: (2 << 20) / 4 };
@@ -265,7 +265,7 @@ fn states_have_the_sizes_that_llama_cpp_allocates() {
 }
 
 #[test]
-fn layers_of_nemotron_have_a_mixer_or_a_feed_forward_part() {
+fn nemotron_layers_have_mixer_or_feed_forward() {
     let text = r#"{"model_type":"nemotron_h","num_hidden_layers":4,"hidden_size":64,"head_dim":16,
         "num_attention_heads":4,"num_key_value_heads":2,"intermediate_size":32,"vocab_size":10,
         "mamba_num_heads":4,"mamba_head_dim":16,"ssm_state_size":16,"n_groups":2,
@@ -279,27 +279,27 @@ fn layers_of_nemotron_have_a_mixer_or_a_feed_forward_part() {
 }
 
 #[test]
-fn null_and_lists_are_read_as_the_classes_do() {
+fn reads_null_and_lists_like_transformers_classes() {
     let dense = DEEPSEEK_V2_LITE.replace(r#""n_routed_experts":64"#, r#""n_routed_experts":null"#);
     assert_eq!(parse(&dense).architecture.experts, None);
     let widths = r#"{"model_type":"gemma3n","num_hidden_layers":20,"intermediate_size":[8,16]}"#;
     let config = parse(widths);
     assert_eq!(config.architecture.feed_forward, 16);
-    // The last 15 layers use keys of the others.
+    // The last 15 layers use the keys of other layers.
     assert_eq!(letters(&config), "wwwwF---------------");
     let wide = widths.replace("16", "4294967296");
     assert!(matches!(read(wide.as_bytes()), Err(ConfigError::Value { .. })));
 }
 
 #[test]
-fn unknown_type_is_read_by_the_keys_of_llama_or_named() {
+fn reads_unknown_type_with_llama_keys_or_names_it() {
     let text = r#"{"model_type":"novel","hidden_size":64,"intermediate_size":128,"head_dim":16,
         "num_hidden_layers":2,"num_attention_heads":4,"vocab_size":32}"#;
     let config = parse(text);
     assert!(config.generic);
     assert_eq!(config.architecture.layers, [attention(4, 16, None); 2]);
     assert!(matches!(config.tensors(), Err(ConfigError::Underived(name)) if name == "novel"));
-    // A rank tells latent attention.
+    // A rank identifies latent attention.
     let latent = parse(&text.replacen('{', r#"{"kv_lora_rank":32,"qk_rope_head_dim":8,"#, 1));
     assert_eq!(latent.architecture.layers, [Mixer::Latent { rank: 32, rope: 8 }; 2]);
     assert!(!parse(LLAMA_3_8B).generic);
@@ -337,9 +337,9 @@ fn unknown_types_of_layers_are_doubts() {
     assert_eq!(doubts(bare), ["'hidden_size' is missing: the default of its class counts"]);
 }
 
-/// Of an encoder and a decoder, the decoder keeps keys and values.
+/// In an encoder-decoder model, the decoder keeps keys and values.
 #[test]
-fn heads_and_layers_have_other_names() {
+fn reads_alternative_names_for_heads_and_layers() {
     let whisper = r#"{"model_type":"whisper","d_model":1280,"encoder_layers":32,"decoder_layers":4,
         "encoder_attention_heads":20,"decoder_attention_heads":10,"decoder_ffn_dim":5120,
         "max_target_positions":448,"vocab_size":51866}"#;
@@ -349,7 +349,7 @@ fn heads_and_layers_have_other_names() {
     let xglm = r#"{"model_type":"xglm","d_model":2048,"num_layers":24,"attention_heads":16,
         "ffn_dim":8192,"vocab_size":256008}"#;
     assert_eq!(parse(xglm).architecture.layers, [attention(16, 128, None); 24]);
-    // The class of a type states heads that a file leaves out.
+    // The class of the type states the number of heads that the file omits.
     let bare = parse(r#"{"model_type":"xglm","d_model":1024,"num_layers":24}"#).architecture;
     assert_eq!(bare.heads, 16);
     let dbrx = r#"{"model_type":"dbrx","d_model":6144,"n_heads":48,"n_layers":40,
@@ -361,7 +361,7 @@ fn heads_and_layers_have_other_names() {
 }
 
 #[test]
-fn keys_of_early_files_count() {
+fn reads_keys_of_early_files() {
     let parameters = |text: &str| -> u64 {
         let (tensors, doubts) = parse(text).plain().unwrap();
         assert_eq!(doubts, [""; 0], "{text}");
@@ -383,7 +383,7 @@ fn keys_of_early_files_count() {
 }
 
 #[test]
-fn parts_beside_the_language_model_are_counted_and_noted() {
+fn counts_and_notes_parts_outside_language_model() {
     let notes = parse(GEMMA_3_4B).notes;
     assert!(
         notes[0].starts_with("the parts for images and sound are counted: 800 MiB"),
@@ -397,8 +397,8 @@ fn parts_beside_the_language_model_are_counted_and_noted() {
 }
 
 #[test]
-fn missing_keys_have_the_defaults_of_their_class() {
-    // The published file has no length.
+fn missing_keys_use_class_defaults() {
+    // The published file does not state a length.
     assert_eq!(parse(GEMMA_3_4B).architecture.context, Some(131_072));
     let flat = r#"{"model_type":"qwen2_vl","hidden_size":1536,"intermediate_size":8960,"num_hidden_layers":28,
         "num_attention_heads":12,"num_key_value_heads":2,"vocab_size":151936,"tie_word_embeddings":true}"#;
@@ -406,7 +406,7 @@ fn missing_keys_have_the_defaults_of_their_class() {
 }
 
 #[test]
-fn implausible_configurations_are_refused() {
+fn rejects_implausible_configurations() {
     let refused = |text: &str| read(text.as_bytes()).expect_err(text);
     assert!(matches!(refused(""), ConfigError::Json(_)));
     assert!(matches!(refused("[]"), ConfigError::Json(_)));
@@ -464,7 +464,7 @@ fn largest_numbers_overflow_without_panic() {
 
 proptest::proptest! {
     #[test]
-    fn changed_configurations_are_no_panic(at in 0usize..600, byte in proptest::prelude::any::<u8>()) {
+    fn mutated_configurations_do_not_panic(at in 0usize..600, byte in proptest::prelude::any::<u8>()) {
         for text in [LLAMA_3_8B, GEMMA_3_4B, DEEPSEEK_V2_LITE, GPT_OSS_20B] {
             let mut text = text.as_bytes().to_vec();
             if let Some(old) = text.get_mut(at) {

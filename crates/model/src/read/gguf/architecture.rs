@@ -1,4 +1,4 @@
-//! The architecture that the pairs of a header tell.
+//! The architecture described by the pairs of a header.
 //!
 //! Source of the rules: `src/llama-model.cpp` and `src/llama-hparams.cpp` of llama.cpp.
 
@@ -7,10 +7,10 @@ use super::{GgufError, Values, shown};
 use crate::model::{Architecture, Experts, Mixer};
 use crate::tensor::Tensor;
 
-/// The largest number of an architecture.
+/// The largest valid number in an architecture.
 const MAX: u64 = 1 << 31;
 
-/// Returns the architecture; `None` if the file is no language model with layers.
+/// Returns the architecture; `None` if the file is not a language model with layers.
 ///
 /// # Errors
 /// If a number is missing or implausible.
@@ -77,9 +77,10 @@ impl Keys<'_> {
     }
 
     fn plausible(&self, name: &str, number: u64) -> Result<u64, GgufError> {
-        match number > MAX {
-            true => Err(GgufError::Value { key: shown(&self.key(name)), wanted: "at most 2^31" }),
-            false => Ok(number),
+        if number > MAX {
+            Err(GgufError::Value { key: shown(&self.key(name)), wanted: "at most 2^31" })
+        } else {
+            Ok(number)
         }
     }
 
@@ -100,40 +101,40 @@ impl Keys<'_> {
     }
 }
 
-/// The numbers from which the mixer of each layer follows.
+/// The numbers that determine the mixer of each layer.
 struct Layers {
     heads: Vec<u64>,
     kv_heads: Vec<u64>,
     feed_forward: Vec<u64>,
-    /// Elements of keys and values, in layers without and with a window.
+    /// The number of elements of keys and values, in layers without and with a window.
     full: (Option<u64>, Option<u64>),
     windowed: (Option<u64>, Option<u64>),
     hidden: u64,
-    /// The window, and which layers have it.
+    /// The window, and the layers that have it.
     window: Option<u64>,
     has_window: Vec<bool>,
     latent: Option<(u64, u64)>,
     state: Option<Mixer>,
     states: States,
-    /// Which layers have a state, if a list tells.
+    /// The layers with a state, if they are listed.
     recurrent: Vec<u64>,
-    /// Layers at the end that keep nothing.
+    /// The number of layers at the end that keep no state.
     without: usize,
 }
 
-/// Which layers have a state.
+/// The layers that have a state.
 #[derive(Clone, Copy, PartialEq)]
 enum States {
     All,
-    /// Beside attention, in every layer.
+    /// Every layer, in addition to attention.
     Beside,
-    /// Those without heads of keys and values.
+    /// The layers without heads for keys and values.
     WithoutHeads,
-    /// As before, but a layer with a feed-forward part has no mixer.
+    /// The same, except that a layer with a feed-forward part has no mixer.
     WithoutHeadsAndFeed,
-    /// All but each n-th.
+    /// All layers except every n-th.
     Except(u64),
-    /// Those that a list names.
+    /// The layers in a list.
     Listed,
 }
 
@@ -151,7 +152,7 @@ impl Layers {
         let windowed = pair("attention.key_length_swa", "attention.value_length_swa")?;
         let windowed = (windowed.0.or(full.0), windowed.1.or(full.1));
         let (window, has_window) = windows(keys, count)?;
-        // Files from before the compressed cache have the rank, but keep keys of all heads.
+        // Files from before the compressed cache have the rank, but keep the keys of all heads.
         let compressed = keys.integer("attention.key_length_mla")?.is_some();
         let latent = match (compressed, keys.integer("attention.kv_lora_rank")?) {
             (true, Some(rank)) => Some((rank, keys.integer("rope.dimension_count")?.unwrap_or(64))),
@@ -222,7 +223,7 @@ impl Layers {
     }
 }
 
-/// Returns the state of a layer that has one (`n_embd_r` and `n_embd_s`).
+/// Returns the state of a layer with one (`n_embd_r` and `n_embd_s`).
 fn state(keys: &Keys<'_>, heads: &[u64], hidden: u64) -> Result<Option<Mixer>, GgufError> {
     let product = |factors: &[u64]| factors.iter().fold(1u64, |all, one| all.saturating_mul(*one));
     let kernel = keys.integer("ssm.conv_kernel")?;
@@ -249,7 +250,8 @@ fn state(keys: &Keys<'_>, heads: &[u64], hidden: u64) -> Result<Option<Mixer>, G
     Ok(Some(Mixer::Recurrent { convolution, state: product(&[size, inner]) }))
 }
 
-/// Returns the window and which layers have it: all but each n-th, by the architecture or a key.
+/// Returns the window, and the layers that have it: all except every n-th, by the architecture or a
+/// key.
 fn windows(keys: &Keys<'_>, count: usize) -> Result<(Option<u64>, Vec<bool>), GgufError> {
     let pattern = "attention.sliding_window_pattern";
     let period = match keys.name {
@@ -261,7 +263,7 @@ fn windows(keys: &Keys<'_>, count: usize) -> Result<(Option<u64>, Vec<bool>), Gg
     };
     let window = keys.integer("attention.sliding_window")?;
     let window = match keys.name {
-        // Chunks, with a size that no key has.
+        // Chunks, with a size that no key states.
         "llama4" => window.or(Some(8192)),
         "gemma2" => window.or(Some(4096)),
         _ => window,
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_given_for_all_or_each() {
+    fn reads_heads_for_all_layers_or_each() {
         let one = base("llama", 2).integer("llama.attention.head_count_kv", 2);
         assert_eq!(layers(one), [attention(2, 32, None); 2]);
         assert_eq!(layers(base("llama", 1)), [attention(8, 32, None)]);
@@ -378,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_those_of_llama_cpp() {
+    fn states_match_llama_cpp() {
         let state = Mixer::Recurrent { convolution: 3 * 8192, state: 128 * 4096 };
         let full = attention(8, 32, None);
         assert_eq!(layers(with_state("qwen3next", 4)), [state, state, state, full]);
@@ -415,7 +417,7 @@ mod tests {
         }
         let wide = base("llama", 1).integer("llama.attention.key_length", u32::MAX);
         assert!(matches!(read(wide), Err(GgufError::Value { wanted: "at most 2^31", .. })));
-        // A file of a projector or an adapter has no layers.
+        // A projector or adapter file has no layers.
         assert_eq!(read(Writer::default().text("general.architecture", "clip")).unwrap(), None);
         assert_eq!(read(Writer::default()).unwrap(), None);
     }

@@ -3,7 +3,7 @@
 use super::error::GgufError;
 use std::io::{ErrorKind, Read};
 
-/// The most bytes that a header may have. Vocabularies take a few tens of megabytes.
+/// The maximum size of a header in bytes. Vocabularies take a few tens of megabytes.
 pub(super) const MAX_HEADER_BYTES: u64 = 1 << 28;
 
 /// The position in a header.
@@ -19,7 +19,7 @@ impl<R: Read> Cursor<R> {
         Cursor { file, length, at: 0 }
     }
 
-    /// Refuses a length that is past the limit of a header or the end of the file.
+    /// Rejects a length past the limit of a header or the end of the file.
     pub(super) fn fits(&self, bytes: u64, what: &'static str) -> Result<(), GgufError> {
         let at = self.at;
         let end = at.saturating_add(bytes);
@@ -29,16 +29,17 @@ impl<R: Read> Cursor<R> {
         self.limit(end, MAX_HEADER_BYTES, what)
     }
 
-    /// Refuses a number above a limit.
+    /// Rejects a number above a limit.
     pub(super) fn limit(
         &self,
         found: u64,
         limit: u64,
         what: &'static str,
     ) -> Result<(), GgufError> {
-        match found > limit {
-            true => Err(GgufError::TooMuch { what, at: self.at, found, limit }),
-            false => Ok(()),
+        if found > limit {
+            Err(GgufError::TooMuch { what, at: self.at, found, limit })
+        } else {
+            Ok(())
         }
     }
 
@@ -64,7 +65,7 @@ impl<R: Read> Cursor<R> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    /// Reads a text with its length before it.
+    /// Reads a string that is preceded by its length.
     pub(super) fn text(&mut self, limit: u64, what: &'static str) -> Result<String, GgufError> {
         let length = self.u64(what)?;
         self.limit(length, limit, what)?;
@@ -81,7 +82,7 @@ impl<R: Read> Cursor<R> {
         })
     }
 
-    /// Passes over bytes without keeping them.
+    /// Skips bytes without keeping them.
     pub(super) fn skip(&mut self, bytes: u64, what: &'static str) -> Result<(), GgufError> {
         self.fits(bytes, what)?;
         let skipped = std::io::copy(&mut (&mut self.file).take(bytes), &mut std::io::sink())?;

@@ -1,8 +1,8 @@
-//! Why a GGUF header was refused.
+//! Why a GGUF header was rejected.
 
 use std::io;
 
-/// Why a GGUF header was refused.
+/// Why a GGUF header was rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GgufError {
@@ -15,38 +15,38 @@ pub enum GgufError {
     /// The version is unknown.
     #[error("read the header: version {0} is neither 2 nor 3")]
     Version(u32),
-    /// The file was written for machines of the other byte order.
+    /// The file was written for machines of the opposite byte order.
     #[error("read the header: the file is big-endian")]
     BigEndian,
-    /// The file ends within the header, or a count or a length is larger than the rest of it.
+    /// The file ends within the header, or a count or length exceeds the rest of it.
     #[error("read {what} at byte {at}: the file ends before")]
     Truncated {
-        /// What was read.
+        /// The item being read.
         what: &'static str,
-        /// The offset of the read.
+        /// The offset of the item.
         at: u64,
     },
-    /// A count, a length or the header is larger than the limit.
+    /// A count, a length or the header exceeds the limit.
     #[error("read {what} at byte {at}: {found} is more than {limit}")]
     TooMuch {
-        /// What was read.
+        /// The item being read.
         what: &'static str,
-        /// The offset of the read.
+        /// The offset of the item.
         at: u64,
         /// The number in the file.
         found: u64,
         /// The limit.
         limit: u64,
     },
-    /// A name is not UTF-8, is empty, or occurs twice.
+    /// A name is not UTF-8, is empty, or is duplicated.
     #[error("read '{name}': the name {problem}")]
     Name {
         /// The name.
         name: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: &'static str,
     },
-    /// A value has a type that does not exist or may not be there.
+    /// A value has a type that does not exist or is not allowed here.
     #[error("read '{key}': unknown or wrong type {found}")]
     ValueType {
         /// The key.
@@ -54,18 +54,18 @@ pub enum GgufError {
         /// The number of the type.
         found: u32,
     },
-    /// A value is not what its key requires.
+    /// A value is not valid for its key.
     #[error("read '{key}': it is not {wanted}")]
     Value {
         /// The key.
         key: String,
-        /// What is wanted.
+        /// The expected value.
         wanted: &'static str,
     },
     /// A key is missing.
     #[error("read '{0}': it is missing")]
     Missing(String),
-    /// A tensor has a type that ggml does not have.
+    /// A tensor has a type that ggml lacks.
     #[error("read tensor '{tensor}': unknown type {found}")]
     TensorType {
         /// The tensor.
@@ -73,20 +73,20 @@ pub enum GgufError {
         /// The number of the type.
         found: u32,
     },
-    /// A tensor's first dimension is not a multiple of its type's block.
+    /// A tensor's first dimension is not a multiple of its type's block size.
     #[error("read tensor '{tensor}': {columns} columns are no whole number of blocks of {block}")]
     Block {
         /// The tensor.
         tensor: String,
         /// Its first dimension.
         columns: u64,
-        /// The elements of a block.
+        /// The number of elements in a block.
         block: u64,
     },
-    /// The size of a tensor, or of all up to it, is larger than can be counted.
+    /// The size of a tensor, or of all tensors up to it, is too large to count.
     #[error("read tensor '{0}': its size is too large to count")]
     Overflow(String),
-    /// A tensor does not start where the one before it ends.
+    /// A tensor does not start where the previous one ends.
     #[error(
         "read tensor '{tensor}': it starts at {found}, and the data before it ends at {expected}"
     )]
@@ -95,17 +95,17 @@ pub enum GgufError {
         tensor: String,
         /// The offset in the file.
         found: u64,
-        /// The offset that follows from the tensors before it.
+        /// The offset that follows from the preceding tensors.
         expected: u64,
     },
-    /// The data of a tensor is beyond the end of the file.
+    /// The data of a tensor extends beyond the end of the file.
     #[error("read tensor '{tensor}': its data ends at byte {end}, and the file has {length}")]
     Beyond {
         /// The tensor.
         tensor: String,
-        /// The end of the data in the file.
+        /// The offset of the end of the data.
         end: u64,
-        /// The bytes of the file.
+        /// The length of the file in bytes.
         length: u64,
     },
     /// The files of a split model do not belong together.

@@ -1,7 +1,7 @@
 //! The header of a GGUF file: key-value pairs and tensor descriptions, before the data.
 //!
-//! Source of the rules: `docs/gguf.md` and `src/gguf.cpp` of ggml. Arrays of vocabularies are passed
-//! over, so that the memory of a header is that of its tensors and a few numbers.
+//! Source of the rules: `docs/gguf.md` and `src/gguf.cpp` of ggml. Vocabulary arrays are skipped,
+//! so that a header takes memory only for its tensors and a few numbers.
 
 mod architecture;
 mod cursor;
@@ -21,14 +21,14 @@ use gpu_core::Bytes;
 use std::collections::HashSet;
 use std::io::{BufReader, Read};
 
-/// The longest name of a tensor, in bytes, and the most dimensions.
+/// The maximum length of a tensor name in bytes, and the maximum number of dimensions.
 const MAX_NAME_BYTES: u64 = 63;
 const MAX_DIMENSIONS: u32 = 4;
-/// The most pairs and tensors of a file. Models have some dozens of pairs and some thousands of
-/// tensors.
+/// The maximum numbers of pairs and tensors in a file. Models have some dozens of pairs and some
+/// thousands of tensors.
 const MAX_PAIRS: u64 = 1 << 16;
 const MAX_TENSORS: u64 = 1 << 20;
-/// The fewest bytes of a pair (length and type, and a byte) and of a tensor.
+/// The minimum number of bytes of a pair (length, type, and one byte) and of a tensor.
 const LEAST_PAIR_BYTES: u64 = 8 + 4 + 1;
 const LEAST_TENSOR_BYTES: u64 = 8 + 4 + 4 + 8;
 
@@ -37,11 +37,11 @@ const LEAST_TENSOR_BYTES: u64 = 8 + 4 + 4 + 8;
 pub struct Header {
     /// The version of the format: 2 or 3.
     pub version: u32,
-    /// The pairs that tell the architecture, and the lengths of the others.
+    /// The pairs that describe the architecture, and the lengths of the others.
     pub values: Values,
     /// The tensors, in the order of their data.
     pub tensors: Vec<Tensor>,
-    /// The place of the file in a split model.
+    /// The position of the file in a split model.
     pub split: Option<Split>,
     /// The offset of the data in the file.
     pub data_start: u64,
@@ -49,11 +49,11 @@ pub struct Header {
 
 /// Reads the header of a file.
 ///
-/// `length` is the length of the file in bytes; if given, the data of all tensors has to be within
-/// it. Reads no more than the header.
+/// `length` is the length of the file in bytes; if given, the data of all tensors must be within
+/// it. Reads only the header.
 ///
 /// # Errors
-/// If the file cannot be read or breaks a rule of the format.
+/// If the file cannot be read or violates the format.
 pub fn read(file: impl Read, length: Option<u64>) -> Result<Header, GgufError> {
     let mut cursor = Cursor::new(BufReader::new(file), length);
     if &cursor.array("the magic number").map_err(|error| match error {
@@ -97,12 +97,13 @@ fn count<R: Read>(
 
 fn alignment(values: &Values) -> Result<u64, GgufError> {
     let alignment = values.integer("general.alignment")?.unwrap_or(32);
-    match alignment.is_power_of_two() && alignment <= u64::from(u32::MAX) {
-        true => Ok(alignment),
-        false => Err(GgufError::Value {
+    if alignment.is_power_of_two() && alignment <= u64::from(u32::MAX) {
+        Ok(alignment)
+    } else {
+        Err(GgufError::Value {
             key: "general.alignment".to_owned(),
             wanted: "a power of two of 32 bits",
-        }),
+        })
     }
 }
 
@@ -154,12 +155,13 @@ fn read_tensor<R: Read>(cursor: &mut Cursor<R>) -> Result<(Tensor, u64), GgufErr
         .filter(|elements| *elements < i64::MAX as u64)
         .and_then(|elements| encoding.bytes(elements))
         .ok_or_else(|| GgufError::Overflow(shown(&name)))?;
-    // ggml counts dimensions from the fastest.
+    // ggml lists the fastest dimension first.
     shape.reverse();
     Ok((Tensor { name, encoding, shape, bytes: Bytes(bytes) }, offset))
 }
 
-/// Checks that the data of all tensors is in the file. The padding of the last may be missing.
+/// Checks that the data of all tensors is in the file. The padding of the last tensor may be
+/// missing.
 fn within(tensors: &[(Tensor, u64)], data_start: u64, length: u64) -> Result<(), GgufError> {
     for (tensor, offset) in tensors {
         let end = data_start.saturating_add(*offset).saturating_add(tensor.bytes.0);

@@ -1,22 +1,22 @@
-//! Models in several GGUF files.
+//! Models split into several GGUF files.
 
 use super::{GgufError, Header, Values};
 use crate::read::name::numbered;
 use crate::tensor::Tensor;
 
-/// The place of a file in a split model.
+/// The position of a file in a split model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
-    /// The number of the file, from 0 (`split.no`).
+    /// The number of the file, counted from 0 (`split.no`).
     pub number: u64,
-    /// How many files there are (`split.count`).
+    /// The number of files (`split.count`).
     pub count: u64,
-    /// How many tensors all files have (`split.tensors.count`).
+    /// The number of tensors in all files (`split.tensors.count`).
     pub tensors: u64,
 }
 
 impl Split {
-    /// Reads the place from the pairs of a header; `None` for a model in one file.
+    /// Reads the position from the pairs of a header; `None` for a model in one file.
     pub(super) fn of(values: &Values) -> Result<Option<Split>, GgufError> {
         let count = values.integer("split.count")?.unwrap_or(0);
         if count <= 1 {
@@ -33,7 +33,7 @@ impl Split {
     }
 }
 
-/// Returns the prefix, the number from 1, and the count of a name such as
+/// Returns the prefix, the number (counted from 1) and the count in a name such as
 /// `llama-00001-of-00003.gguf`.
 pub fn split_name(name: &str) -> Option<(&str, u64, u64)> {
     numbered(name.strip_suffix(".gguf")?)
@@ -41,11 +41,11 @@ pub fn split_name(name: &str) -> Option<(&str, u64, u64)> {
 
 /// Joins the headers of a split model, in the order of their numbers.
 ///
-/// Returns the pairs of the first file, which has those of the architecture, and all tensors. A
-/// single header is a model of its own.
+/// Returns all tensors, and the pairs of the first file, which describe the architecture. A single
+/// header is a complete model.
 ///
 /// # Errors
-/// If a file is missing, is there twice or belongs to another model, or if a tensor is missing.
+/// If a file is missing, duplicated or from another model, or if a tensor is missing.
 pub fn join(headers: Vec<Header>) -> Result<(Values, Vec<Tensor>), GgufError> {
     let files = headers.len() as u64;
     let mut joined: Option<(Values, Option<Split>, Vec<Tensor>)> = None;

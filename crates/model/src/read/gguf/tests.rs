@@ -1,4 +1,4 @@
-//! Headers written here, good and bad.
+//! Valid and invalid headers written by these tests.
 
 use super::*;
 use proptest::prelude::*;
@@ -38,7 +38,7 @@ impl Writer {
         self.raw(key, 9, &bytes)
     }
 
-    /// Adds a tensor; dimensions from the fastest, as ggml has them.
+    /// Adds a tensor; dimensions are listed fastest first, as in ggml.
     pub(crate) fn tensor(mut self, name: &str, shape: &[u64], number: u32) -> Self {
         let encoding = Encoding::of_ggml(number).expect("a type of ggml");
         let bytes = encoding.bytes(shape.iter().product()).expect("whole blocks");
@@ -116,7 +116,7 @@ fn pairs_and_tensors_are_read() {
 #[test]
 fn every_truncation_is_an_error() {
     let file = small().file();
-    // The padding of the last tensor may be missing: 12 bytes of 32.
+    // The padding of the last tensor may be missing: 12 of 32 bytes.
     let needed = file.len() - 12;
     for length in 0..needed {
         assert!(parse(&file[..length]).is_err(), "{length}");
@@ -127,7 +127,7 @@ fn every_truncation_is_an_error() {
 }
 
 #[test]
-fn versions_and_byte_orders_are_told() {
+fn reports_version_and_byte_order() {
     let with = |version: u32| parse(&Writer::start(version, 0, 0)).unwrap_err();
     for version in [0, 1, 4, 0x1_0001] {
         assert!(matches!(with(version), GgufError::Version(found) if found == version));
@@ -138,11 +138,11 @@ fn versions_and_byte_orders_are_told() {
 }
 
 #[test]
-fn counts_that_lie_cost_nothing() {
+fn false_counts_do_not_allocate() {
     for count in [1 << 20, 1 << 40, i64::MAX as u64, u64::MAX] {
         assert!(parse(&Writer::start(3, count, 0)).is_err());
         assert!(parse(&Writer::start(3, 0, count)).is_err());
-        // The length of the file is unknown: the end of the bytes is found.
+        // Even if the length of the file is unknown, the end of the data is detected.
         assert!(read(Writer::start(3, count, 0).as_slice(), None).is_err());
         let array = [&4u32.to_le_bytes()[..], &count.to_le_bytes()].concat();
         assert!(parse(&Writer::default().raw("a", 9, &array).file()).is_err());
@@ -155,7 +155,7 @@ fn counts_that_lie_cost_nothing() {
 }
 
 #[test]
-fn nothing_past_the_length_of_the_file_is_read() {
+fn does_not_read_past_file_length() {
     let long = Writer::default().raw("a", 8, &1000u64.to_le_bytes()).header();
     let endless = long.as_slice().chain(std::io::repeat(0));
     let error = read(endless, Some(long.len() as u64)).unwrap_err();
@@ -175,7 +175,7 @@ fn keys_are_unique_and_have_a_length() {
 }
 
 #[test]
-fn types_that_do_not_exist_are_refused() {
+fn rejects_nonexistent_types() {
     let unknown = Writer::default().raw("a", 13, &[0; 8]);
     assert!(matches!(refusal(&unknown), GgufError::ValueType { found: 13, .. }));
     let nested = [&9u32.to_le_bytes()[..], &1u64.to_le_bytes(), &[0; 16]].concat();
@@ -188,7 +188,7 @@ fn types_that_do_not_exist_are_refused() {
 }
 
 #[test]
-fn vocabularies_are_passed_over() {
+fn skips_vocabularies() {
     let words: Vec<u8> = ["a", "bc", ""].iter().flat_map(|word| text(word)).collect();
     let words = [&8u32.to_le_bytes()[..], &3u64.to_le_bytes(), &words].concat();
     let scores = [&6u32.to_le_bytes()[..], &3u64.to_le_bytes(), &[0; 12]].concat();
@@ -202,7 +202,7 @@ fn vocabularies_are_passed_over() {
 }
 
 #[test]
-fn arrays_beyond_the_room_are_passed_over() {
+fn skips_arrays_beyond_the_limit() {
     let mut writer = Writer::default();
     for index in 0..65 {
         writer = writer.integers(&format!("k{index}"), &[1; 4096]);
@@ -213,7 +213,7 @@ fn arrays_beyond_the_room_are_passed_over() {
 }
 
 #[test]
-fn tensors_that_break_a_rule_are_refused() {
+fn rejects_invalid_tensors() {
     let bad = |name: &str, shape: &[u64], number, offset| {
         refusal(&Writer::default().described(name, shape, number, offset))
     };
@@ -226,15 +226,15 @@ fn tensors_that_break_a_rule_are_refused() {
     assert!(matches!(bad("a", &[8], 0, 0), GgufError::Beyond { .. }));
     let twice = Writer::default().tensor("a", &[1], 0).tensor("a", &[1], 0);
     assert!(matches!(refusal(&twice), GgufError::Name { problem: "occurs twice", .. }));
-    // 2^63 elements of about a bit: the bytes could be counted, the elements not.
+    // 2^63 elements of about one bit: the bytes could be counted, but not the elements.
     assert!(matches!(bad("a", &[1 << 62, 2], 41, 0), GgufError::Overflow(_)));
-    // The padded size of 4 × (2^30 − 1) × (2^30 + 1) numbers of 4 bytes wraps to 0.
+    // The padded size of 4 × (2^30 − 1) × (2^30 + 1) 4-byte numbers wraps to 0.
     let wraps = bad("a", &[4, (1 << 30) - 1, (1 << 30) + 1], 0, 0);
     assert!(matches!(wraps, GgufError::Overflow(_)));
 }
 
 #[test]
-fn sum_of_sizes_that_wraps_is_refused() {
+fn rejects_overflowing_sum_of_sizes() {
     let huge = [1 << 29, 1 << 29]; // 2^60 bytes
     let mut writer = Writer::default();
     for index in 0..16u64 {
@@ -292,7 +292,7 @@ fn parts_of_a_split_are_joined_in_order() {
 }
 
 #[test]
-fn place_in_a_split_is_within_its_count() {
+fn split_number_is_below_its_count() {
     let writer = (Writer::default().integer("split.no", 2))
         .integer("split.count", 2)
         .integer("split.tensors.count", 0);
@@ -303,7 +303,7 @@ fn place_in_a_split_is_within_its_count() {
 
 proptest! {
     #[test]
-    fn written_headers_are_read_again(
+    fn written_headers_round_trip(
         tensors in prop::collection::vec((0usize..6, prop::collection::vec(0u64..4, 0..3)), 0..10),
         numbers in prop::collection::vec(any::<u32>(), 0..8),
     ) {
@@ -330,7 +330,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_bytes_are_no_panic(at in 0usize..200, byte in any::<u8>()) {
+    fn mutated_bytes_do_not_panic(at in 0usize..200, byte in any::<u8>()) {
         let mut file = small().file();
         if let Some(old) = file.get_mut(at) {
             *old = byte;

@@ -1,5 +1,5 @@
-//! The key-value pairs of a header: those that tell the architecture are kept, the rest is passed
-//! over.
+//! The key-value pairs of a header. Pairs that describe the architecture are kept; the rest are
+//! skipped.
 
 use super::cursor::Cursor;
 use super::error::GgufError;
@@ -7,15 +7,15 @@ use super::shown;
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 
-/// The longest key, in bytes.
+/// The maximum length of a key in bytes.
 const MAX_KEY_BYTES: u64 = 65_535;
-/// The longest text that is not passed over, in bytes.
+/// The maximum length in bytes of a string that is kept.
 const MAX_TEXT_BYTES: u64 = 256;
-/// The longest text, in bytes, and the most elements of an array.
+/// The maximum length of a string in bytes, and the maximum number of elements in an array.
 const MAX_LENGTH: u64 = 1 << 30;
-/// The most elements of an array that is kept: it has one for each layer.
+/// The maximum number of elements in an array that is kept, which has one per layer.
 pub(super) const MAX_KEPT: u64 = 4096;
-/// The most elements of all arrays that are kept.
+/// The maximum total number of elements in arrays that are kept.
 const MAX_KEPT_IN_ALL: u64 = 1 << 18;
 
 /// A value of a header.
@@ -25,13 +25,13 @@ pub enum Value {
     Integer(i128),
     /// A floating-point number.
     Float(f64),
-    /// A text of at most 256 bytes.
+    /// A string of at most 256 bytes.
     Text(String),
     /// An array of at most 4096 integers or booleans.
     Integers(Vec<i128>),
-    /// A longer text, or another array, of which only the number of elements is kept.
+    /// A longer string or another array. Only its length is kept.
     Passed {
-        /// The number of bytes of a text, or of elements of an array.
+        /// The number of bytes in a string, or of elements in an array.
         length: u64,
     },
 }
@@ -68,7 +68,7 @@ impl Values {
         self.0.get(key)
     }
 
-    /// Returns a text, if it is there and short.
+    /// Returns a string, if it is present and short.
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.get(key) {
             Some(Value::Text(text)) => Some(text),
@@ -76,7 +76,7 @@ impl Values {
         }
     }
 
-    /// Returns an integer that is not negative; `None` if it is absent.
+    /// Returns a nonnegative integer; `None` if it is absent.
     ///
     /// # Errors
     /// If the value is something else.
@@ -90,10 +90,10 @@ impl Values {
         }
     }
 
-    /// Returns the numbers of the layers: one for each, or one for all; `None` if absent.
+    /// Returns one number per layer, from a value for each layer or one for all; `None` if absent.
     ///
     /// # Errors
-    /// If the value is something else, or has numbers for fewer layers.
+    /// If the value has another type, or has numbers for fewer layers.
     pub fn per_layer(&self, key: &str, layers: usize) -> Result<Option<Vec<u64>>, GgufError> {
         let wanted = "an integer, or one for each layer";
         let wrong = || GgufError::Value { key: shown(key), wanted };
@@ -112,7 +112,7 @@ impl Values {
         }
     }
 
-    /// Returns the number of elements of an array, or of bytes of a text.
+    /// Returns the number of elements in an array, or of bytes in a string.
     pub fn length(&self, key: &str) -> Option<u64> {
         match self.get(key)? {
             Value::Passed { length } => Some(*length),
@@ -123,7 +123,7 @@ impl Values {
     }
 }
 
-/// Returns the bytes of a type of fixed size.
+/// Returns the bytes of a fixed-size type.
 fn width(kind: u32) -> Option<u64> {
     match kind {
         0 | 1 | 7 => Some(1),
@@ -181,7 +181,7 @@ fn number<R: Read>(cursor: &mut Cursor<R>, kind: u32) -> Result<Value, GgufError
     })
 }
 
-/// Reads an array, and keeps it if it is of integers and there is room.
+/// Reads an array, and keeps it if it contains integers and there is room.
 fn array<R: Read>(cursor: &mut Cursor<R>, key: &str, room: u64) -> Result<Value, GgufError> {
     let kind = cursor.u32("the type of an array")?;
     let length = cursor.u64("the length of an array")?;
@@ -209,15 +209,16 @@ fn array<R: Read>(cursor: &mut Cursor<R>, key: &str, room: u64) -> Result<Value,
             cursor.skip(length * width, "an array")?;
             Ok(Value::Passed { length })
         }
-        // An array of arrays has no reader.
+        // Arrays of arrays are not supported.
         _ => Err(GgufError::ValueType { key: shown(key), found: kind }),
     }
 }
 
-/// Refuses a name that occurred before.
+/// Rejects a duplicate name.
 pub(super) fn unique(names: &mut HashSet<String>, name: &str) -> Result<(), GgufError> {
-    match names.insert(name.to_owned()) {
-        true => Ok(()),
-        false => Err(GgufError::Name { name: shown(name), problem: "occurs twice" }),
+    if names.insert(name.to_owned()) {
+        Ok(())
+    } else {
+        Err(GgufError::Name { name: shown(name), problem: "occurs twice" })
     }
 }

@@ -12,16 +12,16 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// No file is one of a model.
+    /// None of the files is a model file.
     #[error("no model found (expected .safetensors, .gguf, .bin or config.json)")]
     Nothing,
     /// There are several models.
     #[error("find the model: there are several: {}", list(.0))]
     Several(Vec<String>),
-    /// Files of the model are missing.
+    /// Some files of the model are missing.
     #[error("read the model: files are missing: {}", list(.0))]
     Missing(Vec<String>),
-    /// A file has not the tensor that the index says it has.
+    /// A file lacks a tensor that the index assigns to it.
     #[error("read '{file}': it has no tensor '{tensor}', and the index says that it has")]
     TensorMissing {
         /// The file.
@@ -29,7 +29,7 @@ pub enum ReadError {
         /// The tensor.
         tensor: String,
     },
-    /// A tensor is in several files.
+    /// Several files contain the same tensor.
     #[error("read '{file}': tensor '{tensor}' is in another file too")]
     Twice {
         /// The file.
@@ -45,7 +45,7 @@ pub enum ReadError {
         /// The error.
         source: io::Error,
     },
-    /// A file of safetensors is malformed.
+    /// A safetensors file is malformed.
     #[error("read '{file}'")]
     Safetensors {
         /// The file.
@@ -53,7 +53,7 @@ pub enum ReadError {
         /// The error.
         source: SafetensorsError,
     },
-    /// A file of GGUF is malformed.
+    /// A GGUF file is malformed.
     #[error("read '{file}'")]
     Gguf {
         /// The file.
@@ -61,7 +61,7 @@ pub enum ReadError {
         /// The error.
         source: GgufError,
     },
-    /// A file of PyTorch is malformed.
+    /// A PyTorch file is malformed.
     #[error("read '{file}'")]
     Torch {
         /// The file.
@@ -77,7 +77,7 @@ pub enum ReadError {
         /// The error.
         source: IndexError,
     },
-    /// The configuration is malformed, and there is nothing else.
+    /// The configuration is malformed, and there are no other files.
     #[error("read '{file}'")]
     Config {
         /// The file.
@@ -87,7 +87,7 @@ pub enum ReadError {
     },
 }
 
-/// Lists names in an error: at most eight.
+/// Lists at most eight names in an error.
 pub(super) fn list(names: &[String]) -> String {
     let start: Vec<String> = names.iter().take(8).map(|name| shown(name)).collect();
     match names.len().saturating_sub(8) {

@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 /// Files that belong together.
 pub(super) struct Group {
     pub(super) format: Format,
-    /// What is before the numbers and the extension.
+    /// The part of the name before the numbers and the extension.
     pub(super) prefix: String,
     /// The index, if there is one.
     pub(super) index: Option<String>,
     pub(super) files: Vec<String>,
-    /// The number of files that the names tell, if they do.
+    /// The number of files according to the names, if they state it.
     pub(super) count: u64,
 }
 
-/// Takes the group to read: the one wanted, the only one, or the one that has the usual name.
+/// Selects the group to read: the requested one, the only one, or the one with the usual name.
 pub(super) fn choose(
     groups: &mut Vec<Group>,
     wanted: Option<&str>,
@@ -57,7 +57,7 @@ pub(super) fn choose(
     Ok(None)
 }
 
-/// Returns whether a file has the extension of weights but other contents.
+/// Returns whether a file has the extension of weights but other content.
 fn is_beside(name: &str) -> bool {
     let starts =
         ["optimizer", "scheduler", "rng_state", "training_args", "scaler", "adapter_", "mmproj"];
@@ -65,7 +65,7 @@ fn is_beside(name: &str) -> bool {
 }
 
 impl Listing<'_> {
-    /// Returns the files of weights in groups that belong together, by format and prefix.
+    /// Groups weight files that belong together, by format and prefix.
     pub(super) fn groups(&self, wanted: Option<&str>) -> Result<Vec<Group>, ReadError> {
         let mut groups: BTreeMap<(Format, String, u64), Group> = BTreeMap::new();
         let mut indexes = Vec::new();
@@ -114,15 +114,15 @@ impl Listing<'_> {
         Ok(groups)
     }
 
-    /// Returns the files that have the extension of weights but other contents.
+    /// Returns the files that have the extension of weights but other content.
     pub(super) fn beside(&self, wanted: Option<&str>) -> Vec<String> {
         let other =
             |name: &&str| is_beside(name) && wanted != Some(*name) && detect(name, b"").is_some();
         self.files.iter().map(|file| file.name.as_str()).filter(other).map(str::to_owned).collect()
     }
 
-    /// Returns the format by the name, or by the first bytes of a wanted file whose name has no
-    /// known extension, as in stores that name files by their digest.
+    /// Returns the format by name, or by the first bytes of a requested file without a known
+    /// extension, as in stores that name files by digest.
     fn format(&self, file: &File, wanted: Option<&str>) -> Result<Option<Format>, ReadError> {
         match detect(&file.name, b"") {
             None if wanted == Some(file.name.as_str()) => {

@@ -1,4 +1,4 @@
-//! The model among the files of a directory.
+//! Finds the model among the files of a directory.
 
 mod error;
 mod group;
@@ -20,12 +20,12 @@ use group::{Group, choose};
 use std::collections::HashSet;
 use std::io::{self, Read, Seek};
 
-/// A file that is read from any place.
+/// A file from any source.
 pub trait Source: Read + Seek {}
 
 impl<T: Read + Seek> Source for T {}
 
-/// Opens a file of a listing by its name. The reader does no I/O of its own.
+/// Opens a file of a listing by its name. The reader performs no I/O of its own.
 pub type Open<'a> = dyn Fn(&str) -> io::Result<Box<dyn Source>> + 'a;
 
 /// A file of a directory.
@@ -37,29 +37,29 @@ pub struct File {
     pub bytes: u64,
 }
 
-/// A model that was found.
+/// A model found in a directory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     /// The model.
     pub model: Model,
     /// The format of its tensors; [`Format::Config`] if they are derived from the configuration.
     pub format: Format,
-    /// The configuration, if there is one that can be read.
+    /// The configuration, if there is a valid one.
     pub config: Option<Config>,
-    /// The files that have the tensors.
+    /// The files that contain the tensors.
     pub files: Vec<String>,
-    /// What was ignored, or is known less exactly.
+    /// What was ignored or is approximate.
     pub notes: Vec<String>,
 }
 
 /// Reads the model among the files of a directory.
 ///
-/// Safetensors are preferred to GGUF, and GGUF to files of PyTorch; with none of them, the tensors
-/// are derived from `config.json`. `wanted` is the name of a file of the model if there are
-/// several.
+/// Safetensors files are preferred to GGUF files, and GGUF files to PyTorch files. Without any of
+/// these, the tensors are derived from `config.json`. If there are several models, `wanted` is the
+/// name of a file of the requested one.
 ///
 /// # Errors
-/// If there is no model or more than one, a file of it is missing, or its header is malformed.
+/// If there is no model or more than one, one of its files is missing, or a header is malformed.
 pub fn model(files: &[File], wanted: Option<&str>, open: &Open<'_>) -> Result<Found, ReadError> {
     let listing = Listing { files, open };
     let mut notes = Vec::new();
@@ -84,7 +84,7 @@ pub fn model(files: &[File], wanted: Option<&str>, open: &Open<'_>) -> Result<Fo
     }
     match (group.format, config) {
         (Format::Gguf, config) => listing.gguf(group, config, notes),
-        // An index without any of its files describes a model that is not downloaded yet.
+        // An index without any of its files describes a model that has not been downloaded.
         (_, Some(config)) if group.index.is_some() && !listing.has_shard(&group)? => {
             listing.derived(config, group.index.as_deref(), notes)
         }
@@ -110,7 +110,7 @@ impl Listing<'_> {
         (self.open)(name).map_err(|source| ReadError::Open { file: shown(name), source })
     }
 
-    /// Reads a whole file, but never more than one byte past a limit.
+    /// Reads a whole file, up to one byte past a limit.
     fn bytes(&self, name: &str, limit: u64) -> Result<Vec<u8>, ReadError> {
         let mut bytes = Vec::new();
         let read = self.open(name)?.take(limit.saturating_add(1)).read_to_end(&mut bytes);
@@ -118,7 +118,7 @@ impl Listing<'_> {
         Ok(bytes)
     }
 
-    /// Reads the configuration. A bad one is an error only if there is nothing else.
+    /// Reads the configuration. An invalid one is an error only if there are no other files.
     fn config(&self, notes: &mut Vec<String>) -> Result<Option<Config>, ReadError> {
         let name = "config.json";
         if self.length(name).is_none() {
@@ -145,7 +145,7 @@ impl Listing<'_> {
         }
     }
 
-    /// Reads how weights are quantized from a file beside the configuration.
+    /// Reads the quantization from a file next to the configuration.
     fn quantization(&self, config: &mut Config) -> Result<(), ReadError> {
         const NAMES: [&str; 3] =
             ["hf_quant_config.json", "quantize_config.json", "quant_config.json"];
@@ -159,7 +159,7 @@ impl Listing<'_> {
         Ok(())
     }
 
-    /// Returns the error that names the numbered files that are missing, if any are.
+    /// Returns an error that names missing numbered files, if any.
     fn complete(&self, group: &Group) -> Result<(), ReadError> {
         let first = group.files.first().map_or("", String::as_str);
         let Some((_, extension)) = first.rsplit_once('.').filter(|_| group.count > 1) else {
@@ -178,13 +178,13 @@ impl Listing<'_> {
         read.map_err(|source| ReadError::Index { file: shown(name), source })
     }
 
-    /// Returns whether any file of an index is there.
+    /// Returns whether any file of an index exists.
     fn has_shard(&self, group: &Group) -> Result<bool, ReadError> {
         let Some(index) = &group.index else { return Ok(!group.files.is_empty()) };
         Ok(self.index(index)?.files.keys().any(|file| self.length(file).is_some()))
     }
 
-    /// Returns the model of a configuration alone, with the total of an index, if one is beside.
+    /// Returns the model of a configuration alone, with the total of an index if there is one.
     fn derived(
         &self,
         config: Config,
@@ -193,7 +193,7 @@ impl Listing<'_> {
     ) -> Result<Found, ReadError> {
         let mut doubts = config.doubts.clone();
         let tensors = config.tensors().unwrap_or_else(|error| {
-            // That the type is unknown is a doubt already.
+            // An unknown type already has a doubt.
             if !config.generic {
                 doubts.push(Doubt::of_weights(format!("failed to {error}")));
             }
@@ -215,7 +215,7 @@ impl Listing<'_> {
         if let Some(index) = &index {
             total::compare(&mut model, index);
         }
-        // Checkpoints with quantization keep the rest in 16 bits.
+        // Quantized checkpoints keep the other tensors in 16 bits.
         let is_known = config.architecture.encoding.is_some()
             || config.quantization.is_some()
             || index.is_some_and(|index| index.total_bytes.is_some())
@@ -258,7 +258,7 @@ impl Listing<'_> {
         Ok(Found { model, format: Format::Gguf, config, files: group.files, notes })
     }
 
-    /// Reads safetensors or files of PyTorch.
+    /// Reads safetensors or PyTorch files.
     fn weights(
         &self,
         mut group: Group,
@@ -286,7 +286,7 @@ impl Listing<'_> {
             let mut tensors = self.tensors(group.format, file, &mut notes)?;
             if let Some(listed) = index.as_ref().and_then(|index| index.files.get(file)) {
                 let listed: HashSet<&str> = listed.iter().map(String::as_str).collect();
-                // A file of PyTorch may share tensors, or be known by its sizes alone.
+                // A PyTorch file may share tensors, or only its sizes may be known.
                 if group.format == Format::Safetensors {
                     let before = tensors.len();
                     tensors.retain(|tensor| listed.contains(tensor.name.as_str()));
@@ -319,7 +319,7 @@ impl Listing<'_> {
             tensors: all,
             shape: config.as_ref().map(|config| config.architecture.clone()),
             method: method(config.as_ref()),
-            // The files have the bytes of the weights.
+            // The files determine the bytes of the weights.
             doubts: (config.iter().flat_map(|config| &config.doubts))
                 .filter(|doubt| doubt.about == Figure::Context)
                 .cloned()

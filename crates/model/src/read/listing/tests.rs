@@ -1,4 +1,4 @@
-//! Directories of models.
+//! Directories with models.
 
 use super::super::gguf::tests::Writer;
 use super::super::torch::tests::{small, zipped};
@@ -10,7 +10,7 @@ use std::io::Cursor;
 const CONFIG: &str = r#"{"model_type":"llama","hidden_size":8,"intermediate_size":16,
     "num_hidden_layers":1,"num_attention_heads":2,"vocab_size":4,"torch_dtype":"float16"}"#;
 
-/// Writes a file of safetensors with bytes as tensors.
+/// Writes a safetensors file with byte tensors.
 fn tensors(tensors: &[(&str, u64)]) -> Vec<u8> {
     let mut header = serde_json::Map::new();
     let mut end = 0;
@@ -73,7 +73,7 @@ fn missing_shards_are_named() {
         error.to_string(),
         "read the model: files are missing: model-00002-of-00002.safetensors"
     );
-    // Without the index, the names tell.
+    // Without the index, the names determine the files.
     files.remove(1);
     let error = read(&files, None).unwrap_err();
     assert!(
@@ -82,7 +82,7 @@ fn missing_shards_are_named() {
 }
 
 #[test]
-fn index_that_does_not_fit_its_shards_is_refused() {
+fn rejects_index_with_mismatched_shards() {
     let mut files = indexed();
     files[3].1 = tensors(&[("c", 4)]);
     assert!(
@@ -128,7 +128,7 @@ fn splits_of_gguf_are_one_model() {
 }
 
 #[test]
-fn several_models_are_told_apart_by_a_name() {
+fn selects_one_of_several_models_by_name() {
     let one = |name: &str| Writer::default().tensor(name, &[1], 0).file();
     let files = [("m-Q4_K_M.gguf", one("a")), ("m-Q8_0.gguf", one("b")), ("x.txt", Vec::new())];
     let error = read(&files, None).unwrap_err();
@@ -137,7 +137,7 @@ fn several_models_are_told_apart_by_a_name() {
     assert_eq!(found.model.tensors[0].name, "b");
     assert_eq!(found.model.shape, None);
     assert!(matches!(read(&files, Some("x.txt")), Err(ReadError::Nothing)));
-    // A store may name files by their digest.
+    // A store may name files by digest.
     let blobs = [("sha256-0a", one("a")), ("sha256-0b", one("b"))];
     assert_eq!(read(&blobs, Some("sha256-0b")).unwrap().model.tensors[0].name, "b");
     // An index makes a name the usual one.
@@ -148,7 +148,7 @@ fn several_models_are_told_apart_by_a_name() {
         ("x.safetensors.index.json", text(index)),
     ];
     assert_eq!(read(&files, None).unwrap().model.bytes(), Bytes(1));
-    // The usual name, and safetensors before others.
+    // The usual name takes precedence, and so do safetensors.
     let mut files = indexed();
     files.push(("consolidated.safetensors", tensors(&[("c", 1)])));
     files.push(("m.gguf", one("a")));
@@ -159,7 +159,7 @@ fn several_models_are_told_apart_by_a_name() {
 }
 
 #[test]
-fn files_of_pytorch_are_read_last() {
+fn prefers_other_formats_over_pytorch() {
     let files = [
         ("optimizer.pt", text("not read")),
         ("pytorch_model.bin", small()),
@@ -181,14 +181,14 @@ fn files_of_pytorch_are_read_last() {
 }
 
 #[test]
-fn configuration_alone_is_a_model_with_derived_tensors() {
+fn derives_tensors_from_configuration_alone() {
     let found = read(&[("config.json", text(CONFIG))], None).unwrap();
     assert_eq!(found.format, Format::Config);
     assert_eq!(found.notes, ["no weight files: sizes computed from config.json"]);
-    // Embedding and output, four matrices of attention, three of the rest, and three norms.
+    // Embedding and output, four attention matrices, three feed-forward matrices, and three norms.
     let parameters = 2 * 4 * 8 + 4 * 8 * 8 + 3 * 8 * 16 + 3 * 8;
     assert_eq!(found.model.bytes(), Bytes(2 * parameters));
-    // An element type that is not stated is a doubt, which files and quantization remove.
+    // An element type that is not stated is a doubt, which files or quantization remove.
     let quantized = r#""quantization_config":{"quant_method":"fp8"}"#;
     for (instead, is_doubt) in
         [(r#""pad_token_id":0"#, true), (r#""dtype":"auto""#, true), (quantized, false)]
@@ -214,7 +214,7 @@ fn configuration_alone_is_a_model_with_derived_tensors() {
     assert_eq!(found.model.doubts[1].text, "the experts are not counted: 'n_total_experts'");
     let fp8 = generic.replacen('{', r#"{"quantization_config":{"quant_method":"fp8"},"#, 1);
     let found = read(&[("config.json", text(&fp8))], None).unwrap();
-    // Embedding, output and norms keep 16 bits; each of seven matrices has a scale.
+    // Embedding, output and norms keep 16 bits; each of the seven matrices has a scale.
     assert_eq!(
         found.model.bytes(),
         Bytes(2 * (2 * 4 * 8 + 3 * 8) + 4 * 8 * 8 + 3 * 8 * 16 + 7 * 4)
@@ -222,7 +222,7 @@ fn configuration_alone_is_a_model_with_derived_tensors() {
 }
 
 #[test]
-fn index_without_its_files_tells_the_total() {
+fn index_without_files_provides_total() {
     let parameters = 2 * 4 * 8 + 4 * 8 * 8 + 3 * 8 * 16 + 3 * 8;
     let of = |config: &str, metadata: &str| {
         let index =
@@ -232,7 +232,7 @@ fn index_without_its_files_tells_the_total() {
         assert_eq!(all.model, alone.model);
         all.model
     };
-    // 2 % more is within the tolerance, 3 % are not.
+    // 2 % more is within the tolerance, but 3 % is not.
     let close = of(CONFIG, &format!(r#"{{"total_size":{}}}"#, 2 * parameters * 102 / 100));
     assert_eq!((close.bytes(), close.doubts.len()), (Bytes(2 * parameters), 0));
     let unstated = CONFIG.replace("torch_dtype", "unknown");
@@ -249,12 +249,12 @@ fn index_without_its_files_tells_the_total() {
     assert_eq!(counted.bytes(), more.bytes());
     let generic = of(&CONFIG.replace("llama", "novel"), r#"{"total_size":150000}"#);
     assert!(generic.bytes() <= Bytes(150_000) && generic.bytes() > Bytes(149_900));
-    // Without a total, the configuration counts.
+    // Without a total, the configuration applies.
     assert_eq!(of(CONFIG, "{}").bytes(), Bytes(2 * parameters));
 }
 
 #[test]
-fn bad_configuration_is_an_error_only_alone() {
+fn invalid_configuration_is_an_error_only_alone() {
     let bad = ("config.json", text("{"));
     assert!(matches!(read(std::slice::from_ref(&bad), None), Err(ReadError::Config { .. })));
     let found = read(&[bad, ("model.safetensors", tensors(&[("a", 1)]))], None).unwrap();
@@ -266,7 +266,7 @@ fn bad_configuration_is_an_error_only_alone() {
 fn directory_without_a_model_is_an_error() {
     assert!(matches!(read(&[], None), Err(ReadError::Nothing)));
     assert!(matches!(read(&[("a.txt", Vec::new())], None), Err(ReadError::Nothing)));
-    // The file went away after it was listed.
+    // The file disappears after it was listed.
     let listed = [File { name: "model.safetensors".to_owned(), bytes: 9 }];
     let gone = model(&listed, None, &|_| Err(io::ErrorKind::NotFound.into()));
     assert!(matches!(gone, Err(ReadError::Open { file, .. }) if file == "model.safetensors"));

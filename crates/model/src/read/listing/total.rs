@@ -1,4 +1,4 @@
-//! The size that an index claims, beside the size that follows from a configuration.
+//! The size that an index claims, compared with the size that follows from a configuration.
 
 use crate::model::{Doubt, Model};
 use crate::need::assumed_tensors;
@@ -6,12 +6,12 @@ use crate::read::index::Index;
 use crate::tensor::Tensor;
 use gpu_core::Bytes;
 
-/// How far apart the sizes may be, in percent.
+/// The maximum difference between the sizes, in percent.
 const TOLERANCE: u128 = 2;
 
-/// Compares the size of a model that is derived from a configuration with what the index of its files
-/// claims. If they differ by more than 2 %, the index is right: each tensor then takes its share of
-/// that total, and a doubt says so.
+/// Compares the size of a model derived from a configuration with the size that the index of its
+/// files claims. If they differ by more than 2 %, the index takes precedence: each tensor gets its
+/// share of that total, and a doubt reports this.
 pub(super) fn compare(model: &mut Model, index: &Index) {
     if model.tensors.is_empty()
         && let Some(shape) = &model.shape
@@ -37,7 +37,7 @@ pub(super) fn compare(model: &mut Model, index: &Index) {
     }
 }
 
-/// Returns the bytes of as many parameters as the index claims, in the encoding of most of them.
+/// Returns the bytes of as many parameters as the index claims, in the most common encoding.
 fn counted(tensors: &[Tensor], index: &Index) -> Option<u64> {
     let largest = tensors.iter().max_by_key(|tensor| tensor.bytes)?;
     largest.encoding.bytes(index.total_parameters?)

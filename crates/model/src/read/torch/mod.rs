@@ -1,8 +1,8 @@
-//! Weights of PyTorch (`.bin`, `.pt`, `.pth`): a zip file with a pickle and one entry per storage.
+//! PyTorch weights (`.bin`, `.pt`, `.pth`): a zip file with a pickle and one entry per storage.
 //!
-//! The sizes come from the directory of the zip file, and need no pickle. Names and shapes come
-//! from a walk over the pickle that executes nothing; if it meets something that it does not know,
-//! the sizes alone are the result. Source of the layout: `torch/serialization.py` and
+//! Sizes come from the directory of the zip file and do not need the pickle. Names and shapes come
+//! from walking the pickle without executing it; if it contains anything unknown, the result has
+//! only sizes. Source of the layout: `torch/serialization.py` and
 //! `caffe2/serialize/inline_container.h` of PyTorch.
 
 mod pickle;
@@ -16,14 +16,14 @@ use std::io::{self, Read, Seek, SeekFrom};
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-/// The most bytes that are read of a file: its directory, and the header of each entry.
+/// The maximum number of bytes read from a file: its directory, and the header of each entry.
 const MAX_READ_BYTES: u64 = 96 << 20;
-/// The longest pickle that is read, in bytes.
+/// The maximum size of a pickle in bytes.
 const MAX_PICKLE_BYTES: u64 = 32 << 20;
-/// The most storages of a file.
+/// The maximum number of storages in a file.
 const MAX_STORAGES: usize = 1 << 18;
 
-/// Why a file of PyTorch was refused.
+/// Why a PyTorch file was rejected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TorchError {
@@ -38,7 +38,7 @@ pub enum TorchError {
         "read the file: it has the format of PyTorch before 1.6; save it again with a newer one"
     )]
     Legacy,
-    /// The file is not one that PyTorch saves.
+    /// The file was not saved by PyTorch.
     #[error("read the zip file: {0}")]
     Foreign(String),
     /// The storages claim more bytes than the file has.
@@ -46,25 +46,25 @@ pub enum TorchError {
     Claimed {
         /// The bytes that the storages claim.
         claimed: u64,
-        /// The bytes of the file.
+        /// The length of the file in bytes.
         length: u64,
     },
 }
 
-/// What a file of PyTorch has.
+/// The content of a PyTorch file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Weights {
-    /// The tensors by name. A storage that two tensors share is counted once, with the first of
-    /// them; a storage without a known tensor is a tensor of bytes named `data/KEY`.
+    /// The tensors by name. A storage shared by two tensors is counted once, for the first; a
+    /// storage without a known tensor becomes a byte tensor named `data/KEY`.
     pub tensors: Vec<Tensor>,
-    /// What could not be read, or was left out.
+    /// What could not be read or was omitted.
     pub notes: Vec<String>,
 }
 
 /// Reads the weights of a file of `length` bytes.
 ///
 /// # Errors
-/// If the file cannot be read, is no zip file of PyTorch, or claims more than its length.
+/// If the file cannot be read, is not a PyTorch zip file, or claims more than its length.
 pub fn read(file: impl Read + Seek, length: u64) -> Result<Weights, TorchError> {
     let mut file = Metered { file, left: MAX_READ_BYTES };
     let mut start = Vec::new();
@@ -86,13 +86,13 @@ pub fn read(file: impl Read + Seek, length: u64) -> Result<Weights, TorchError> 
     Ok(weights)
 }
 
-/// Returns whether a file starts as PyTorch's older formats do: a pickle of the number
+/// Returns whether a file starts like PyTorch's older formats, with a pickle of the number
 /// 0x1950A86A20F9469CFC6C.
 pub(super) fn is_legacy(start: &[u8]) -> bool {
     start.get(2..14) == Some(b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19")
 }
 
-/// Returns the name of the folder at the top, and the bytes of each storage by its key.
+/// Returns the name of the top-level folder, and the bytes of each storage by key.
 fn storages<R: Read + Seek>(
     archive: &mut ZipArchive<R>,
     length: u64,
@@ -121,13 +121,14 @@ fn storages<R: Read + Seek>(
         claimed = claimed.saturating_add(entry.size());
         storages.insert(key.to_owned(), entry.size());
     }
-    match claimed > length {
-        true => Err(TorchError::Claimed { claimed, length }),
-        false => Ok((top, storages)),
+    if claimed > length {
+        Err(TorchError::Claimed { claimed, length })
+    } else {
+        Ok((top, storages))
     }
 }
 
-/// Reads the tensors of the pickle, or tells what is not known.
+/// Reads the tensors of the pickle, or describes what is unknown.
 fn views<R: Read + Seek>(archive: &mut ZipArchive<R>, top: &str) -> Result<Vec<View>, String> {
     let entry = archive.by_name(&format!("{top}/data.pkl")).map_err(|error| error.to_string())?;
     if entry.size() > MAX_PICKLE_BYTES {
@@ -139,8 +140,8 @@ fn views<R: Read + Seek>(archive: &mut ZipArchive<R>, top: &str) -> Result<Vec<V
 }
 
 impl Weights {
-    /// Adds the views whose storages have room for them, then what is left of each storage. The sum
-    /// is that of the storages.
+    /// Adds the views that fit in their storages, then the rest of each storage. The sum equals
+    /// that of the storages.
     fn fill(&mut self, views: Vec<View>, storages: &BTreeMap<String, u64>) {
         let mut left = storages.clone();
         let mut places: BTreeSet<(String, u64)> = BTreeSet::new();
@@ -174,7 +175,7 @@ impl Weights {
 }
 
 impl View {
-    /// Returns the tensor, if its storage has room for it.
+    /// Returns the tensor, if it fits in its storage.
     fn within(&self, storages: &BTreeMap<String, u64>) -> Option<Tensor> {
         let encoding = Encoding::named(self.encoding)?;
         let elements = (self.shape.iter())
@@ -186,7 +187,7 @@ impl View {
     }
 }
 
-/// A file of which only so many bytes are read.
+/// A file with a limit on the bytes read from it.
 struct Metered<R> {
     file: R,
     left: u64,

@@ -1,11 +1,11 @@
-//! Files as PyTorch writes them.
+//! Files as written by PyTorch.
 
 use super::*;
 use proptest::prelude::*;
 use std::io::{Cursor, Write};
 use zip::write::{SimpleFileOptions, ZipWriter};
 
-/// Writes a zip file of entries that are not compressed.
+/// Writes a zip file with uncompressed entries.
 pub(crate) fn zipped(entries: &[(&str, &[u8])]) -> Vec<u8> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     let stored = SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
@@ -97,9 +97,9 @@ fn names_and_shapes_are_read_and_ties_counted_once() {
 }
 
 #[test]
-fn dictionaries_within_are_named_by_their_path() {
+fn names_nested_dictionaries_by_path() {
     let within = dictionary(&[("w", tensor("HalfStorage", "0", 2, &[10]))]);
-    // Without the protocol before and the stop after.
+    // Without the leading protocol and the trailing stop.
     let within = within[2..within.len() - 1].to_vec();
     let weights = with_pickle(&dictionary(&[("model", within), ("step", integer(7))]));
     assert_eq!(weights.tensors[0].name, "model.w");
@@ -118,7 +118,7 @@ fn calls_are_not_executed() {
 }
 
 #[test]
-fn pickle_that_is_not_known_leaves_the_sizes() {
+fn unknown_pickle_yields_only_sizes() {
     for pickle in
         [&b""[..], b"\x80\x02", b"\x80\x09.", b"i", b"t.", b"(0.", b"h\x05.", b"X\xff\xff\xff\xff."]
     {
@@ -131,7 +131,7 @@ fn pickle_that_is_not_known_leaves_the_sizes() {
 }
 
 #[test]
-fn tensor_beyond_its_storage_is_left_out() {
+fn omits_tensor_beyond_its_storage() {
     for (offset, shape) in [(0, &[7][..]), (4, &[3]), (0, &[u32::MAX >> 1; 4])] {
         let weights =
             with_pickle(&dictionary(&[("a", tensor("FloatStorage", "0", offset, shape))]));
@@ -143,7 +143,7 @@ fn tensor_beyond_its_storage_is_left_out() {
 }
 
 #[test]
-fn tensors_that_overlap_are_counted_once() {
+fn counts_overlapping_tensors_once() {
     let weights = with_pickle(&dictionary(&[
         ("all", tensor("FloatStorage", "0", 0, &[6])),
         ("tail", tensor("FloatStorage", "0", 2, &[4])),
@@ -154,15 +154,15 @@ fn tensors_that_overlap_are_counted_once() {
 }
 
 #[test]
-fn dictionary_within_itself_ends() {
+fn self_referential_dictionary_terminates() {
     // d = {"a": d, "b": d, ...}
     let pickle = [&b"\x80\x02}q\x00("[..], &text("a"), b"h\x00", &text("b"), b"h\x00u."].concat();
     assert_eq!(with_pickle(&pickle).notes, [""; 0]);
 }
 
 #[test]
-fn references_that_multiply_names_are_bounded() {
-    // One long name and one tensor, again and again.
+fn bounds_name_multiplying_references() {
+    // One long name and one tensor, repeated.
     let first = [text(&"n".repeat(1000)), tensor("FloatStorage", "0", 0, &[1])].concat();
     let start = [&b"\x80\x02}("[..], &first[..1005], b"q\x01", &first[1005..], b"q\x02"].concat();
     let pickle = [start, b"h\x01h\x02".repeat(1000), b"u.".to_vec()].concat();
@@ -172,7 +172,7 @@ fn references_that_multiply_names_are_bounded() {
 
 #[test]
 fn references_without_values_are_bounded() {
-    // MEMOIZE, DUP and MARK add a reference for each byte.
+    // MEMOIZE, DUP and MARK add one reference per byte.
     for opcode in [0x94, b'2', b'('] {
         let mut pickle = vec![b'N'; 1];
         pickle.resize((1 << 21) + 10, opcode);
@@ -182,7 +182,7 @@ fn references_without_values_are_bounded() {
 }
 
 #[test]
-fn older_and_foreign_files_are_told() {
+fn reports_older_and_foreign_files() {
     let legacy = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.";
     assert!(matches!(parse(legacy), Err(TorchError::Legacy)));
     assert!(matches!(parse(b"not a zip file"), Err(TorchError::Zip(_))));
@@ -192,7 +192,7 @@ fn older_and_foreign_files_are_told() {
 }
 
 #[test]
-fn storages_that_claim_more_than_the_file_are_refused() {
+fn rejects_storages_larger_than_file() {
     let file = small();
     let error = read(Cursor::new(&file), 20).unwrap_err();
     assert!(matches!(error, TorchError::Claimed { claimed: 32, length: 20 }), "{error}");
@@ -243,7 +243,7 @@ fn search_for_a_directory_in_a_large_file_ends() {
 }
 
 #[test]
-fn only_so_many_bytes_are_read() {
+fn limits_bytes_read() {
     let mut metered = Metered { file: std::io::repeat(0), left: 10 };
     let mut buffer = [0; 8];
     assert_eq!(metered.read(&mut buffer).unwrap(), 8);
@@ -253,7 +253,7 @@ fn only_so_many_bytes_are_read() {
 
 proptest! {
     #[test]
-    fn changed_bytes_are_no_panic(at in 0usize..900, byte in any::<u8>(), pickle in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn mutated_bytes_do_not_panic(at in 0usize..900, byte in any::<u8>(), pickle in prop::collection::vec(any::<u8>(), 0..60)) {
         let mut file = small();
         if let Some(old) = file.get_mut(at) {
             *old = byte;

@@ -1,14 +1,14 @@
-//! Equal use of GPUs (`get_balanced_memory`).
+//! Balanced use of GPUs (`get_balanced_memory`).
 
 use super::module::Tree;
 use super::{Device, Memory, Module};
 use gpu_core::Bytes;
 
-/// Returns the memory of devices, lowered so that the GPUs are used equally.
+/// Returns the memory of the devices, reduced so that the GPUs are used equally.
 ///
-/// Each GPU but the last gets the model's size divided by their number, and 1.25 times the largest
-/// module that is not split or the mean of the leaves. `low_zero` leaves the first GPU as empty as
-/// possible. `tied` are groups of names of one parameter.
+/// Each GPU except the last gets the model's size divided by the number of GPUs, plus 1.25 times
+/// the larger of the largest unsplit module and the mean of the leaves. `low_zero` leaves the first
+/// GPU as empty as possible. `tied` are groups of names for the same parameter.
 pub fn balanced_memory(
     model: &Module,
     memory: &Memory,

@@ -1,19 +1,19 @@
-//! Modules to devices, one after another (`infer_auto_device_map`).
+//! Assigns modules to devices, one after another (`infer_auto_device_map`).
 
 use super::module::{Leaf, Tree};
 use super::{Device, Memory, Module};
 use gpu_core::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The device of each module, by name; the whole model has the empty name.
+/// The device of each module by name; the whole model has the empty name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceMap {
-    /// The devices by name, in order of their names.
+    /// The devices by module name, in order of name.
     pub devices: BTreeMap<String, Device>,
 }
 
 impl DeviceMap {
-    /// Returns the map as accelerate takes it, a JSON object of names to indices, `"cpu"` or
+    /// Returns the map in accelerate's form: a JSON object from names to indices, `"cpu"` or
     /// `"disk"`.
     pub fn json(&self) -> serde_json::Value {
         let value = |device: &Device| match device {
@@ -23,7 +23,8 @@ impl DeviceMap {
         self.devices.iter().map(|(name, device)| (name.clone(), value(device))).collect()
     }
 
-    /// Returns the device of a module or parameter: its own, or that of the nearest module around.
+    /// Returns the device of a module or parameter: its own, or that of the nearest enclosing
+    /// module.
     pub fn device(&self, name: &str) -> Option<Device> {
         let mut name = name;
         loop {
@@ -38,7 +39,7 @@ impl DeviceMap {
         }
     }
 
-    /// Replaces modules of which all parts are on one device by the module.
+    /// Replaces modules whose parts are all on one device by a single entry.
     pub(super) fn merged(self, tree: &Tree) -> DeviceMap {
         let mut devices = self.devices;
         // Children come after their parents.
@@ -67,10 +68,11 @@ impl DeviceMap {
     }
 }
 
-/// Returns the device of each module for the memory of devices; what fits nowhere goes to the disk.
+/// Returns the device of each module, given the memory of the devices; modules that fit nowhere go
+/// to the disk.
 ///
-/// Modules of the classes in `no_split` stay whole. `tied` are groups of names of one parameter,
-/// the first of which is its owner; modules with tied parameters go to one device.
+/// Modules of the classes in `no_split` stay whole. `tied` are groups of names for the same
+/// parameter, starting with its owner; modules with tied parameters go to the same device.
 pub fn infer(
     model: &Module,
     memory: &Memory,
@@ -120,7 +122,7 @@ struct Filling<'a> {
     current: usize,
     used: Bytes,
     left: VecDeque<Item>,
-    /// The size of the largest layer that is not placed, and the names of those that large.
+    /// The size of the largest layer not yet placed, and the names of the layers of that size.
     largest: (Bytes, Vec<String>),
     map: DeviceMap,
 }
@@ -140,14 +142,14 @@ impl Filling<'_> {
         }
     }
 
-    /// Returns the own parameters and the children of a module.
+    /// Returns the own parameters and children of a module.
     fn parts(&self, node: usize) -> Vec<Item> {
         let node = &self.tree.nodes[node];
         let parameters = node.parameters.iter().cloned().map(Item::Leaf);
         parameters.chain(node.children.iter().copied().map(Item::Module)).collect()
     }
 
-    /// Returns the parts of a module that may be divided.
+    /// Returns the parts of a module, if it may be divided.
     fn divided(&self, item: &Item) -> Option<Vec<Item>> {
         match item {
             Item::Module(node) if !self.tree.is_whole(*node, self.no_split) => {
@@ -177,14 +179,15 @@ impl Filling<'_> {
         self.largest = largest;
     }
 
-    /// Returns the names of parameters outside of a module that are tied to one inside.
+    /// Returns the names of parameters outside a module that are tied to one inside.
     fn ties(&self, name: &str) -> Vec<&str> {
         let inside = |parameter: &String| is_within(parameter, name);
         let crossing = self.tied.iter().filter(|group| group.iter().any(inside));
         crossing.flatten().filter(|other| !inside(other)).map(String::as_str).collect()
     }
 
-    /// Returns the places in the list of what holds these parameters, and how many bytes they add.
+    /// Returns the positions in the list of the items that hold these parameters, and how many
+    /// bytes they add.
     fn tied_items(&self, ties: &[&str]) -> (Vec<usize>, Bytes) {
         let mut places = Vec::new();
         for parameter in ties {
@@ -258,7 +261,7 @@ impl Filling<'_> {
     }
 }
 
-/// Returns whether a name is that of a module, or of something in it.
+/// Returns whether a name is that of a module or of a part of it.
 fn is_within(name: &str, module: &str) -> bool {
     name.strip_prefix(module).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

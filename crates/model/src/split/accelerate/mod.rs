@@ -1,7 +1,7 @@
 //! accelerate's placement of modules: `infer_auto_device_map` and `get_balanced_memory`.
 //!
-//! The maps are the ones that accelerate computes (`utils/modeling.py`), with its weaknesses: it
-//! reserves the largest layer on the first GPU, and never returns to a device that it has left.
+//! The maps equal those of accelerate (`utils/modeling.py`), including its weaknesses: it reserves
+//! the largest layer on the first GPU, and never returns to a device that it has left.
 
 mod balance;
 mod infer;
@@ -20,9 +20,9 @@ use std::fmt;
 /// A device of accelerate, in the order in which it fills them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Device {
-    /// A GPU by its index.
+    /// A GPU by index.
     Gpu(u32),
-    /// The memory of the CPU.
+    /// CPU memory.
     Cpu,
     /// A disk.
     Disk,
@@ -38,5 +38,5 @@ impl fmt::Display for Device {
     }
 }
 
-/// The memory of devices (`max_memory`).
+/// The memory of each device (`max_memory`).
 pub type Memory = BTreeMap<Device, Bytes>;

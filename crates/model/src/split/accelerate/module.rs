@@ -1,16 +1,16 @@
-//! The tree of a model's modules, as PyTorch has it.
+//! The module tree of a model, as in PyTorch.
 
 use crate::tensor::Tensor;
 use gpu_core::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The class that a block has in a tree that was built from names.
+/// The class of a block in a tree built from names.
 pub const BLOCK: &str = "Block";
 
-/// The deepest nesting that is built from names; what is deeper stays in one name.
+/// The maximum nesting depth built from names; deeper parts stay in one name.
 const DEPTH: usize = 32;
 
-/// A module with its own parameters, its children and its own buffers, in their order.
+/// A module with its own parameters, children and buffers, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
     /// The class, such as `LlamaDecoderLayer`.
@@ -24,8 +24,9 @@ pub struct Module {
 }
 
 impl Module {
-    /// Returns the tree that the names of tensors imply; every tensor is a parameter. Classes are
-    /// not in names: an element of a list of blocks is a [`BLOCK`], which should not be split.
+    /// Returns the tree implied by tensor names, in which every tensor is a parameter. Names do not
+    /// state classes; an element of a list of blocks becomes a [`BLOCK`], which should not be
+    /// split.
     pub fn of(tensors: &[Tensor]) -> Module {
         let mut root = Module::default();
         let mut children = BTreeMap::new();
@@ -37,7 +38,7 @@ impl Module {
         root
     }
 
-    /// Adds a parameter; `places` are the places of children by their path.
+    /// Adds a parameter; `places` are the indices of children by path.
     fn insert(
         &mut self,
         path: &[&str],
@@ -71,7 +72,7 @@ pub(super) struct Node {
     pub(super) parameters: Vec<Leaf>,
     pub(super) children: Vec<usize>,
     pub(super) buffers: Vec<Leaf>,
-    /// The bytes of all below, tied parameters once.
+    /// The bytes of all descendants, with tied parameters counted once.
     pub(super) size: Bytes,
 }
 
@@ -80,17 +81,17 @@ pub(super) struct Node {
 pub(super) struct Leaf {
     /// The full name.
     pub(super) name: String,
-    /// Its bytes, none if another name of a tied parameter has them.
+    /// Its bytes; none if they are counted under another name of a tied parameter.
     pub(super) size: Bytes,
 }
 
-/// The tree of a model, flat: the root is the first.
+/// The flattened tree of a model, starting with the root.
 pub(super) struct Tree {
     pub(super) nodes: Vec<Node>,
 }
 
 impl Tree {
-    /// Returns the tree of a model in which groups of parameters are tied: the bytes belong to the
+    /// Returns the tree of a model with groups of tied parameters. Their bytes are counted for the
     /// first of a group.
     pub(super) fn new(root: &Module, tied: &[Vec<String>]) -> Tree {
         let copies: BTreeSet<&str> =
@@ -101,10 +102,8 @@ impl Tree {
     }
 
     fn add(&mut self, module: &Module, name: String, copies: &BTreeSet<&str>) -> usize {
-        let full = |part: &str| match name.is_empty() {
-            true => part.to_owned(),
-            false => format!("{name}.{part}"),
-        };
+        let full =
+            |part: &str| if name.is_empty() { part.to_owned() } else { format!("{name}.{part}") };
         let leaf = |(part, size): &(String, Bytes)| {
             let name = full(part);
             let size = if copies.contains(name.as_str()) { Bytes(0) } else { *size };

@@ -1,4 +1,4 @@
-//! The device map of a placement that another algorithm made.
+//! The device map for a placement by another algorithm.
 
 use super::super::{RoomKind, Rooms, Split};
 use super::module::Tree;
@@ -7,9 +7,9 @@ use crate::model::Model;
 use crate::need::{Place, place};
 
 /// Returns the map of a placement, for `device_map=` of transformers. The index of a GPU is its
-/// place among the GPUs of the rooms, as a program that sees only these GPUs numbers them
-/// ([`visible`](super::super::llama::visible) leaves out unused ones). A model of which only the
-/// configuration is known has no names, and its map is empty.
+/// position among the GPUs of the rooms, as numbered by a program that sees only these GPUs
+/// ([`visible`](super::super::llama::visible) removes unused ones). If only the configuration of a
+/// model is known, it has no names, and its map is empty.
 pub fn device_map(model: &Model, rooms: &Rooms, split: &Split) -> DeviceMap {
     let mut gpus = 0..;
     let devices: Vec<Device> = rooms
@@ -26,7 +26,7 @@ pub fn device_map(model: &Model, rooms: &Rooms, split: &Split) -> DeviceMap {
     for tensor in &model.tensors {
         let layer = match place(&tensor.name) {
             Place::Input => 0,
-            // A block beyond those of the architecture predicts further tokens, as the output does.
+            // Blocks beyond those of the architecture predict further tokens, like the output.
             Place::Block(number) => usize::try_from(number)
                 .map_or(last, |block| block.checked_add(1).map_or(last, |layer| layer.min(last))),
             Place::Output => last,

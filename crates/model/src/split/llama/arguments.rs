@@ -5,35 +5,36 @@ use super::super::{RoomKind, Rooms, Split};
 use super::gpus;
 use crate::need::{Chain, Kind};
 
-/// llama.cpp cannot express a placement.
+/// The reason why llama.cpp cannot express a placement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Inexpressible {
-    /// A layer on the CPU or a disk follows one on a GPU.
+    /// A layer on the CPU or on disk follows one on a GPU.
     #[error("place '{0}' on the CPU: llama.cpp keeps the first layers there, not later ones")]
     Order(String),
-    /// Layers of a device are not consecutive.
+    /// The layers of a device are not consecutive.
     #[error("place '{0}' on '{1}': llama.cpp gives a device consecutive layers")]
     Scattered(String, String),
 }
 
-/// The beginning of the pattern of a block.
+/// The start of the pattern for a block.
 const BLOCK: &str = "blk\\.";
 
 /// The arguments that reproduce a placement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
-    /// `-ngl`: the blocks on GPUs, with the output as one.
+    /// `-ngl`: the number of blocks on GPUs, where the output counts as one.
     pub layers: usize,
-    /// `--device`: the GPUs in the order of their layers; empty if it is theirs.
+    /// `--device`: the GPUs in the order of their layers; empty if that is the default order.
     pub devices: Vec<String>,
-    /// `--tensor-split`: the layers of each GPU; empty for one.
+    /// `--tensor-split`: the number of layers on each GPU; empty for a single GPU.
     pub tensor_split: Vec<usize>,
-    /// `-ot`: a pattern of tensors and the room that holds them.
+    /// `-ot`: tensor patterns, and the rooms that hold the tensors.
     pub overrides: Vec<(String, String)>,
 }
 
 impl Arguments {
-    /// Returns the words of a command line. Overrides of the same tensors of several blocks are one.
+    /// Returns the arguments of a command line. Overrides of the same tensors in several blocks are
+    /// combined.
     pub fn words(&self) -> Vec<String> {
         let mut words = vec!["-ngl".to_owned(), self.layers.to_string()];
         if !self.devices.is_empty() {
@@ -65,7 +66,7 @@ impl Arguments {
     }
 }
 
-/// Returns the arguments that make llama.cpp place layers as a split does.
+/// Returns the arguments that make llama.cpp place layers according to a split.
 ///
 /// # Errors
 /// [`Inexpressible`] if layers on the CPU follow layers on a GPU, or layers of a GPU are not
@@ -107,7 +108,7 @@ pub fn arguments(chain: &Chain, rooms: &Rooms, split: &Split) -> Result<Argument
     Ok(Arguments { layers, devices, tensor_split, overrides: overrides.collect() })
 }
 
-/// Returns the pattern that matches the moved tensors of a layer by GGUF's names.
+/// Returns the pattern that matches the moved tensors of a layer by their GGUF names.
 fn pattern(moved: &Moved) -> String {
     let has = |kinds: [Kind; 3]| moved.kinds.iter().any(|kind| kinds.contains(kind));
     let mut names = Vec::new();

@@ -1,9 +1,9 @@
-//! What llama.cpp's `--fit` decides, as `common/fit.cpp` does it with the predictor in place of a
-//! loaded model.
+//! Reproduces the decisions of llama.cpp's `--fit` (`common/fit.cpp`), using the predictor instead
+//! of a loaded model.
 //!
-//! First the context shrinks by linear interpolation; then layers are given to the devices from the
-//! last to the first, each count found by the method of false position; with experts, these start
-//! out on the CPU and come back from the first device on, down to parts of one layer.
+//! First, the context is reduced by linear interpolation. Then layers are assigned to the devices
+//! from last to first, with the method of false position for each count. Experts start on the CPU
+//! and are moved back beginning with the first device, down to parts of one layer.
 
 use super::super::Rooms;
 use super::super::plan::{Moved, Split, measure, pinned_room};
@@ -17,13 +17,13 @@ use gpu_core::Bytes;
 pub struct FitOptions {
     /// The memory that each device keeps free (`-fitt`).
     pub margin: Bytes,
-    /// The least context (`-fitc`).
+    /// The minimum context (`-fitc`).
     pub least_context: u64,
-    /// The context if it was asked for (`-c`), which then stays.
+    /// The context if it was requested (`-c`), which is then fixed.
     pub context: Option<u64>,
-    /// The layers on GPUs if they were asked for (`-ngl`).
+    /// The number of layers on GPUs if it was requested (`-ngl`).
     pub layers: Option<usize>,
-    /// The shares of the devices if they were asked for (`--tensor-split`).
+    /// The device shares if they were requested (`--tensor-split`).
     pub shares: Vec<f32>,
 }
 
@@ -34,26 +34,26 @@ impl Default for FitOptions {
     }
 }
 
-/// What `--fit` decides.
+/// The result of `--fit`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// The context.
     pub context: u64,
-    /// Whether layers are placed otherwise than without `--fit`.
+    /// Whether the placement differs from that without `--fit`.
     pub replaced: bool,
-    /// The layers as the context makes them.
+    /// The layers with this context.
     pub chain: Chain,
     /// The placement.
     pub split: Split,
 }
 
-/// `--fit` gives up.
+/// The reason why `--fit` gives up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FitError {
     /// The model cannot be divided into layers.
     #[error(transparent)]
     Unknown(#[from] Unknown),
-    /// There is nothing to place layers on.
+    /// There is no device for the layers.
     #[error("fit the model: there is no GPU")]
     NoGpu,
     /// An argument that it would have to change was given.
@@ -61,19 +61,19 @@ pub enum FitError {
     Fixed(&'static str),
 }
 
-/// Returns what `--fit` decides for a model on rooms whose capacity is their free memory. The
+/// Returns the result of `--fit` for a model on rooms, using their capacity as free memory. The
 /// context of the run is replaced.
 ///
 /// # Errors
-/// [`FitError`] if the model is unknown, if there is no GPU, or if layers would have to be placed
-/// but were placed by arguments.
+/// [`FitError`] if the model is unknown, if there is no GPU, or if layers would have to be moved
+/// although arguments fix their placement.
 pub fn fit(model: &Model, run: &Run, rooms: &Rooms, options: &FitOptions) -> Result<Fit, FitError> {
     let gpus = gpus(rooms);
     if gpus.is_empty() {
         return Err(FitError::NoGpu);
     }
     let trained = model.shape.as_ref().and_then(|shape| shape.context);
-    // Each stream has a context of its own.
+    // Each stream has its own context.
     let streams = if run.unified { 1 } else { run.sequences.max(1) };
     let least = options.least_context.saturating_mul(streams);
     let trained = trained.map_or(least, |trained| trained.saturating_mul(streams));
@@ -118,9 +118,9 @@ pub fn fit(model: &Model, run: &Run, rooms: &Rooms, options: &FitOptions) -> Res
     Ok(Fit { context, replaced: true, chain, split })
 }
 
-/// Returns the placement that `--fit` makes of a mixture of experts that the GPUs cannot hold: as many
-/// layers on GPUs as fit without their experts, which are on the CPU, and then as many of them whole
-/// as fit. `None` for a model without experts, or without a GPU or a CPU.
+/// Returns the placement that `--fit` chooses for a mixture of experts that does not fit on the
+/// GPUs: as many layers on GPUs as fit without their experts, which go to the CPU, and then as many
+/// whole layers as fit. `None` for a model without experts, or without a GPU or CPU.
 pub fn with_experts_on_cpu(chain: &Chain, rooms: &Rooms) -> Option<Split> {
     let gpus = gpus(rooms);
     let routed = |layer: &crate::need::Layer| layer.parts.iter().any(|p| p.kind.is_routed());
@@ -130,21 +130,21 @@ pub fn with_experts_on_cpu(chain: &Chain, rooms: &Rooms) -> Option<Split> {
     Some(Planner { rooms, gpus, margin: chain.overhead }.place(chain))
 }
 
-/// What remains of the first partial layer of a device.
+/// The remaining parts of the first partial layer on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Rest {
-    /// All but routed experts.
+    /// All parts except routed experts.
     #[default]
     Dense,
-    /// Attention.
+    /// Attention only.
     Attention,
-    /// Attention and up.
+    /// Attention and up projection.
     Up,
-    /// Attention, up and gate.
+    /// Attention, up projection and gate.
     Gate,
 }
 
-/// The layers of a device: the last `partial` of them lack experts.
+/// The layers of a device. The last `partial` of them lack experts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Share {
     layers: usize,
@@ -181,7 +181,7 @@ impl Planner<'_> {
         self.gpus.iter().map(sum).collect()
     }
 
-    /// Returns the bytes that several devices are expected to waste, as they hold whole layers.
+    /// Returns the expected waste when several devices hold whole layers, in bytes.
     fn waste(&self, chain: &Chain, split: &Split, model: &Model, layers: Option<usize>) -> i128 {
         if self.gpus.len() < 2 {
             return 0;
@@ -194,7 +194,7 @@ impl Planner<'_> {
         (self.gpus.len() as i128 + 1) * (weights / count as i128) / parts
     }
 
-    /// Returns the placement of shares.
+    /// Returns the placement for these shares.
     fn split(&self, chain: &Chain, shares: &[Share]) -> Split {
         let cpu = pinned_room(self.rooms);
         let all = chain.blocks() + 1;
@@ -224,7 +224,7 @@ impl Planner<'_> {
                     Rest::Up => feed_forward(true, false, true),
                     Rest::Gate => feed_forward(false, false, true),
                 };
-                // The output counts as a layer, but no tensor of it moves.
+                // The output counts as a layer, but its tensors do not move.
                 if let Some(room) = away
                     && number < chain.blocks()
                 {
@@ -253,7 +253,7 @@ impl Planner<'_> {
         self.split(chain, &shares)
     }
 
-    /// Returns whether the devices together have room for everything but routed experts.
+    /// Returns whether the devices together can hold everything except routed experts.
     fn dense_fits(&self, chain: &Chain) -> bool {
         let usual = placed(chain, self.rooms, None, &[]);
         let Some(cpu) = pinned_room(self.rooms) else { return false };
@@ -264,7 +264,7 @@ impl Planner<'_> {
         self.memory(&split).iter().sum::<i128>() < self.targets().iter().sum::<i128>()
     }
 
-    /// Gives a device as many layers, from the last of those left, as fit.
+    /// Assigns as many of the remaining layers to a device as fit, starting with the last.
     fn fill(&self, chain: &Chain, shares: &mut Vec<Share>, device: usize, experts: bool) {
         let last = device + 1 == shares.len();
         let target = self.targets()[device];
@@ -301,7 +301,7 @@ impl Planner<'_> {
     /// Turns layers without experts at the back into whole layers at the front.
     fn bring_back(&self, chain: &Chain, shares: &mut Vec<Share>) {
         let count = shares.len();
-        // The first device of the run at the end that has layers.
+        // The first of the consecutive devices at the end that have layers.
         let empty = shares.iter().rposition(|share| share.layers == 0);
         let mut start = empty.map_or(0, |empty| empty + 1);
         let mut device = 0;
@@ -401,7 +401,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns how far to go between two bounds, by linear interpolation.
+/// Returns how far to step between two bounds, by linear interpolation.
 fn step(delta: usize, room: i128, range: i128) -> usize {
     let step = (delta as i128).saturating_mul(room) / range.max(1);
     usize::try_from(step).unwrap_or(0).clamp(1, delta.saturating_sub(1).max(1))

@@ -12,9 +12,9 @@ use super::plan::pinned_room;
 use super::{RoomKind, Rooms, Split, measure};
 use crate::need::{Chain, Position};
 
-/// Returns where llama.cpp places layers without `--fit` (`llama-model.cpp`): the last `ngl` of the
-/// blocks and the output, all by default, go to the GPUs in their order, in proportion to shares
-/// (`--tensor-split`), by default the memory of each; the rest go to the CPU.
+/// Returns the placement of llama.cpp without `--fit` (`llama-model.cpp`). The last `ngl` of the
+/// blocks and the output (all by default) go to the GPUs in order, in proportion to `shares`
+/// (`--tensor-split`; by default, the memory of each). The rest go to the CPU.
 pub fn placed(chain: &Chain, rooms: &Rooms, ngl: Option<usize>, shares: &[f32]) -> Split {
     let gpus: Vec<usize> = gpus(rooms);
     let capacity = |room: &usize| rooms.rooms.get(*room).map_or(0.0, |r| r.capacity.0 as f32);
@@ -50,13 +50,13 @@ pub fn placed(chain: &Chain, rooms: &Rooms, ngl: Option<usize>, shares: &[f32]) 
     measure(chain, rooms, assigned.collect(), Vec::new())
 }
 
-/// Returns the GPUs among rooms, in their order.
+/// Returns the GPUs among rooms, in order.
 fn gpus(rooms: &Rooms) -> Vec<usize> {
     let each = rooms.rooms.iter().enumerate();
     each.filter(|(_, room)| room.kind == RoomKind::Gpu).map(|(index, _)| index).collect()
 }
 
-/// Returns the parts whose tensors llama.cpp names `ffn_gate…`, `ffn_up…` and `ffn_down…`.
+/// Returns the parts with tensors that llama.cpp names `ffn_gate…`, `ffn_up…` and `ffn_down…`.
 fn feed_forward(gate: bool, up: bool, down: bool) -> Vec<crate::need::Kind> {
     use crate::need::Kind::{
         Down, ExpertDown, ExpertGate, ExpertUp, Gate, Router, SharedDown, SharedGate, SharedUp, Up,

@@ -1,9 +1,9 @@
-//! The devices that llama.cpp sees.
+//! The devices that are visible to llama.cpp.
 
 use super::super::{RoomKind, Rooms, Split};
 
-/// Returns the rooms and the placement as a program sees them that sees only the GPUs with layers:
-/// named as llama.cpp numbers them, `CUDA0` first.
+/// Returns the rooms and the placement as seen by a program to which only the GPUs with layers are
+/// visible. GPUs are named as llama.cpp numbers them, starting with `CUDA0`.
 pub fn visible(rooms: &Rooms, split: &Split) -> (Rooms, Split) {
     let holds = |at: usize| {
         split.rooms.contains(&Some(at)) || split.moved.iter().any(|moved| moved.room == at)
@@ -40,7 +40,7 @@ mod tests {
     use gpu_core::Bytes;
 
     #[test]
-    fn gpus_without_layers_are_not_seen() {
+    fn hides_gpus_without_layers() {
         let gpu = |name: &str| Room::gpu(name, Bytes(1 << 30));
         let rooms = Rooms::new(vec![gpu("GPU 0"), gpu("GPU 3"), Room::cpu(Bytes(1)), gpu("GPU 5")]);
         let mut split = measure(&Chain::default(), &rooms, Vec::new(), Vec::new());

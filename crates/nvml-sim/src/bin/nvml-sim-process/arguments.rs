@@ -9,40 +9,40 @@ pub(crate) const USAGE: &str = "nvml-sim-process --use GPU:MIB[,GPU:MIB…] [--l
 
 /// The configuration of an external process.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Part {
-    /// Which devices, and how much memory of each in MiB.
+pub(crate) struct Config {
+    /// The devices, and the memory used on each in MiB.
     pub(crate) uses: Vec<(Which, u64)>,
-    /// The share of each device's time, in percent.
+    /// The utilisation of each device, in percent.
     pub(crate) load: Option<u8>,
-    /// The kernel's name of the process.
+    /// The process name in the kernel.
     pub(crate) name: Option<String>,
-    /// How long it stays.
+    /// How long it runs.
     pub(crate) seconds: Option<u32>,
-    /// The command whose lifetime it has.
+    /// The command to run; the process ends with it.
     pub(crate) command: Vec<OsString>,
 }
 
-/// Which devices.
+/// A device selector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Which {
-    /// The one with this index.
+    /// The device with this index.
     Index(u32),
-    /// Each one that is visible to a CUDA program.
+    /// Every device visible to a CUDA program.
     Visible,
 }
 
-impl Part {
+impl Config {
     /// Parses the arguments after the program's name.
     ///
     /// # Errors
     /// The problem, as text that completes 'failed to …'.
     pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut words = words.into_iter();
-        let mut part = Part::default();
+        let mut config = Config::default();
         while let Some(word) = words.next() {
             if word == "--" {
-                part.command = words.collect();
-                if part.command.is_empty() {
+                config.command = words.collect();
+                if config.command.is_empty() {
                     return Err(wrong("missing command after '--'"));
                 }
                 break;
@@ -53,26 +53,26 @@ impl Part {
             match option.as_str() {
                 "--use" => {
                     for used in value.split(',') {
-                        part.uses.push(device(used)?);
+                        config.uses.push(device(used)?);
                     }
                 }
                 "--load" => {
                     let load = Some(number(&value)?).filter(|load| *load <= 100);
                     let load = load.ok_or_else(|| wrong(&format!("'{value}' is above 100")))?;
-                    part.load = Some(load);
+                    config.load = Some(load);
                 }
-                "--name" => part.name = Some(value.into_owned()),
-                "--seconds" => part.seconds = Some(number(&value)?),
+                "--name" => config.name = Some(value.into_owned()),
+                "--seconds" => config.seconds = Some(number(&value)?),
                 _ => return Err(wrong(&format!("unknown option '{option}'"))),
             }
         }
-        if part.uses.is_empty() {
+        if config.uses.is_empty() {
             return Err(wrong("--use is missing"));
         }
-        if part.seconds.is_some() && !part.command.is_empty() {
+        if config.seconds.is_some() && !config.command.is_empty() {
             return Err(wrong("use either --seconds or a command"));
         }
-        Ok(part)
+        Ok(config)
     }
 }
 
@@ -95,18 +95,18 @@ fn wrong(why: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(line: &str) -> Result<Part, String> {
-        Part::read(line.split_whitespace().map(OsString::from))
+    fn read(line: &str) -> Result<Config, String> {
+        Config::read(line.split_whitespace().map(OsString::from))
     }
 
     #[test]
     fn command_line_sets_devices_and_duration() {
-        let part = read("--use 0:100,visible:7 --load 98 --name trainer -- sh -c true").unwrap();
-        assert_eq!(part.uses, [(Which::Index(0), 100), (Which::Visible, 7)]);
-        assert_eq!((part.load, part.name.as_deref()), (Some(98), Some("trainer")));
-        assert_eq!(part.command, ["sh", "-c", "true"]);
-        let part = read("--use 3:1 --seconds 5").unwrap();
-        assert_eq!((part.uses, part.seconds), (vec![(Which::Index(3), 1)], Some(5)));
+        let config = read("--use 0:100,visible:7 --load 98 --name trainer -- sh -c true").unwrap();
+        assert_eq!(config.uses, [(Which::Index(0), 100), (Which::Visible, 7)]);
+        assert_eq!((config.load, config.name.as_deref()), (Some(98), Some("trainer")));
+        assert_eq!(config.command, ["sh", "-c", "true"]);
+        let config = read("--use 3:1 --seconds 5").unwrap();
+        assert_eq!((config.uses, config.seconds), (vec![(Which::Index(3), 1)], Some(5)));
     }
 
     #[test]

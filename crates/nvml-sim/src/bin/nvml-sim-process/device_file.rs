@@ -1,4 +1,4 @@
-//! Stand-ins for device files, held as a CUDA program holds the real ones.
+//! Opens and maps stand-ins for device files, as a CUDA program does with the real ones.
 
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::fs::{File, OpenOptions};

@@ -1,6 +1,6 @@
-//! A process that appears on the devices of a session by itself.
+//! A real process that registers itself on the devices of a session.
 
-use crate::arguments::{Part, Which};
+use crate::arguments::{Config, Which};
 use crate::device_file::{map, open};
 use crate::starter;
 use gpu_core::visible::{Numbering, VISIBLE, VisibleList};
@@ -21,11 +21,11 @@ type Reported<T> = Result<T, String>;
 /// How often to check that the session still exists, in seconds.
 const PAUSE: i64 = 1;
 
-/// Appears, stays and leaves; returns the exit code of the command if there is one.
+/// Registers the process, waits, and unregisters it; returns the exit code of its command, if any.
 ///
 /// # Errors
-/// What kept it from appearing, or its command from starting.
-pub(crate) fn play(part: Part) -> Reported<ExitCode> {
+/// Why it could not register or start its command.
+pub(crate) fn run(config: Config) -> Reported<ExitCode> {
     let dir = dir()?;
     let session = Session::read(&dir).map_err(text)?;
     if !session.is_live() {
@@ -33,9 +33,9 @@ pub(crate) fn play(part: Part) -> Reported<ExitCode> {
         return Err(format!("join session '{}': {why}", dir.display()));
     }
     let devices = session.open().map_err(text)?.look(Groups::NONE).devices;
-    let uses = uses(&part, &devices)?;
+    let uses = uses(&config, &devices)?;
     let _held = hold(&uses, &devices, &dir)?;
-    if let Some(name) = part.name {
+    if let Some(name) = config.name {
         let name = CString::new(name).map_err(|error| format!("take the name: {error}"))?;
         rustix::thread::set_name(&name).map_err(|errno| format!("take the name: {errno}"))?;
     }
@@ -44,11 +44,11 @@ pub(crate) fn play(part: Part) -> Reported<ExitCode> {
     let start_ticks = start_of(pid).ok_or("read when it started")?;
     let external = ExternalProcess { pid, start_ticks, uses };
     external.enter(&dir).map_err(text)?;
-    let stayed = match part.command.split_first() {
-        Some((program, arguments)) => run(program, arguments),
+    let stayed = match config.command.split_first() {
+        Some((program, arguments)) => run_command(program, arguments),
         None => {
-            let kept = starter::let_go(&dir).map_err(|error| format!("leave its starter: {error}"));
-            kept.and_then(|()| stay(&dir, part.seconds)).map(|()| ExitCode::SUCCESS)
+            let kept = starter::detach(&dir).map_err(|error| format!("leave its starter: {error}"));
+            kept.and_then(|()| stay(&dir, config.seconds)).map(|()| ExitCode::SUCCESS)
         }
     };
     external.leave(&dir).map_err(text)?;
@@ -68,10 +68,10 @@ fn dir() -> Reported<PathBuf> {
 }
 
 /// Returns the use of each device.
-fn uses(part: &Part, devices: &[DeviceState]) -> Reported<Vec<Use>> {
+fn uses(config: &Config, devices: &[DeviceState]) -> Reported<Vec<Use>> {
     let shown = visible(devices)?;
     let mut uses: Vec<Use> = Vec::new();
-    for (which, mib) in &part.uses {
+    for (which, mib) in &config.uses {
         let named = match which {
             Which::Index(index) => vec![(*index, None)],
             Which::Visible => shown.clone(),
@@ -83,17 +83,18 @@ fn uses(part: &Part, devices: &[DeviceState]) -> Reported<Vec<Use>> {
             if uses.iter().any(|known| known.gpu == gpu) {
                 return Err(format!("use GPU {gpu}: it is named twice"));
             }
-            uses.push(Use { gpu, mig, mib: *mib, utilization_percent: part.load });
+            uses.push(Use { gpu, mig, mib: *mib, utilization_percent: config.load });
         }
     }
-    match uses.is_empty() {
-        true => Err(format!("use a device: {VISIBLE} makes no GPU visible")),
-        false => Ok(uses),
+    if uses.is_empty() {
+        Err(format!("use a device: {VISIBLE} makes no GPU visible"))
+    } else {
+        Ok(uses)
     }
 }
 
-/// Returns the indexes of the devices that are visible to a CUDA program, in PCI order; for a MIG
-/// device with its number there.
+/// Returns the indexes of the devices visible to a CUDA program, in PCI order, with the instance
+/// number for a MIG device.
 fn visible(devices: &[DeviceState]) -> Reported<Vec<(u32, Option<u32>)>> {
     let value = std::env::var_os(VISIBLE);
     let list =
@@ -106,7 +107,7 @@ fn visible(devices: &[DeviceState]) -> Reported<Vec<(u32, Option<u32>)>> {
     Ok(resolved.devices.iter().map(|named| (named.index, mig(&named.uuid))).collect())
 }
 
-/// Opens and maps what a CUDA program holds.
+/// Opens and maps the device files that a CUDA program holds.
 fn hold(uses: &[Use], devices: &[DeviceState], dir: &Path) -> Reported<Vec<File>> {
     let used = devices.iter().filter(|device| uses.iter().any(|one| one.gpu == device.id().index));
     let mut names = vec!["nvidiactl".to_owned(), "nvidia-uvm".to_owned()];
@@ -133,7 +134,7 @@ fn sweep(dir: &Path) -> Reported<()> {
 }
 
 /// Runs a command and returns the exit code that a shell would report for it.
-fn run(program: &OsString, arguments: &[OsString]) -> Reported<ExitCode> {
+fn run_command(program: &OsString, arguments: &[OsString]) -> Reported<ExitCode> {
     let status = Command::new(program).args(arguments).status();
     let status =
         status.map_err(|error| format!("run '{}': {error}", Path::new(program).display()))?;

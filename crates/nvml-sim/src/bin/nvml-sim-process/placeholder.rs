@@ -1,10 +1,10 @@
-//! Stands for a process of a simulated machine: a real process with its name and command line that
-//! has stand-ins for the device files open and mapped, and reacts to SIGTERM in the same way.
+//! Represents a process of a simulated machine: a real process with the same name, command line and
+//! reaction to SIGTERM, and with stand-ins for the device files open and mapped.
 //!
 //! Its starter writes the configuration to its standard input, one setting per line, and `start`
-//! last: `name NAME`, `file PATH`, `map PATH`, `term ignored`, `term MILLISECONDS`, `state
-//! stopped`. It answers with a line on standard output once it is set up. When its standard input
-//! ends, the simulation is over, and the process exits.
+//! last: `name NAME`, `file PATH`, `map PATH`, `term ignored`, `term MILLISECONDS`,
+//! `state stopped`. Once set up, the process prints a line on standard output. When its standard
+//! input ends, the simulation is over and the process exits.
 
 use crate::device_file::{map, open};
 use crate::starter;
@@ -21,10 +21,10 @@ use std::time::Duration;
 
 /// The configuration of the process.
 #[derive(Default)]
-struct Part {
+struct Config {
     name: String,
     files: Vec<File>,
-    /// The time from SIGTERM to its end; `None` if it ignores SIGTERM.
+    /// The time from SIGTERM to exit; `None` if it ignores SIGTERM.
     ends_after: Option<Duration>,
     stopped: bool,
 }
@@ -32,17 +32,17 @@ struct Part {
 /// Runs until the simulation or the process ends.
 ///
 /// # Errors
-/// What kept it from starting.
-pub(crate) fn play() -> io::Result<ExitCode> {
-    let part = read_part(&mut io::stdin().lock())?;
-    // Not while reading: the name signals that it is ready.
-    let name = CString::new(part.name).map_err(io::Error::other)?;
+/// Why it could not start.
+pub(crate) fn run() -> io::Result<ExitCode> {
+    let config = read_config(&mut io::stdin().lock())?;
+    // The name is set only now, because it signals readiness.
+    let name = CString::new(config.name).map_err(io::Error::other)?;
     rustix::thread::set_name(&name)?;
     let (mut asked, asks) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(SIGTERM, asks)?;
     writeln!(io::stdout(), "ready")?;
     starter::quiet()?;
-    if part.stopped {
+    if config.stopped {
         kill_process(getpid(), Signal::STOP)?;
     }
     loop {
@@ -57,7 +57,7 @@ pub(crate) fn play() -> io::Result<ExitCode> {
         }
         let mut word = [0; 64];
         let _ = asked.read(&mut word)?;
-        if let Some(delay) = part.ends_after {
+        if let Some(delay) = config.ends_after {
             wait(delay)?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -72,26 +72,26 @@ fn wait(delay: Duration) -> io::Result<()> {
     }
 }
 
-fn read_part(input: &mut impl BufRead) -> io::Result<Part> {
-    let mut part = Part { ends_after: Some(Duration::ZERO), ..Part::default() };
+fn read_config(input: &mut impl BufRead) -> io::Result<Config> {
+    let mut config = Config { ends_after: Some(Duration::ZERO), ..Config::default() };
     for line in input.lines() {
         let line = line?;
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
         match (word, rest) {
-            ("start", "") => return Ok(part),
-            ("name", name) => part.name = name.to_owned(),
-            ("file", path) => part.files.push(open(Path::new(path))?),
+            ("start", "") => return Ok(config),
+            ("name", name) => config.name = name.to_owned(),
+            ("file", path) => config.files.push(open(Path::new(path))?),
             ("map", path) => {
                 let file = open(Path::new(path))?;
                 map(&file)?;
-                part.files.push(file);
+                config.files.push(file);
             }
-            ("term", "ignored") => part.ends_after = None,
+            ("term", "ignored") => config.ends_after = None,
             ("term", millis) => {
                 let millis = millis.parse().map_err(io::Error::other)?;
-                part.ends_after = Some(Duration::from_millis(millis));
+                config.ends_after = Some(Duration::from_millis(millis));
             }
-            ("state", "stopped") => part.stopped = true,
+            ("state", "stopped") => config.stopped = true,
             _ => return Err(io::Error::other(format!("'{line}' says nothing known"))),
         }
     }

@@ -1,4 +1,4 @@
-//! Closes everything that a simulated process inherits and that another process could wait for.
+//! Closes the inherited descriptors that another process could wait for.
 
 use gpu_sim::Session;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open, stat};
@@ -9,12 +9,12 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 /// Replaces standard input, output and error, because another process may wait for the end of these
-/// pipes, and closes the lock file of the session, which would keep the session alive. Other
-/// descriptors stay open: a lease may be among them.
+/// pipes, and closes the session's lock file, which would keep the session alive. Other descriptors
+/// stay open, because one may hold a lease.
 ///
 /// # Errors
 /// If `/dev/null` or `/proc` cannot be opened.
-pub(crate) fn let_go(dir: &Path) -> io::Result<()> {
+pub(crate) fn detach(dir: &Path) -> io::Result<()> {
     let nothing = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;
     quiet()?;
@@ -43,7 +43,7 @@ fn locks(dir: &Path) -> io::Result<Vec<RawFd>> {
         Err(errno) => return Err(errno.into()),
     };
     let is_lock = |number: &RawFd| {
-        // SAFETY: the descriptor is only used here, and its failure is an error of `fstat`.
+        // SAFETY: the descriptor is only used here; if it is invalid, `fstat` fails.
         let file = fstat(unsafe { BorrowedFd::borrow_raw(*number) });
         file.is_ok_and(|file| (file.st_dev, file.st_ino) == (lock.st_dev, lock.st_ino))
     };
@@ -52,8 +52,8 @@ fn locks(dir: &Path) -> io::Result<Vec<RawFd>> {
     Ok(numbers.filter(|number| *number > 2).filter(is_lock).collect())
 }
 
-/// Returns whether a session has ended: it removed its directory, or it was killed and no process
-/// locks its file. A session that was made by hand has no such file.
+/// Returns whether a session has ended: its directory is gone, or it was killed and no process
+/// locks its lock file. A session created by hand has no lock file.
 pub(crate) fn is_over(dir: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let is_unlocked = || {

@@ -1,7 +1,7 @@
 //! The device's memories: their health, and what the driver keeps account of.
 
 use super::{Noted, view};
-use crate::json::status::known;
+use crate::json::known;
 use gpu_core::{MemoryHealth, Percent};
 use serde::Serialize;
 

@@ -75,7 +75,7 @@ macro_rules! view {
     ($absent:ident, $prefix:literal, $view:ident { $($field:ident: $value:expr),* $(,)? }) => {
         $view {
             $(
-                $field: $crate::json::status::known(
+                $field: $crate::json::known(
                     $absent, concat!($prefix, ".", stringify!($field)), $value,
                 ),
             )*

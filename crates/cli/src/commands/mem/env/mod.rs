@@ -8,7 +8,8 @@ pub(crate) use share::bounding;
 
 use super::explain::machine;
 use super::jobs::note_decimal;
-use crate::args::{EnvArgs, Global};
+use crate::args::Global;
+use crate::commands::mem::EnvArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen, warn};

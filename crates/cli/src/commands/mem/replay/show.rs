@@ -1,7 +1,8 @@
 //! Output of a replay.
 
 use super::super::jobs::{file_name, show_head, without_settings};
-use crate::args::{Global, ReplayArgs};
+use crate::args::Global;
+use crate::commands::mem::ReplayArgs;
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording;

@@ -1,6 +1,7 @@
 //! The devices that a graph is placed on.
 
-use crate::args::{Global, PlaceGraphArgs};
+use crate::args::Global;
+use crate::commands::place::PlaceGraphArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;

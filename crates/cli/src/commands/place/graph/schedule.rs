@@ -1,7 +1,8 @@
 //! `gpuws place graph --schedule`: where and when each operation runs, by costs.
 
 use super::devices::Machine;
-use crate::args::{Global, PlaceGraphArgs};
+use crate::args::Global;
+use crate::commands::place::PlaceGraphArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table, warn};

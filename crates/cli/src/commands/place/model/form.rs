@@ -1,6 +1,6 @@
 //! A placement in the form of another program.
 
-use crate::args::SplitForm;
+use crate::commands::place::SplitForm;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen, warn};

@@ -1,9 +1,11 @@
 //! The memory that layers may use.
 
-use crate::args::{Global, PlaceModelArgs};
-use crate::claim_request::{barred, no_journal};
+use crate::args::Global;
+use crate::commands::claim::request::barred;
+use crate::commands::place::PlaceModelArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::source::no_journal;
 use crate::source::{self, Source};
 use gpu_core::{Bytes, Claim, Groups, Inventory, Origin, Rates, Share, Topology};
 use gpu_model::split::{Room, Rooms};

@@ -1,7 +1,8 @@
 //! The table of a placed model.
 
 use super::details::{encodings, layers, tensor_parallel};
-use crate::args::{Global, PlaceModelArgs};
+use crate::args::Global;
+use crate::commands::place::PlaceModelArgs;
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table};
 use crate::wording::flow;

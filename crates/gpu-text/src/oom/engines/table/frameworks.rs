@@ -3,8 +3,9 @@
 use super::super::super::event::Framework::{
     Ascend, Cuda, Jax, OnnxRuntime, Paddle, PyTorch, Rmm, TensorRt, Xla,
 };
-use super::super::{Shape, Short};
+use super::super::Shape;
 use super::{after, before, fails, figures, goes_on};
+use crate::oom::short::Short;
 
 pub(super) const ROWS: &[Shape] = &[
     after(Jax, Some(Short::Program), "parameter allocation: {arguments}").more(&[

@@ -1,8 +1,9 @@
 //! llama.cpp, ollama and other programs on ggml.
 
 use super::super::super::event::Framework::{Cuda, LlamaCpp, Ollama};
-use super::super::{Shape, Short};
+use super::super::Shape;
 use super::{after, before, fails, goes_on, retry};
+use crate::oom::short::Short;
 
 pub(super) const ROWS: &[Shape] = &[
     before(LlamaCpp, "using device CUDA{gpu} {_} - {free_before} free").on("cuda"),

@@ -3,13 +3,15 @@
 use super::super::super::event::Framework::{
     Host, Kernel, Kubelet, NvidiaDriver, PyTorch, Ray, Slurm, SystemdOomd,
 };
-use super::super::{Shape, Short};
+use super::super::Shape;
 use super::{before, fails};
+use crate::oom::short::Short;
 
-/// What a killed process had. Its address space means nothing: CUDA reserves far more than it uses.
+/// The memory of a killed process. Its address space is meaningless, because CUDA reserves far more
+/// than it uses.
 const KILLED: &[&str] = &["anon-rss:{anonymous_memory}", "shmem-rss:{shared_memory}"];
 
-/// The memory of a node of Ray.
+/// The memory of a Ray node.
 const NODE: &[&str] = &[
     "Memory on the node {_} where the task {_} was running was {used} / {total} ({share_in_use})",
     "Memory on the node {_}) was {used} / {total} ({share_in_use})",
@@ -52,12 +54,12 @@ pub(super) const ROWS: &[Shape] = &[
         "available: {free}",
         "Container {part} was using {used}, request is {host_request}",
     ]),
-    // Says that nothing happened.
+    // Reports that no process was killed.
     before(Kubelet, "OOMKilled\": false"),
     before(Kubelet, "OOMKilled\":false"),
     before(Kubelet, "OOMKilled=false"),
     before(Kubelet, "OOMKilled: false"),
-    // Of `docker inspect` and `docker compose`.
+    // From `docker inspect` and `docker compose`.
     fails(Kernel, Short::HostLimit, "OOMKilled\": true"),
     fails(Kernel, Short::HostLimit, "OOMKilled\":true"),
     fails(Kernel, Short::HostLimit, "OOMKilled=true"),
@@ -65,7 +67,7 @@ pub(super) const ROWS: &[Shape] = &[
     fails(Kernel, Short::HostLimit, "exited with code 137 (OOMKilled)"),
     fails(Kubelet, Short::HostLimit, "OOMKilled"),
     fails(Ray, Short::Host, "killed due to the node running low on memory").more(NODE),
-    // Any sender of SIGKILL.
+    // Any process may have sent this SIGKILL.
     fails(Kernel, Short::Killed, "Exit Code: 137"),
     fails(Kernel, Short::Killed, "exited with code 137"),
     fails(

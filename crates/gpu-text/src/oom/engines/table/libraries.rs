@@ -1,8 +1,9 @@
 //! Libraries, and layers that limit device memory.
 
 use super::super::super::event::Framework::{Cuda, Hami, Nccl};
-use super::super::{Shape, Short};
+use super::super::Shape;
 use super::fails;
+use crate::oom::short::Short;
 
 pub(super) const ROWS: &[Shape] = &[
     fails(Hami, Short::Quota, "Device {gpu} OOM {needed} / {limit}").on("cuda"),

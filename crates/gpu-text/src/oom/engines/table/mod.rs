@@ -1,8 +1,8 @@
-//! The table of messages: one row for each shape, by the kind of program.
+//! The table of messages: one row per pattern, grouped by the kind of program.
 //!
-//! A message that fits several rows is the first of them. Sources: the programs' own source, and
-//! public logs of the versions up to 2026. Quotation marks, emphasis and line breaks in a log are
-//! gone when a pattern is matched, so no pattern has a backquote or an asterisk.
+//! If a message matches several rows, the first one counts. Sources: the programs' own source, and
+//! public logs of the versions up to 2026. The flattened log has no quotation marks, emphasis and
+//! line breaks, so no pattern has a backquote or an asterisk.
 
 mod frameworks;
 mod ggml;
@@ -12,7 +12,8 @@ mod servers;
 mod trainers;
 
 use super::super::event::Framework;
-use super::{Role, Shape, Short};
+use super::{Role, Shape};
+use crate::oom::short::Short;
 
 /// Returns all rows.
 pub(super) fn all() -> impl Iterator<Item = &'static Shape> {
@@ -25,12 +26,12 @@ const fn row(program: Framework, role: Role, text: &'static str) -> Shape {
     Shape { program, backend: None, role, text, more: &[] }
 }
 
-/// A failure, with what ran short.
+/// A failure and its cause.
 const fn fails(program: Framework, short: Short, text: &'static str) -> Shape {
     row(program, Role::Fails(short), text)
 }
 
-/// A failure that only its figures explain.
+/// A failure explained only by its figures.
 const fn figures(program: Framework, text: &'static str) -> Shape {
     row(program, Role::Figures, text)
 }
@@ -45,7 +46,7 @@ const fn before(program: Framework, text: &'static str) -> Shape {
     row(program, Role::Before, text)
 }
 
-/// Words on the last message of the program.
+/// More about the last message of the program.
 const fn after(program: Framework, short: Option<Short>, text: &'static str) -> Shape {
     row(program, Role::After(short), text)
 }

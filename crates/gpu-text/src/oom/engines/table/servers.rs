@@ -1,12 +1,13 @@
 //! Servers of language models: vLLM, SGLang, TensorRT-LLM, Triton, TGI, LMDeploy.
 
 use super::super::super::event::Framework::{LmDeploy, SgLang, TensorRtLlm, Tgi, Triton, Vllm};
-use super::super::{Shape, Short};
+use super::super::Shape;
 use super::{before, fails, goes_on};
+use crate::oom::short::Short;
 
 const LENGTH: &[&str] = &["the estimated maximum model length is {fitting_length}"];
 
-/// What a batch of SGLang needs, and what is free; up to 2024 without figures.
+/// The size of an SGLang batch and the free tokens; versions up to 2024 print no figures.
 const TOKENS: &[&str] = &[
     "Try to allocate {prefill_tokens} tokens",
     "Available tokens: {free_tokens}",
@@ -14,7 +15,8 @@ const TOKENS: &[&str] = &[
 ];
 
 pub(super) const ROWS: &[Shape] = &[
-    // vLLM, and aphrodite. PyTorch writes cuda:N on AMD too, so it shows no backend.
+    // vLLM and aphrodite. PyTorch prints cuda:N on AMD too, so the message does not show the
+    // backend.
     fails(
         Vllm,
         Short::Startup,
@@ -64,7 +66,7 @@ pub(super) const ROWS: &[Shape] = &[
          cache is needed, which is larger than the available KV cache memory ({left})",
     )
     .more(LENGTH),
-    // The end of a message with its start cut off.
+    // The end of a message that lost its start.
     fails(
         Vllm,
         Short::Cache,

@@ -4,13 +4,14 @@
 use super::super::super::event::Framework::{
     Accelerate, BitsAndBytes, ComfyUi, DeepSpeed, ExLlama, PyTorch, Unsloth,
 };
-use super::super::{Shape, Short};
+use super::super::Shape;
 use super::{fails, goes_on, retry};
+use crate::oom::short::Short;
 
 pub(super) const ROWS: &[Shape] = &[
     fails(ExLlama, Short::Program, "Insufficient VRAM for model and cache"),
     fails(ExLlama, Short::Program, "Insufficient VRAM in split for model and cache"),
-    // The requirement is that of one block.
+    // The printed requirement applies to one block.
     fails(
         DeepSpeed,
         Short::Cache,

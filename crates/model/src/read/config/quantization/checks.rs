@@ -1,21 +1,21 @@
-//! Values that no method has, and the encoding of the cache.
+//! Values that no method uses, and the encoding of the cache.
 
 use super::Quantization;
 use super::values::Values;
 use crate::tensor::Encoding;
 use serde_json::Value;
 
-/// How deep values are checked, and how many doubts that gives at most.
+/// The maximum depth to which values are checked, and the maximum number of resulting doubts.
 const DEPTH: u32 = 6;
 const MOST: usize = 8;
 
-/// Keys of a number of weights: positive, or -1 for a row.
+/// Keys for a number of weights, which is positive, or -1 for a row.
 const SIZES: [&str; 3] = ["group_size", "q_group_size", "weight_group_size"];
-/// Keys of the rows and columns of a tile.
+/// Keys for the rows and columns of a tile.
 const TILES: [&str; 2] = ["weight_block_size", "block_structure"];
 
 impl Quantization {
-    /// Adds doubts about values that no method has, and reads the encoding of the cache.
+    /// Adds doubts about values that no method uses, and reads the encoding of the cache.
     pub(super) fn check(&mut self, values: Values<'_>) {
         self.look(values, DEPTH);
         self.read_cache(values);
@@ -40,7 +40,7 @@ impl Quantization {
     }
 
     /// Reads `kv_cache_scheme` of compressed-tensors, `kv_cache_quant_algo` of modelopt and
-    /// `kv_cache_quant_config` of Quark. By default, vLLM keeps keys and values as they say
+    /// `kv_cache_quant_config` of Quark. By default, vLLM stores keys and values accordingly
     /// (`resolve_kv_cache_dtype_string`, `Attention.__init__`).
     fn read_cache(&mut self, values: Values<'_>) {
         let values = values.within("quantization").unwrap_or(values);

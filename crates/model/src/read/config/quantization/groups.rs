@@ -1,4 +1,4 @@
-//! Groups of modules with a scheme of their own: compressed-tensors and what copies its form.
+//! Groups of modules with their own schemes: compressed-tensors, and formats that copy its form.
 //!
 //! Source: `compressed_tensors/quantization/quant_args.py`, `quant_config.py`, and the compressors of
 //! `compressed_tensors/compressors`.
@@ -8,7 +8,7 @@ use super::values::Values;
 use super::{Quantization, Which};
 use crate::quantize::{Group, Packing, columns};
 
-/// Reads `config_groups`, `ignore` and the formats. `format` is that of the whole checkpoint.
+/// Reads `config_groups`, `ignore` and the formats. `format` applies to the whole checkpoint.
 pub(super) fn read(quantization: &mut Quantization, values: Values<'_>) {
     quantization.keep(values.texts("ignore"));
     let format = values.lower("format");
@@ -52,7 +52,7 @@ pub(super) fn read(quantization: &mut Quantization, values: Values<'_>) {
         quantization.named(Names::new(named), packing);
         classes.extend(of_class.into_iter().map(|class| (class, packing)));
     }
-    // A module's own name wins over its class.
+    // A module's own name takes precedence over its class.
     for (class, packing) in classes {
         match class {
             "Linear" => {
@@ -72,16 +72,16 @@ pub(super) fn read(quantization: &mut Quantization, values: Values<'_>) {
     }
 }
 
-/// Returns whether a target is a class of modules, not a name.
+/// Returns whether a target is a class of modules instead of a name.
 fn is_class(target: &str) -> bool {
     target.starts_with(|first: char| first.is_ascii_uppercase())
         && target.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Weights that are stored only in part, with a bit for each weight that marks the stored ones.
+/// Weights of which only some are stored, with a bit per weight that marks the stored ones.
 #[derive(Clone, Copy)]
 struct Sparsity {
-    /// Thousandths of the weights that are stored.
+    /// The stored weights, in thousandths.
     kept: u64,
 }
 
@@ -106,7 +106,7 @@ impl Sparsity {
         }
     }
 
-    /// Returns how weights of this many bits are stored.
+    /// Returns how weights with this many bits are stored.
     fn packing(self, bits: u64) -> Packing {
         let base = match bits {
             16 => Packing::halves(),
@@ -116,7 +116,7 @@ impl Sparsity {
     }
 }
 
-/// Returns how the weights of a group are stored; `None` if that is not understood.
+/// Returns how the weights of a group are stored; `None` if this is not understood.
 fn scheme(weights: Values<'_>, format: &str, sparse: Option<Sparsity>) -> Option<Packing> {
     let bits = weights.number("num_bits")?;
     let is_float = weights.lower("type") == "float";
@@ -138,7 +138,7 @@ fn scheme(weights: Values<'_>, format: &str, sparse: Option<Sparsity>) -> Option
     let zero = if symmetric { 0 } else { bits };
     let ordered = weights.get("actorder").is_some_and(|order| order == "group" || order == true);
     let column_bits = if ordered { 32 } else { 0 };
-    // The shape of a packed matrix: two numbers of 64 bits.
+    // The shape of a packed matrix, as two 64-bit numbers.
     let shape = 128;
     Some(match (format, is_float, bits) {
         (format, true, 4) if format.contains("nvfp4") => Packing::nvfp4(),
@@ -146,7 +146,7 @@ fn scheme(weights: Values<'_>, format: &str, sparse: Option<Sparsity>) -> Option
         (format, true, 8) if format.contains("mxfp8") => Packing::mxfp8(),
         (_, true, 4) if size == 16 => Packing::nvfp4(),
         (_, true, 4) if size == 32 => Packing::mxfp4(),
-        // Half of the weights, and two bits for the place of each stored one.
+        // Half of the weights, and two bits for the position of each stored one.
         ("marlin-24", false, 4 | 8) => {
             Packing { bits: bits + 2, per: 2, ..Packing::integers(bits, group, 16) }
         }

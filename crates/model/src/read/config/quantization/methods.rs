@@ -1,18 +1,18 @@
-//! The methods that transformers, vLLM and SGLang document, by the names of `quant_method`.
+//! The methods that transformers, vLLM and SGLang document, by their `quant_method`.
 //!
 //! Sources: `transformers/utils/quantization_config.py` and `transformers/quantizers`,
-//! `vllm/model_executor/layers/quantization`, and the files that the methods' own tools write.
+//! `vllm/model_executor/layers/quantization`, and the files written by the methods' own tools.
 
 use super::pattern::Names;
 use super::values::Values;
 use super::{Quantization, Which, groups};
 use crate::quantize::{Group, Packing, columns};
 
-/// Reads the object of quantization.
+/// Reads the quantization object.
 pub(super) fn read(values: Values<'_>) -> Quantization {
     let method = values.lower("quant_method").replace('_', "-");
     let method = match method.as_str() {
-        // Older files of bitsandbytes and modelopt have no method.
+        // Older files of bitsandbytes and modelopt do not name a method.
         "" if values.get("load_in_4bit").or(values.get("load_in_8bit")).is_some() => "bitsandbytes",
         "" if values.get("quant_algo").is_some() => "modelopt",
         "" if values.get("config_groups").is_some() => "compressed-tensors",
@@ -27,7 +27,7 @@ pub(super) fn read(values: Values<'_>) -> Quantization {
     read
 }
 
-/// Reads a file of quantization beside the configuration.
+/// Reads a quantization file next to the configuration.
 pub(super) fn beside(name: &str, values: Values<'_>) -> Option<Quantization> {
     match name {
         "hf_quant_config.json" => {
@@ -51,7 +51,7 @@ pub(super) fn beside(name: &str, values: Values<'_>) -> Option<Quantization> {
     }
 }
 
-/// Modules that stay as they are, by the keys of several methods.
+/// Modules that stay unquantized, under the keys of several methods.
 const KEPT: [&str; 8] = [
     "modules_to_not_convert",
     "ignored_layers",
@@ -133,7 +133,7 @@ fn fill(q: &mut Quantization, method: &str, v: Values<'_>) {
         "vptq" => vptq(q, v),
         "spqr" => spqr(q, v),
         "exl2" | "exl3" => {
-            // Fractions of a bit: an average over matrices that the tool chose.
+            // Fractional bits are an average over matrices that the tool chose.
             let average = v.get("bits").and_then(serde_json::Value::as_f64).unwrap_or(4.0);
             let of = |bits: f64| Packing {
                 bits: (bits.clamp(1.0, 16.0) * 1000.0) as u64,
@@ -148,7 +148,7 @@ fn fill(q: &mut Quantization, method: &str, v: Values<'_>) {
     }
 }
 
-/// An unknown method: its number of bits counts for the matrices of blocks, and for nothing else.
+/// Reads an unknown method. Its number of bits applies only to the matrices of blocks.
 fn unknown(q: &mut Quantization, method: &str, bits: Option<u64>, group: u64) {
     let name = super::super::shown(method);
     let named = if name.is_empty() { "without a name".to_owned() } else { format!("'{name}'") };
@@ -174,14 +174,15 @@ fn fp8(method: &str, v: Values<'_>) -> Packing {
 
 fn bnb(method: &str, v: Values<'_>) -> Packing {
     let four = ["load_in_4bit", "_load_in_4bit"].iter().any(|key| v.flag(key) == Some(true));
-    match four || method.ends_with("4bit") {
-        true => Packing::bnb4(v.flag("bnb_4bit_use_double_quant") == Some(true)),
-        false => Packing::bnb8(),
+    if four || method.ends_with("4bit") {
+        Packing::bnb4(v.flag("bnb_4bit_use_double_quant") == Some(true))
+    } else {
+        Packing::bnb8()
     }
 }
 
-/// GPTQ, with the rules of GPTQModel: `dynamic` has regular expressions with `-:` for modules that
-/// stay, and `+:` or nothing for modules with other numbers.
+/// GPTQ, including GPTQModel's rules: `dynamic` has regular expressions, with `-:` for modules that
+/// stay unquantized, and with `+:` or no prefix for modules with other numbers.
 fn gptq(q: &mut Quantization, v: Values<'_>, bits: u64, group: u64) {
     for (pattern, rule) in v.within("dynamic").iter().flat_map(|dynamic| dynamic.objects()) {
         let (is_kept, pattern) = match (pattern.strip_prefix("-:"), pattern.strip_prefix("+:")) {
@@ -199,23 +200,24 @@ fn gptq(q: &mut Quantization, v: Values<'_>, bits: u64, group: u64) {
         "marlin" => Packing::integers(bits, columns(group), 16),
         _ => Packing::gptq(bits, group),
     };
-    // Lists of module names within a block; all others stay.
+    // Lists of module names within a block; all other modules stay unquantized.
     let only = v.get("modules_in_block_to_quantize").and_then(serde_json::Value::as_array);
     let flat = only.into_iter().flatten().flat_map(|entry| match entry {
         serde_json::Value::Array(names) => names.iter().collect::<Vec<_>>(),
         name => vec![name],
     });
     let only: Vec<&str> = flat.filter_map(serde_json::Value::as_str).collect();
-    match only.is_empty() {
-        true => q.rule(Which::Linear, Some(packing)),
-        false => q.named(Names::new(only), Some(packing)),
+    if only.is_empty() {
+        q.rule(Which::Linear, Some(packing))
+    } else {
+        q.named(Names::new(only), Some(packing))
     }
     if v.flag("lm_head") == Some(true) {
         q.rule(Which::Output, Some(packing));
     }
 }
 
-/// AutoRound: packed as GPTQ or AWQ, with the numbers of some layers in `extra_config`.
+/// AutoRound: packed like GPTQ or AWQ, with the numbers for some layers in `extra_config`.
 fn auto_round(q: &mut Quantization, v: Values<'_>, bits: u64, group: u64) {
     let data = v.lower("data_type");
     let packed = |bits: u64, group: u64| -> Option<Packing> {
@@ -239,13 +241,13 @@ fn auto_round(q: &mut Quantization, v: Values<'_>, bits: u64, group: u64) {
     }
 }
 
-/// HQQ: scale and zero point in 16 bits for each group; rules by the name of the layer in a block.
+/// HQQ: a 16-bit scale and zero point per group, and rules by layer name within a block.
 fn hqq(q: &mut Quantization, v: Values<'_>) {
     let packed = |params: Values<'_>| {
         let bits = params.number("nbits").unwrap_or(4);
         let group = params.group(&["group_size"], 64);
         let base = Packing::integers(bits, columns(group), 32);
-        // Ten 3-bit weights fill 32 bits.
+        // Ten 3-bit weights fit in 32 bits.
         if bits == 3 { Packing { bits: 32, per: 10, ..base } } else { base }
     };
     let config = v.within("quant_config").unwrap_or(v);
@@ -264,11 +266,11 @@ fn hqq(q: &mut Quantization, v: Values<'_>) {
     }
 }
 
-/// Quark: a configuration for all layers, some by pattern, and an exclusion list.
+/// Quark: a configuration for all layers, others by pattern, and an exclusion list.
 fn quark(q: &mut Quantization, v: Values<'_>) {
     q.keep(v.texts("exclude"));
     let packed = |config: Values<'_>| -> Option<Packing> {
-        // Weights that are quantized twice are stored as the last step says.
+        // Weights that are quantized twice are stored as the last step specifies.
         let weight = config.get("weight")?;
         let weight = match weight {
             serde_json::Value::Array(steps) => steps.last()?,
@@ -368,7 +370,7 @@ fn quanto(q: &mut Quantization, v: Values<'_>) {
     q.rule(Which::Linear, Some(packing));
 }
 
-/// torchao: the name of a function or of a configuration class, with arguments.
+/// torchao: the name of a function or configuration class, with arguments.
 fn torchao(q: &mut Quantization, v: Values<'_>) {
     let packed = |name: &str, arguments: Option<Values<'_>>| -> Option<Packing> {
         let name = name.to_lowercase().replace('_', "");
@@ -380,7 +382,7 @@ fn torchao(q: &mut Quantization, v: Values<'_>) {
             "int4weightonly" | "int4weightonlyconfig" => {
                 Packing::integers(4, columns(group(128)), 32)
             }
-            // Four bits in bytes, and a scale for 32.
+            // Four bits in bytes, and one scale per 32.
             name if name.starts_with("int8dynamicactivationint4weight") => {
                 Packing::integers(8, columns(group(32)), 32)
             }
@@ -422,7 +424,7 @@ fn torchao(q: &mut Quantization, v: Values<'_>) {
     }
 }
 
-/// AQLM: codes for vectors, codebooks of 16-bit vectors, and a scale for each row of vectors.
+/// AQLM: codes for vectors, codebooks of 16-bit vectors, and a scale per row of vectors.
 fn aqlm(q: &mut Quantization, v: Values<'_>) {
     let (inside, outside) = (v.number("in_group_size"), v.number("out_group_size"));
     let books = v.number("num_codebooks").unwrap_or(1).min(64);
@@ -473,7 +475,7 @@ fn vptq(q: &mut Quantization, v: Values<'_>) {
     }
 }
 
-/// SpQR: `shapes` has the elements of each tensor.
+/// SpQR: `shapes` has the number of elements of each tensor.
 fn spqr(q: &mut Quantization, v: Values<'_>) {
     let Some(shapes) = v.within("shapes") else {
         return q.doubt("the shapes of spqr are missing, and its weights are not counted");
@@ -496,8 +498,8 @@ fn spqr(q: &mut Quantization, v: Values<'_>) {
     }
 }
 
-/// MLX: every matrix, the embedding and the output included, with a scale and a bias of 16 bits for
-/// each group; other numbers, or `false`, by module.
+/// MLX: every matrix, including embedding and output, with a 16-bit scale and bias per group; other
+/// numbers, or `false`, by module.
 pub(super) fn mlx(v: Values<'_>) -> Quantization {
     let mut q = Quantization::new("mlx");
     let packed = |own: Values<'_>| {

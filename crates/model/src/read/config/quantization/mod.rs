@@ -1,7 +1,7 @@
-//! How a configuration says that weights are quantized, and what each tensor then is in the files.
+//! How a configuration describes quantized weights, and how the files then store each tensor.
 //!
-//! A configuration is a list of rules: names or kinds of tensors, and how they are stored. The first
-//! rule that means a tensor decides; without one, it stays as it is.
+//! A configuration is a list of rules: names or kinds of tensors, and how they are stored. The
+//! first rule that matches a tensor applies; without a match, the tensor stays unquantized.
 
 mod checks;
 mod groups;
@@ -21,14 +21,14 @@ use values::Values;
 pub struct Quantization {
     /// The method, such as `awq`, in lower case with hyphens.
     pub method: String,
-    /// What is not understood: fragments that name the key.
+    /// Parts that are not understood: fragments that name the key.
     pub doubts: Vec<String>,
     /// The encoding of keys and values that vLLM takes from the checkpoint.
     pub cache: Option<Encoding>,
     rules: Vec<Rule>,
 }
 
-/// How tensors of a kind or with certain names are stored; `None` leaves them as they are.
+/// How tensors of a kind or with certain names are stored; `None` leaves them unquantized.
 #[derive(Clone, Debug, PartialEq)]
 struct Rule {
     which: Which,
@@ -38,23 +38,23 @@ struct Rule {
 /// The tensors that a rule covers.
 #[derive(Clone, Debug, PartialEq)]
 enum Which {
-    /// Matrices with names.
+    /// Matrices with these names.
     Names(Names),
     /// The matrices of blocks, except for routers, convolutions and norms.
     Linear,
     /// The matrices of routed experts.
     Experts,
-    /// The matrix of the output.
+    /// The output matrix.
     Output,
-    /// The matrix of the input embedding.
+    /// The input embedding matrix.
     Embedding,
 }
 
-/// The keys of the object of quantization.
+/// The keys of the quantization object.
 const NAMED: [&str; 2] = ["quantization_config", "compression_config"];
 
 impl Quantization {
-    /// Reads the object of quantization of a configuration; `None` if there is none.
+    /// Reads the quantization object of a configuration; `None` if there is none.
     pub(super) fn read(keys: &Keys<'_>) -> Option<Quantization> {
         let object = |name: &str| keys.given(name)?.as_object().filter(|map| !map.is_empty());
         if let Some(map) = NAMED.iter().find_map(|name| object(name)) {
@@ -64,7 +64,7 @@ impl Quantization {
         object("quantization").map(|map| methods::mlx(Values(map)))
     }
 
-    /// Returns the doubt about a value in the place of the object of quantization.
+    /// Returns a doubt about a value that replaces the quantization object.
     pub(super) fn unread(keys: &Keys<'_>) -> Option<String> {
         let given = |key: &'static str| Some((key, keys.given(key)?));
         let mut found = NAMED.into_iter().filter_map(given);
@@ -73,8 +73,8 @@ impl Quantization {
         Some(format!("'{key}' is {value}, not an object: the weights count as unquantized"))
     }
 
-    /// Reads the file of quantization beside a configuration: `hf_quant_config.json` of modelopt,
-    /// `quantize_config.json` of GPTQ and `quant_config.json` of AWQ.
+    /// Reads the quantization file next to a configuration: `hf_quant_config.json` of modelopt,
+    /// `quantize_config.json` of GPTQ or `quant_config.json` of AWQ.
     pub(crate) fn beside(name: &str, text: &[u8]) -> Option<Quantization> {
         let map: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(text).ok()?;
         methods::beside(name, Values(&map))
@@ -89,7 +89,7 @@ impl Quantization {
         self.rules.push(Rule { which, packing });
     }
 
-    /// Leaves tensors with names as they are.
+    /// Leaves tensors with these names unquantized.
     fn keep<'a>(&mut self, names: impl IntoIterator<Item = &'a str>) {
         self.named(Names::new(names), None);
     }
@@ -109,8 +109,8 @@ impl Quantization {
         self.doubts.push(text.into());
     }
 
-    /// Returns a tensor of the unquantized model as the files of the quantized one hold it: with its
-    /// own shape, and the bytes of the weights, scales and tables that replace it.
+    /// Returns a tensor of the unquantized model as the files of the quantized model store it: with
+    /// its own shape, and the bytes of the weights, scales and tables that replace it.
     pub(super) fn stored(&self, tensor: Tensor) -> Tensor {
         match self.packing(&tensor) {
             Some(packing) => {

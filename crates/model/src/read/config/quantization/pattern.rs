@@ -1,16 +1,17 @@
-//! Which tensors the names in a quantization configuration mean.
+//! Matches tensors with the names in a quantization configuration.
 //!
-//! A name is a path of modules or the end, the start or the middle of one, a shell pattern, or a
-//! regular expression after `re:`. Repositories of several modalities put a prefix before the
-//! language model, and families name the same part differently: a tensor is meant if any of its
-//! usual names is.
+//! A name is a module path or the start, middle or end of one, a shell pattern, or a regular
+//! expression after `re:`. Multimodal repositories put a prefix before the language model, and
+//! families use different names for the same part, so a tensor matches if any of its common names
+//! does.
 
 use super::regex::{Regex, Steps};
 use std::collections::HashSet;
 
-/// The most patterns that are searched; paths are found by a table and are not limited.
+/// The maximum number of patterns that are searched. Paths are looked up in a table and are not
+/// limited.
 const MAX_PATTERNS: usize = 512;
-/// The steps that all searches of one name may take.
+/// The number of steps available to all searches for one name.
 const STEPS: u64 = 200_000;
 
 /// A list of names.
@@ -40,9 +41,10 @@ impl Names {
                 None => self.not_read(name),
             }
         } else if name.contains(['*', '?']) {
-            match is_full || name.len() > 1024 {
-                true => self.not_read(name),
-                false => self.globs.push(name.to_owned()),
+            if is_full || name.len() > 1024 {
+                self.not_read(name)
+            } else {
+                self.globs.push(name.to_owned())
             }
         } else {
             let name = name.trim_matches('.');
@@ -50,7 +52,7 @@ impl Names {
         }
     }
 
-    /// Adds a regular expression that has no prefix.
+    /// Adds a regular expression without its prefix.
     pub(super) fn add_regex(&mut self, pattern: &str) {
         self.add(&format!("re:{pattern}"));
     }
@@ -76,7 +78,7 @@ impl Names {
         })
     }
 
-    /// Returns whether a run of the parts of a name is in the list: `mlp.gate` of
+    /// Returns whether consecutive parts of a name are in the list: `mlp.gate` of
     /// `model.layers.0.mlp.gate`.
     fn has_path(&self, name: &str) -> bool {
         if self.paths.is_empty() {
@@ -91,13 +93,14 @@ impl Names {
     }
 }
 
-/// Returns whether a shell pattern matches a module above the one that is named.
+/// Returns whether a shell pattern matches a parent of the named module.
 fn ends_with_glob(glob: &str, name: &str) -> bool {
     let mut parents = name.match_indices('.').filter_map(|(at, _)| name.get(..at));
     parents.any(|parent| is_glob(glob.as_bytes(), parent.as_bytes()))
 }
 
-/// Returns whether a shell pattern matches a text, in time linear in their product.
+/// Returns whether a shell pattern matches a text, in time proportional to the product of their
+/// lengths.
 fn is_glob(glob: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from, mut star) = (0, 0, None);
     while from < text.len() {
@@ -123,7 +126,7 @@ fn is_glob(glob: &[u8], text: &[u8]) -> bool {
     glob.get(at..).is_some_and(|rest| rest.iter().all(|byte| *byte == b'*'))
 }
 
-/// Returns the names that repositories give the module of a tensor.
+/// Returns the names that repositories use for a tensor's module.
 pub(super) fn aliases(tensor: &str) -> Vec<String> {
     const PARTS: &[(&str, &str)] = &[
         (".shared_expert.", ".shared_experts."),
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn names_mean_whole_parts_of_a_path() {
+    fn names_match_whole_path_components() {
         let expert = "model.layers.7.mlp.experts.gate_proj.weight";
         let query = "model.layers.7.self_attn.q_proj.weight";
         for (name, tensor, expected) in [
@@ -223,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_names_are_kept_for_the_reader() {
+    fn reports_first_invalid_name() {
         let names = Names::new(["lm_head", "re:(?<=a)b", "re:("]);
         assert_eq!(names.unread.as_deref(), Some("re:(?<=a)b"));
         let many: Vec<String> = (0..600).map(|at| format!("re:a{at}")).collect();

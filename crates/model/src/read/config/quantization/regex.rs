@@ -1,8 +1,8 @@
 //! Regular expressions of quantization configurations, in Python's syntax.
 //!
 //! The subset that checkpoints use: literals, `.`, classes, `\d` and `\w`, groups, alternatives,
-//! repetition, anchors and lookahead. A configuration is hostile, so the pattern is bounded, and the
-//! caller grants the steps of a search.
+//! repetition, anchors and lookahead. Configurations are hostile, so the length of a pattern is
+//! limited, and the caller limits the steps of a search.
 
 const MAX_PATTERN: usize = 4096;
 const MAX_NESTING: usize = 16;
@@ -12,21 +12,21 @@ const MAX_REPEAT: u32 = 1000;
 enum Node {
     Any,
     Byte(u8),
-    /// Ranges of bytes, and whether they are excluded.
+    /// Byte ranges, and whether they are excluded.
     Class(Vec<(u8, u8)>, bool),
     Start,
     End,
     Group(Vec<Vec<Node>>),
-    /// A lookahead, and whether it must fail.
+    /// A lookahead, and whether it is negative.
     Look(Vec<Vec<Node>>, bool),
     Repeat(Box<Node>, u32, u32),
 }
 
-/// A pattern, parsed.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Regex(Vec<Vec<Node>>);
 
-/// The steps that searches may still take; none are left after a search without an answer.
+/// The remaining steps for searches; zero after a search that ran out of steps.
 pub(super) struct Steps(pub(super) u64);
 
 impl Regex {
@@ -40,7 +40,7 @@ impl Regex {
         (parser.at == parser.text.len()).then_some(Regex(alternatives))
     }
 
-    /// Returns whether a prefix of a text matches, as Python's `re.match` does.
+    /// Returns whether a prefix of a text matches, like Python's `re.match`.
     pub(super) fn matches(&self, text: &str, steps: &mut Steps) -> bool {
         any(&self.0, text.as_bytes(), 0, steps, &mut |_, _| true)
     }
@@ -143,10 +143,12 @@ impl Parser<'_> {
             Some(b'{') => {
                 self.at += 1;
                 let least = self.number()?;
-                let most = match self.take(b",") {
-                    true if self.peek() == Some(b'}') => u32::MAX,
-                    true => self.number()?,
-                    false => least,
+                let most = if !self.take(b",") {
+                    least
+                } else if self.peek() == Some(b'}') {
+                    u32::MAX
+                } else {
+                    self.number()?
                 };
                 if self.peek() != Some(b'}') || least > MAX_REPEAT || most < least {
                     return None;
@@ -156,7 +158,7 @@ impl Parser<'_> {
             _ => return Some(node),
         };
         self.at += 1;
-        // Whether a repetition is lazy does not change whether there is a match.
+        // Laziness of a repetition does not affect whether there is a match.
         self.take(b"?");
         Some(Node::Repeat(Box::new(node), least, most))
     }
@@ -179,7 +181,7 @@ fn escaped(byte: u8) -> Option<Node> {
     })
 }
 
-/// What follows a match: called with its end.
+/// The rest of a match, called with the end of the part before it.
 type Rest<'a> = &'a mut dyn FnMut(usize, &mut Steps) -> bool;
 
 fn any(all: &[Vec<Node>], text: &[u8], at: usize, steps: &mut Steps, rest: Rest<'_>) -> bool {
@@ -227,7 +229,7 @@ fn repeat(
 ) -> bool {
     let again = most > 0
         && one(node, text, at, steps, &mut |end, steps| {
-            // A repetition of an empty match would not end.
+            // Repeating an empty match would never end.
             (end > at || least > 0) && {
                 let left =
                     (least.saturating_sub(1), most.saturating_sub(u32::from(most < u32::MAX)));
@@ -276,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_and_unknown_patterns_are_refused() {
+    fn rejects_malformed_and_unsupported_patterns() {
         for pattern in ["(", ")", "a**", "*", "[", r"\q", r"(?P<n>a)", "(?<=a)b", "a{2", "a{9999}"]
         {
             assert_eq!(Regex::parse(pattern), None, "{pattern}");
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn search_ends_with_its_steps() {
+    fn search_stops_at_step_limit() {
         let slow = Regex::parse("(a|a)*(a|a)*(a|a)*(a|a)*b").unwrap();
         let mut steps = Steps(10_000);
         assert!(!slow.matches(&"a".repeat(200), &mut steps));

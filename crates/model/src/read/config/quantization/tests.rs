@@ -1,4 +1,4 @@
-//! Quantized configurations, with the bytes that the files of such checkpoints hold.
+//! Quantized configurations, with the number of bytes in the files of such checkpoints.
 
 use super::super::read;
 use crate::model::Model;
@@ -16,7 +16,7 @@ fn dense() -> Value {
         "vocab_size": VOCABULARY, "tie_word_embeddings": false, "torch_dtype": "bfloat16"})
 }
 
-/// A model with a dense layer, and one with four routed experts and a shared one.
+/// A model with one dense layer, and one with four routed experts and a shared one.
 fn sparse() -> Value {
     json!({"model_type": "deepseek_v3", "hidden_size": ROWS, "intermediate_size": WIDE,
         "moe_intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -41,12 +41,12 @@ const DOWN: &str = "model.layers.1.mlp.down_proj.weight";
 const HEAD: &str = "lm_head.weight";
 const EMBEDDING: &str = "model.embed_tokens.weight";
 
-/// The weights of a square matrix, and those of the down projection.
+/// The number of weights in a square matrix, and in the down projection.
 const N: u64 = ROWS * ROWS;
 const D: u64 = ROWS * WIDE;
 
 #[test]
-fn methods_store_a_matrix_as_their_files_do() {
+fn matrix_size_matches_files_of_each_method() {
     let four = json!({"num_bits": 4, "type": "int", "group_size": 128, "strategy": "group"});
     let group = |weights: Value| json!({"g": {"targets": ["Linear"], "weights": weights}});
     let listed = |format: &str, weights: Value| {
@@ -246,7 +246,7 @@ fn methods_store_a_matrix_as_their_files_do() {
 }
 
 #[test]
-fn rules_by_name_decide_for_each_tensor() {
+fn name_rules_apply_to_each_tensor() {
     let plain = 2 * N;
     let awq = N / 2 + N / 64 + N / 256;
     for (name, config, query, head) in [
@@ -341,7 +341,7 @@ fn rules_by_name_decide_for_each_tensor() {
 }
 
 #[test]
-fn experts_are_quantized_and_their_router_is_not() {
+fn quantizes_experts_but_not_router() {
     let routed = "model.layers.1.mlp.experts.down_proj";
     let n = EXPERTS * 256 * ROWS;
     let int4 = json!({"quant_method": "compressed-tensors", "format": "pack-quantized",
@@ -370,7 +370,7 @@ fn experts_are_quantized_and_their_router_is_not() {
 }
 
 #[test]
-fn what_is_not_understood_is_a_doubt() {
+fn unknown_input_becomes_a_doubt() {
     for (config, doubt) in [
         (json!({"quant_method": "psychic"}), "method 'psychic' is unknown and not counted"),
         (
@@ -406,7 +406,7 @@ fn what_is_not_understood_is_a_doubt() {
 }
 
 #[test]
-fn nested_and_renamed_objects_are_found() {
+fn finds_nested_and_renamed_objects() {
     let awq = json!({"quant_method": "awq", "bits": 4, "group_size": 128});
     let plain = model(dense(), &json!({})).bytes();
     let wanted = model(dense(), &awq).bytes();
@@ -434,7 +434,7 @@ fn nested_and_renamed_objects_are_found() {
 }
 
 #[test]
-fn hostile_numbers_and_lists_are_no_panic() {
+fn hostile_numbers_and_lists_do_not_panic() {
     let most = u64::MAX;
     for method in [
         "awq",
@@ -471,7 +471,7 @@ fn hostile_numbers_and_lists_are_no_panic() {
 }
 
 #[test]
-fn values_that_no_method_has_are_doubts() {
+fn values_outside_all_methods_are_doubts() {
     let row = |quantization: Value, part: &str| {
         let doubts = model(dense(), &quantization).doubts;
         let texts: Vec<&str> = doubts.iter().map(|doubt| doubt.text.as_str()).collect();
@@ -503,7 +503,7 @@ fn values_that_no_method_has_are_doubts() {
 }
 
 #[test]
-fn checkpoint_says_how_the_cache_is_kept() {
+fn reads_cache_encoding_from_checkpoint() {
     let base = json!({"quant_method": "compressed-tensors", "format": "float-quantized",
         "config_groups": {"g": {"targets": ["Linear"],
         "weights": {"num_bits": 8, "type": "float", "strategy": "tensor"}}}});

@@ -1,9 +1,9 @@
-//! Lenient access to the values of a quantization configuration: what is not of the expected type
-//! is absent, and the caller doubts it.
+//! Lenient access to the values of a quantization configuration: a value of an unexpected type
+//! counts as absent, and the caller adds a doubt.
 
 use serde_json::{Map, Value};
 
-/// The largest number that is accepted.
+/// The largest accepted number.
 const MAX: u64 = 1 << 31;
 
 /// An object.
@@ -23,7 +23,7 @@ impl<'a> Values<'a> {
         self.get(key)?.as_str()
     }
 
-    /// Returns a text in lower case.
+    /// Returns a string in lower case.
     pub(super) fn lower(self, key: &str) -> String {
         self.text(key).unwrap_or_default().to_lowercase()
     }
@@ -36,7 +36,8 @@ impl<'a> Values<'a> {
         self.get(key)?.as_bool()
     }
 
-    /// Returns the weights of a group; -1 and `null` are a whole row, which is 0.
+    /// Returns the number of weights in a group; -1 and `null` mean a whole row, which is returned
+    /// as 0.
     pub(super) fn group(self, keys: &[&str], default: u64) -> u64 {
         let found = keys.iter().find_map(|key| self.0.get(*key));
         match found {
@@ -45,14 +46,14 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the texts of a list, or a single text as a list.
+    /// Returns the strings in a list, or a single string as a list.
     pub(super) fn texts(self, key: &str) -> impl Iterator<Item = &'a str> {
         let value = self.get(key);
         let list = value.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         list.iter().filter_map(Value::as_str).chain(value.and_then(Value::as_str))
     }
 
-    /// Returns the two numbers of a list, none of them 0.
+    /// Returns the two nonzero numbers in a list.
     pub(super) fn pair(self, key: &str) -> Option<(u64, u64)> {
         match self.get(key)?.as_array()?.as_slice() {
             [rows, columns] => {
@@ -63,7 +64,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns the objects below keys.
+    /// Returns the nested objects by key.
     pub(super) fn objects(self) -> impl Iterator<Item = (&'a str, Values<'a>)> {
         self.0.iter().filter_map(|(key, value)| Some((key.as_str(), Values(value.as_object()?))))
     }

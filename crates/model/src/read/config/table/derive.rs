@@ -1,4 +1,4 @@
-//! The tensors of a model by its rules.
+//! Derives the tensors of a model from its rules.
 
 use super::expression::{Expression, Value};
 use super::node::{Layered, Node};
@@ -9,22 +9,22 @@ use crate::read::config::keys::MAX_LAYERS;
 use crate::read::name::shown;
 use std::collections::HashSet;
 
-/// The most tensors of a model.
+/// The maximum number of tensors in a model.
 const MAX_TENSORS: usize = 1 << 18;
 /// The largest dimension.
 const MAX_DIMENSION: i128 = 1 << 40;
-/// How deep parts are nested.
+/// The maximum nesting depth of parts.
 const MAX_PARTS: u32 = 6;
 
-/// A tensor, not yet encoded.
+/// A tensor without an encoding.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::read::config) struct Plain {
     pub(in crate::read::config) name: String,
-    /// The dimensions; those of lists within a layer, such as experts, come first.
+    /// The dimensions, starting with those of lists within a layer, such as experts.
     pub(in crate::read::config) shape: Vec<u64>,
 }
 
-/// Returns the tensors of a class of models, and what the table does not know of it.
+/// Returns the tensors of a class of models, and what the table does not know about it.
 pub(in crate::read::config) fn tensors(
     node: &Node<'_>,
     class: &str,
@@ -45,7 +45,7 @@ struct List {
     doubts: Vec<String>,
 }
 
-/// A rule, read.
+/// A parsed rule.
 struct Ready<'a> {
     list: &'a str,
     when: Expression,
@@ -54,7 +54,7 @@ struct Ready<'a> {
 }
 
 impl List {
-    /// Drops tensors with the name of another: at most one rule for a name is right.
+    /// Drops tensors with duplicate names: at most one rule for a name is right.
     fn keep_one_of_each_name(&mut self) {
         let mut names = HashSet::new();
         let mut twice = None;
@@ -150,7 +150,7 @@ impl List {
                 }
             }
         }
-        // A matrix without rows or columns is none.
+        // A matrix without rows or columns does not exist.
         if shape.contains(&0) {
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl List {
                 return Err(ConfigError::Overflow(format!("{prefix}{name}")));
             }
             let name = format!("{prefix}{}", name.replace("*.", ""));
-            // The entry of a list may itself be a tensor.
+            // An entry of a list may itself be a tensor.
             let name = name.trim_end_matches('.').to_owned();
             self.tensors.push(Plain { name, shape: shape.clone() });
         }

@@ -1,16 +1,17 @@
 //! The expressions of the table: arithmetic and conditions over keys of a configuration.
 //!
-//! `i` is the number of the layer and `n` the number of layers. What has no value (a missing key, a
-//! division by zero, a number beyond 2^62) is null, and null is neither true nor equal to a number.
+//! `i` is the index of the layer and `n` the number of layers. An expression without a value (a
+//! missing key, a division by zero, a number beyond 2^62) is null, and null is neither true nor
+//! equal to a number.
 
 use std::rc::Rc;
 
-/// The deepest nesting of an expression.
+/// The maximum nesting depth of an expression.
 const MAX_DEPTH: u32 = 24;
-/// The largest number; products of two fit `i128`.
+/// The largest number; the product of two fits `i128`.
 const MAX: i128 = 1 << 62;
 
-/// A value of an expression.
+/// The value of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::read::config) enum Value {
     Null,
@@ -26,7 +27,7 @@ impl Value {
         if (-MAX..=MAX).contains(&value) { Value::Integer(value) } else { Value::Null }
     }
 
-    /// Returns the value of a JSON value. Objects are null.
+    /// Converts a JSON value. Objects become null.
     pub(in crate::read::config) fn of(json: &serde_json::Value) -> Value {
         use serde_json::Value as Json;
         match json {
@@ -46,7 +47,7 @@ impl Value {
         }
     }
 
-    /// Returns whether Python takes the value for true.
+    /// Returns whether Python considers the value true.
     pub(in crate::read::config) fn is_true(&self) -> bool {
         match self {
             Value::Null => false,
@@ -65,7 +66,8 @@ impl Value {
         }
     }
 
-    /// Returns an entry of a list or a letter of a text; another value stands for all layers.
+    /// Returns an element of a list or a character of a string; any other value applies to all
+    /// layers.
     fn entry(&self, at: i128, wraps: bool) -> Value {
         let index = |length: usize| -> Option<usize> {
             let at = usize::try_from(at).ok()?;
@@ -117,11 +119,11 @@ pub(in crate::read::config) enum Operator {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::read::config) enum Function {
-    /// The entry of a list for this layer.
+    /// The element of a list for this layer.
     At,
     /// The same for a list that repeats.
     Cycle,
-    /// Whether a list has a number.
+    /// Whether a list contains a number.
     In,
     Length,
     IsNull,
@@ -132,7 +134,7 @@ pub(in crate::read::config) enum Function {
     Round,
 }
 
-/// The operators by precedence, the loosest first; longer ones before their beginnings.
+/// The operators by precedence, loosest first; longer operators before their prefixes.
 const LEVELS: [&[(&str, Operator)]; 6] = [
     &[("|", Operator::Or)],
     &[("&", Operator::And)],
@@ -167,7 +169,7 @@ const FUNCTIONS: [(&str, Function); 10] = [
     ("round", Function::Round),
 ];
 
-/// An expression of the table cannot be read: a fault of the table.
+/// An expression of the table cannot be parsed, which is an error in the table.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::read::config) struct Malformed;
 
@@ -260,23 +262,23 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// What an expression is about: the keys, and the layer.
+/// The context of an expression: the keys, and the layer.
 pub(in crate::read::config) trait Scope {
-    /// Returns the value of a key as it is; its default if it is missing.
+    /// Returns the value of a key, or its default if it is missing.
     fn key(&self, key: &str) -> Value;
-    /// Returns the number of the layer and of layers, if the expression is about a layer.
+    /// Returns the index of the layer and the number of layers, if the expression is about a layer.
     fn layer(&self) -> Option<(i128, i128)>;
 }
 
 impl Expression {
-    /// Reads an expression.
+    /// Parses an expression.
     pub(in crate::read::config) fn parse(text: &str) -> Result<Expression, Malformed> {
         let mut parser = Parser { rest: text, depth: 0 };
         let expression = parser.level(0)?;
         if parser.rest.is_empty() { Ok(expression) } else { Err(Malformed) }
     }
 
-    /// Reads expressions with commas between them; none are in an empty text.
+    /// Parses comma-separated expressions; an empty text has none.
     pub(in crate::read::config) fn parse_list(text: &str) -> Result<Vec<Expression>, Malformed> {
         let (mut parser, mut list) = (Parser { rest: text, depth: 0 }, Vec::new());
         while !parser.rest.is_empty() {
@@ -314,13 +316,13 @@ impl Expression {
         }
     }
 
-    /// Returns the value of a dimension or a count. A list has one value for each layer.
+    /// Returns the value of a dimension or count. A list has one value per layer.
     pub(in crate::read::config) fn dimension(&self, scope: &dyn Scope) -> Value {
         single(self.evaluate(scope), scope)
     }
 }
 
-/// Returns the entry of a list for this layer; the only entry there is without a layer.
+/// Returns the element of a list for this layer; without a layer, its only element.
 fn single(value: Value, scope: &dyn Scope) -> Value {
     match (&value, scope.layer()) {
         (Value::List(_), Some((i, _))) => value.entry(i, false),
@@ -455,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_is_that_of_python() {
+    fn arithmetic_matches_python() {
         for (text, expected) in [
             ("2*width+3", 8195),
             ("2*(width+3)", 8198),
@@ -477,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_about_layers() {
+    fn conditions_depend_on_layer() {
         for (text, layers) in [
             ("i<2", [true, true, false, false]),
             ("(i+1)%2==0", [false, true, false, true]),
@@ -495,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_value_is_null() {
+    fn missing_values_are_null() {
         for text in [
             "huge*huge",
             "huge+huge",
@@ -512,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_expressions_are_refused() {
+    fn rejects_malformed_expressions() {
         let nested = format!("{}1{}", "(".repeat(1000), ")".repeat(1000));
         for text in ["", "1+", "(1", "f(1)", "'a", "1 + 1", "at(", &nested] {
             assert_eq!(Expression::parse(text), Err(Malformed), "{text}");

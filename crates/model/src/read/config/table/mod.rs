@@ -1,12 +1,14 @@
 //! The shapes of the tensors of every model type of transformers, as a table.
 //!
-//! `data/observe.py` builds small models on torch's meta device with numbers that remember which keys
-//! of the configuration they came from, and `data/derive.py` writes down what each dimension is, when
-//! a layer has a tensor, and what a missing key means. Here the table is evaluated.
+//! `data/observe.py` builds small models on torch's meta device, with numbers that record which
+//! configuration keys they came from. `data/derive.py` derives the expression for each dimension,
+//! the condition for each tensor of a layer, and the meaning of missing keys. This module evaluates
+//! the table.
 //!
-//! A line is `type`, `config` or `model`, a name, and JSON. A type names the classes of its
-//! configuration and of its models; a configuration has defaults and nested configurations; a model
-//! has rules (list, condition, shape, counts of inner lists, names) and parts that are models.
+//! A line consists of `type`, `config` or `model`, a name, and JSON. A type names the classes of
+//! its configuration and its models. A configuration has defaults and nested configurations. A
+//! model has rules (list, condition, shape, counts of inner lists, names) and parts that are
+//! models.
 
 mod derive;
 mod expression;
@@ -21,10 +23,9 @@ use std::sync::OnceLock;
 
 const TABLE: &str = include_str!("../../../../data/architectures.txt");
 
-/// Model types that transformers does not have, each with a type of transformers that has the same
-/// layers.
+/// Model types that transformers lacks, each with a transformers type that has the same layers.
 ///
-/// Sources: the code beside the published weights, and the classes that vLLM maps them to.
+/// Sources: the code published with the weights, and the classes that vLLM maps them to.
 const SAME: &[(&str, &str)] = &[
     ("aquila", "llama"),
     ("baichuan", "llama"),
@@ -48,9 +49,9 @@ const SAME: &[(&str, &str)] = &[
 pub(super) struct Type {
     /// The class of its configuration.
     pub(super) config: Option<String>,
-    /// The class of the whole model, with the matrix of the output.
+    /// The class of the whole model, including the output matrix.
     pub(super) model: Option<String>,
-    /// The class without it, as a part of other models.
+    /// The class without the output matrix, as a part of other models.
     pub(super) base: Option<String>,
 }
 
@@ -62,39 +63,39 @@ enum Missing {
     Is {
         is: String,
     },
-    /// The first value that has a true condition.
+    /// The value of the first true condition.
     Cases {
         cases: Vec<(String, serde_json::Value)>,
     },
-    /// The same for each layer.
+    /// The same value for each layer.
     Layers {
         layers: Vec<(String, serde_json::Value)>,
     },
-    /// The numbers of the layers that satisfy a condition.
+    /// The indices of the layers that satisfy a condition.
     Indices {
         indices: String,
     },
     Constant(serde_json::Value),
 }
 
-/// A class of configurations.
+/// A configuration class.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Class {
     defaults: BTreeMap<String, Missing>,
-    /// Other names of keys.
+    /// Alternative names of keys.
     #[serde(default)]
     alias: BTreeMap<String, String>,
-    /// The classes of nested configurations; `*type`: that of its own `model_type`.
+    /// The classes of nested configurations; `*type` means the class for its own `model_type`.
     #[serde(default)]
     subs: BTreeMap<String, String>,
     #[serde(default)]
     doubts: Vec<String>,
 }
 
-/// A class of models.
+/// A model class.
 #[derive(Clone, Debug, Default, Deserialize)]
 struct Rules {
-    /// The number of layers of each list.
+    /// The number of layers in each list.
     #[serde(default)]
     counts: BTreeMap<String, String>,
     rules: Vec<Rule>,
@@ -106,8 +107,8 @@ struct Rules {
 
 /// The list of layers, the condition, the shape, the counts of inner lists, and the names.
 type Rule = (String, String, String, String, String);
-/// The path of the module, the nested configuration, the class (`*`: the base of the nested type,
-/// `*causal`: its whole model), and the condition.
+/// The module path, the nested configuration, the class (`*` for the base of the nested type,
+/// `*causal` for its whole model), and the condition.
 type Part = (String, String, String, String);
 
 /// Returns the JSON of a line.
@@ -129,7 +130,8 @@ fn parse<T: for<'a> Deserialize<'a>>(kind: &str, name: &str) -> Option<T> {
 }
 
 impl Type {
-    /// Returns a model type of transformers, or the one that has the same layers as another type.
+    /// Returns a model type of transformers, including for types with the same layers as another
+    /// type.
     pub(super) fn named(name: &str) -> Option<Type> {
         let same = SAME.iter().find(|(other, _)| *other == name).map_or(name, |(_, same)| *same);
         parse("type", same)
@@ -147,7 +149,7 @@ mod tests {
     use super::expression::Expression;
     use super::*;
 
-    /// Every line can be read, every expression parses, and every named class exists.
+    /// Every line can be parsed, every expression is valid, and every named class exists.
     #[test]
     fn table_is_complete() {
         let expression = |text: &str, line: &str| {

@@ -7,15 +7,15 @@ use serde_json::{Map, Value as Json};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 
-/// How deep configurations are nested.
+/// The maximum nesting depth of configurations.
 const MAX_NESTED: u32 = 5;
-/// How many defaults may follow from each other.
+/// The maximum length of a chain of defaults.
 const MAX_STEPS: u32 = 12;
-/// The keys of the number of layers.
+/// The keys for the number of layers.
 const COUNTS: [&str; 5] = ["num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth"];
-/// The keys of the configuration of the language model.
+/// The keys for the configuration of the language model.
 const TEXTS: [&str; 4] = ["text_config", "llm_config", "language_config", "thinker_config"];
-/// Names of layer types that transformers replaces when it reads them.
+/// Layer type names that transformers replaces when it reads them.
 const RENAMED: [(&str, &str); 4] = [
     ("mamba", "linear_attention"),
     ("attention", "full_attention"),
@@ -23,11 +23,11 @@ const RENAMED: [(&str, &str); 4] = [
     ("qwen_sparse_attention", "indexed_attention"),
 ];
 
-/// A configuration, its class, and the configurations within it.
+/// A configuration, its class, and its nested configurations.
 pub(in crate::read::config) struct Node<'a> {
     object: &'a Map<String, Json>,
     class: Class,
-    /// The type that it names.
+    /// The type that the configuration names.
     pub(super) model_type: Option<String>,
     pub(super) nested: BTreeMap<String, Node<'a>>,
     /// Nested configurations of unknown types.
@@ -59,7 +59,7 @@ impl<'a> Node<'a> {
             let others = TEXTS.iter().filter(|_| TEXTS.contains(&key.as_str()));
             let mut keys = std::iter::once(key.as_str()).chain(others.copied());
             let inner = keys.find_map(|key| object.get(key)).and_then(Json::as_object);
-            // Older configurations have the keys of the language model beside those of others.
+            // Older configurations mix the language model's keys with other keys.
             let flat = if TEXTS.contains(&key.as_str()) { object } else { empty };
             let inner = inner.unwrap_or(flat);
             let own = inner.get("model_type").and_then(Json::as_str);
@@ -91,21 +91,20 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// Returns the configuration of the language model: this one, or one within it.
+    /// Returns the configuration of the language model: this one, or a nested one.
     pub(in crate::read::config) fn text(&self) -> &Node<'a> {
         let nested = TEXTS.iter().find_map(|key| self.nested.get(*key));
         nested.map_or(self, Node::text)
     }
 
-    /// Returns a configuration within this one by its path; an empty path is this one.
+    /// Returns a nested configuration by its path; an empty path is this configuration.
     pub(super) fn within(&self, path: &str) -> Option<&Node<'a>> {
         path.split('.')
             .filter(|key| !key.is_empty())
             .try_fold(self, |node, key| node.nested.get(key))
     }
 
-    /// Returns the keys with their values: those of the configuration, and the defaults of the
-    /// others.
+    /// Returns the keys with their values: those of the configuration, plus defaults for the rest.
     pub(in crate::read::config) fn complete(&self) -> Map<String, Json> {
         let mut complete = self.object.clone();
         for (other, name) in &self.class.alias {
@@ -124,7 +123,7 @@ impl<'a> Node<'a> {
             };
             complete.insert(key.clone(), value);
         }
-        // A reader may ask for either name.
+        // Readers may use either name.
         for (other, name) in &self.class.alias {
             if let (None, Some(value)) = (complete.get(other), complete.get(name)) {
                 complete.insert(other.clone(), value.clone());
@@ -133,7 +132,7 @@ impl<'a> Node<'a> {
         complete
     }
 
-    /// Returns the value of a key, or what its class takes instead.
+    /// Returns the value of a key, or its default in the class.
     pub(super) fn value(&self, key: &str) -> Value {
         if let Some((nested, rest)) = key.split_once('.')
             && let Some(node) = self.nested.get(nested)
@@ -154,7 +153,7 @@ impl<'a> Node<'a> {
     }
 
     fn found(&self, key: &str) -> Value {
-        // Files of several modalities state in the language model whether the output is tied.
+        // Multimodal files state in the language model whether the output is tied.
         if key == "tie_word_embeddings"
             && self.given(key).is_none()
             && let text = self.text()
@@ -170,7 +169,7 @@ impl<'a> Node<'a> {
         let follows = default.is_some_and(|default| !matches!(default, Missing::Constant(_)));
         match self.given(key) {
             Some(Json::Null) if !follows => Value::Null,
-            // -1 stands for the default in some classes.
+            // In some classes, -1 means the default.
             Some(Json::Number(number)) if follows && number.as_i64().is_some_and(|n| n < 0) => {
                 self.default(default)
             }
@@ -221,7 +220,7 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Returns the number of layers, as far as it is allowed.
+    /// Returns the number of layers, up to the limit.
     fn count(&self) -> i128 {
         let count = COUNTS.iter().find_map(|key| match self.value(key) {
             Value::Integer(count) => Some(count.clamp(0, i128::from(MAX_LAYERS))),
@@ -230,11 +229,11 @@ impl<'a> Node<'a> {
         count.unwrap_or(0)
     }
 
-    /// Returns what the table does not know of the configurations.
+    /// Returns what the table does not know about the configurations.
     pub(in crate::read::config) fn doubts(&self) -> Vec<String> {
         let unknown = (self.unknown.iter())
             .map(|(key, name)| format!("'{key}' is of an unknown type, '{name}', and left out"));
-        // The unknown meaning of a missing key is a doubt only if the key is missing.
+        // The unknown meaning of a missing key matters only if the key is missing.
         let open = |doubt: &String| {
             let key = doubt.strip_prefix("default of ").and_then(|rest| rest.split(':').next())?;
             self.given(key)
@@ -245,8 +244,8 @@ impl<'a> Node<'a> {
         unknown.chain(own).chain(self.nested.values().flat_map(Node::doubts)).collect()
     }
 
-    /// Returns doubts about a width or a number of layers that only the class states. The
-    /// configurations of language models within others leave them out as a rule.
+    /// Returns doubts about a width or number of layers that only the class states. Configurations
+    /// of nested language models usually omit them.
     pub(super) fn assumed(&self) -> Vec<String> {
         let is_whole = std::ptr::eq(self.text(), self);
         let missing = ["hidden_size", "num_hidden_layers"].into_iter().filter(|key| {
@@ -283,7 +282,7 @@ fn json(value: &Value) -> Json {
     }
 }
 
-/// A configuration, and a layer.
+/// A configuration, and one of its layers.
 pub(super) struct Layered<'n, 'a> {
     pub(super) node: &'n Node<'a>,
     pub(super) layer: Option<(i128, i128)>,

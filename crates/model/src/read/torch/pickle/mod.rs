@@ -1,21 +1,21 @@
-//! The names and shapes in `data.pkl`: a walk over its opcodes that calls nothing.
+//! The names and shapes in `data.pkl`: a walk over its opcodes without any calls.
 //!
-//! A call that rebuilds a tensor is recognized by its name and read as data; the result of any
-//! other call is a value without content. Source of the forms: `torch/_utils.py` and
-//! `torch/serialization.py` of PyTorch.
+//! A call that rebuilds a tensor is recognized by name and read as data; any other call results in
+//! a value without content. Source of the forms: `torch/_utils.py` and `torch/serialization.py` of
+//! PyTorch.
 
 mod rebuilt;
 
 use std::collections::HashMap;
 
-/// The most values, and the most references to them in the stack, in the memo and as marks. A
+/// The maximum number of values, and of references to them in the stack, the memo and the marks. A
 /// tensor takes about 20.
 const MAX_VALUES: usize = 1 << 21;
 
-/// Where a value is among the values.
+/// The index of a value.
 type Ref = usize;
 
-/// A tensor as the pickle describes it.
+/// A tensor as described by the pickle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
     /// The keys that lead to it, joined by dots.
@@ -35,7 +35,7 @@ enum Value<'a> {
     Text(&'a str),
     Global(&'a str, &'a str),
     Tuple(Vec<Ref>),
-    /// A dictionary, with its keys and values in turn.
+    /// A dictionary: keys and values alternate.
     Dictionary(Vec<Ref>),
     Storage {
         kind: &'a str,
@@ -53,7 +53,7 @@ enum Value<'a> {
 /// Reads the tensors of a pickle.
 ///
 /// # Errors
-/// A sentence about what the walk does not know. Nothing of the pickle is then used.
+/// A sentence about what is unknown. The pickle is then not used at all.
 pub(super) fn read(pickle: &[u8]) -> Result<Vec<View>, String> {
     let mut machine = Machine { input: pickle, at: 0, ..Machine::default() };
     let root = machine.run()?;
@@ -66,7 +66,7 @@ struct Machine<'a> {
     at: usize,
     values: Vec<Value<'a>>,
     stack: Vec<Ref>,
-    /// The heights of the stack at each mark.
+    /// The stack height at each mark.
     marks: Vec<usize>,
     memo: HashMap<u64, Ref>,
 }
@@ -148,7 +148,7 @@ impl<'a> Machine<'a> {
                 return self.pop();
             }
             self.step(opcode)?;
-            // Opcodes of one byte add references without a value.
+            // One-byte opcodes add references without a value.
             if self.stack.len().max(self.memo.len()).max(self.marks.len()) > MAX_VALUES {
                 return Err(format!("it has more than {MAX_VALUES} references"));
             }
@@ -161,7 +161,7 @@ impl<'a> Machine<'a> {
                 [0..=5] => Ok(()),
                 [version] => Err(format!("protocol {version} is newer than 5")),
             },
-            // A frame tells only how much to read at once.
+            // A frame only states how much to read at once.
             0x95 => self.array::<8>().map(drop),
             b'(' => {
                 self.marks.push(self.stack.len());
@@ -275,7 +275,7 @@ impl<'a> Machine<'a> {
                 let items = self.marked()?;
                 self.set(items)
             }
-            // The state of an object is no tensor of a dictionary.
+            // The state of an object is not a tensor in a dictionary.
             b'b' => self.pop().map(drop),
             b'Q' => {
                 let id = self.pop()?;
@@ -301,7 +301,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Reads a little-endian integer in two's complement; `None` if it has more than 64 bits.
+/// Reads a little-endian two's complement integer; `None` if it has more than 64 bits.
 fn long(bytes: &[u8]) -> Option<i64> {
     let negative = bytes.last().is_some_and(|last| *last >= 0x80);
     let mut wide = [if negative { 0xff } else { 0 }; 8];

@@ -1,17 +1,17 @@
-//! The tensors that a pickle describes: persistent ids and calls, read as data.
+//! The tensors that a pickle describes: persistent IDs and calls, read as data.
 
 use super::{Machine, Ref, Value, View};
 use crate::read::name::shown;
 
-/// How deep dictionaries are searched for tensors.
+/// The maximum depth at which dictionaries are searched for tensors.
 const MAX_DEPTH: usize = 8;
-/// The most dimensions of a tensor.
+/// The maximum number of dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 64;
-/// The longest name of a tensor, in bytes.
+/// The maximum length of a tensor name in bytes.
 const MAX_NAME_BYTES: usize = 1024;
 
 impl<'a> Machine<'a> {
-    /// Reads a persistent id: `('storage', type, key, location, elements)`.
+    /// Reads a persistent ID: `('storage', type, key, location, elements)`.
     pub(super) fn storage(&self, id: Ref) -> Value<'a> {
         let Value::Tuple(items) = self.value(id) else { return Value::Opaque };
         let [tag, kind, key, ..] = items.as_slice() else { return Value::Opaque };
@@ -23,7 +23,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Returns what a call that is known makes, without calling anything.
+    /// Returns the result of a known call, without calling anything.
     pub(super) fn call(&self, callable: Ref, arguments: Ref) -> Value<'a> {
         let Value::Global(module, name) = self.value(callable) else { return Value::Opaque };
         let Value::Tuple(items) = self.value(arguments) else { return Value::Opaque };
@@ -41,8 +41,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Reads the arguments of a rebuilt tensor: storage, offset, size, stride; of version 3, the
-    /// element type at the end.
+    /// Reads the arguments of a rebuilt tensor: storage, offset, size and stride; in version 3,
+    /// also the element type at the end.
     fn tensor(&self, items: &[Ref]) -> Option<Value<'a>> {
         let [storage, offset, size, ..] = items else { return None };
         let Value::Storage { kind, key } = self.value(*storage) else { return None };
@@ -57,7 +57,7 @@ impl<'a> Machine<'a> {
         Some(Value::Tensor { kind, key, offset: self.integer(*offset)?, size: *size })
     }
 
-    /// Returns an integer that is not negative.
+    /// Returns a nonnegative integer.
     fn integer(&self, at: Ref) -> Option<u64> {
         match self.value(at) {
             Value::Integer(value) => u64::try_from(*value).ok(),
@@ -71,10 +71,10 @@ impl<'a> Machine<'a> {
         size.iter().map(|at| self.integer(*at)).collect()
     }
 
-    /// Collects the tensors of a dictionary and of those within. Each dictionary is searched once.
+    /// Collects the tensors of a dictionary and of nested ones. Each dictionary is searched once.
     pub(super) fn tensors(&self, root: Ref) -> Result<Vec<View>, String> {
         let mut views = Vec::new();
-        // References repeat names and shapes at little cost: bound what they expand to.
+        // References can repeat names and shapes cheaply, so bound the size after expansion.
         let mut room = self.input.len().saturating_mul(8);
         let mut seen = std::collections::HashSet::from([root]);
         let mut left = vec![(root, String::new(), 0)];
@@ -83,10 +83,8 @@ impl<'a> Machine<'a> {
             let (pairs, _) = entries.as_chunks::<2>();
             for [key, value] in pairs {
                 let Value::Text(key) = self.value(*key) else { continue };
-                let name = match prefix.is_empty() {
-                    true => (*key).to_owned(),
-                    false => format!("{prefix}.{key}"),
-                };
+                let name =
+                    if prefix.is_empty() { (*key).to_owned() } else { format!("{prefix}.{key}") };
                 if name.len() > MAX_NAME_BYTES {
                     return Err("the name of a tensor has more than 1024 bytes".to_owned());
                 }
@@ -113,7 +111,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Returns the encoding of a storage class or of an element type of PyTorch.
+/// Returns the encoding for a storage class or element type of PyTorch.
 fn encoding(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "DoubleStorage" | "float64" => "F64",

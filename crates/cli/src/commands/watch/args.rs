@@ -1,0 +1,37 @@
+//! Arguments of `gpuws watch`.
+
+use crate::args::time;
+use clap::Args;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Args)]
+pub(crate) struct WatchArgs {
+    /// The policy: what is raised, who is told, what may be reaped (docs/watch.md).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Only check this policy.
+    #[arg(long, value_name = "FILE", exclusive = true)]
+    pub(crate) check_policy: Option<PathBuf>,
+    /// Time between looks.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = time)]
+    pub(crate) every: Duration,
+    /// End after this time; a simulated machine then runs as fast as it can.
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    pub(crate) time: Option<Duration>,
+    /// Record each look in this directory, which is created if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) history: Option<PathBuf>,
+    /// Remove days of the history that are older.
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time,
+          requires = "history")]
+    pub(crate) keep: Duration,
+    /// Execute the plans of the policy, if it also says `dry_run = false`; else they are printed.
+    #[arg(long, requires = "policy")]
+    pub(crate) reap: bool,
+    /// Start this program for each event, with the event as JSON on its standard input, instead of
+    /// that of the policy. Takes all arguments that follow.
+    #[arg(long, value_name = "PROGRAM", num_args = 1.., allow_hyphen_values = true)]
+    pub(crate) on_finding: Vec<OsString>,
+}

@@ -1,0 +1,35 @@
+//! What identifies a GPU: its labels, and the UUIDs by which leases name it.
+
+use gpu_core::{DeviceId, DeviceState, DeviceUuid};
+
+/// The labels that identify a GPU.
+pub(crate) struct Labels {
+    index: String,
+    uuid: String,
+}
+
+impl Labels {
+    pub(crate) fn of(id: &DeviceId) -> Self {
+        let uuid = id.uuid.as_ref().map(|uuid| uuid.0.clone()).unwrap_or_default();
+        Labels { index: id.index.to_string(), uuid }
+    }
+
+    pub(crate) fn only(&self) -> [(&'static str, &str); 2] {
+        [("gpu", &self.index), ("uuid", &self.uuid)]
+    }
+
+    pub(crate) fn and<'a>(
+        &'a self,
+        name: &'static str,
+        value: &'a str,
+    ) -> [(&'static str, &'a str); 3] {
+        let [index, uuid] = self.only();
+        [index, uuid, (name, value)]
+    }
+}
+
+/// Returns the UUIDs of a device and of its parts.
+pub(crate) fn names_of(device: &DeviceState) -> impl Iterator<Item = &DeviceUuid> {
+    let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
+    device.id().uuid.as_ref().ok().into_iter().chain(parts)
+}

@@ -1,0 +1,14 @@
+//! Where a message of the driver starts in a line.
+
+/// The driver's prefix.
+pub(crate) const DRIVER: &str = "NVRM: ";
+/// The prefix of the driver of NVSwitches.
+const SWITCH: &str = "nvidia-nvswitch";
+
+/// The maximum length of a prefix, in bytes; a JSON object may have long fields before its message.
+pub(crate) const MAX_PREFIX: usize = 4096;
+
+/// Returns where a message of the driver would start in a line.
+pub(crate) fn start_in(line: &str) -> Option<usize> {
+    line.find(DRIVER).or_else(|| line.find(SWITCH))
+}
