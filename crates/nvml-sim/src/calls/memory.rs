@@ -2,8 +2,8 @@
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
-use crate::layout::{Bar1Memory, Memory1, Memory2, Versioned};
-use crate::pointer::Out;
+use crate::layout::{Bar1Memory, Memory1, Memory2};
+use crate::pointer::{Out, Versioned};
 use crate::view::Subject;
 use gpu_core::{Absent, Bytes};
 use std::ffi::c_ulonglong;

@@ -2,8 +2,8 @@
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
-use crate::layout::{EccSramErrorStatus1, RowRemapperHistogram, Versioned};
-use crate::pointer::{Out, put_all};
+use crate::layout::{EccSramErrorStatus1, RowRemapperHistogram};
+use crate::pointer::{Out, Versioned, put_all};
 use crate::view::Subject;
 use std::ffi::{c_uint, c_ulonglong};
 

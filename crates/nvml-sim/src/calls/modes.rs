@@ -2,8 +2,8 @@
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
-use crate::layout::{AddressingMode1, Versioned};
-use crate::pointer::{Out, put_all};
+use crate::layout::AddressingMode1;
+use crate::pointer::{Out, Versioned, put_all};
 use gpu_core::{AddressingMode, ComputeMode, OperationMode, Reading};
 use std::ffi::c_uint;
 

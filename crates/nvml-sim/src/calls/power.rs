@@ -2,8 +2,8 @@
 
 use crate::code::{Answer, Code};
 use crate::entry::exports;
-use crate::layout::{MarginTemperature1, Temperature1, Versioned};
-use crate::pointer::{Out, put_all};
+use crate::layout::{MarginTemperature1, Temperature1};
+use crate::pointer::{Out, Versioned, put_all};
 use crate::view::Subject;
 use gpu_core::{Celsius, Milliwatts, Reading};
 use std::ffi::{c_int, c_uint, c_ulonglong};
