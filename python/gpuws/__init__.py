@@ -1,4 +1,4 @@
-"""Claims GPUs that people share, shows who uses them, and gives their memory back.
+"""Claims shared GPUs, shows which processes use them, and frees their memory.
 
 >>> import gpuws
 >>> with gpuws.claim(2, timeout=600):
@@ -63,7 +63,7 @@ __all__ = [
     "status",
 ]
 
-# What most programs do not need is imported at its first use.
+# Modules that most programs do not need are imported at their first use.
 _RECORDS = ("Claimed", "Doctor", "Explained", "Fitted", "IsolatedReport", "Leases", "Status")
 _LAZY = {
     **dict.fromkeys(_RECORDS, "_records"),

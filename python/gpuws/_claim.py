@@ -1,4 +1,4 @@
-"""Claims: GPUs for this process and what it starts."""
+"""Claims: GPUs for this process and its descendants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuws import _gpuws
 from gpuws._errors import CudaInitialized, GpuwsError, InvalidRequest
 from gpuws._machine import among, amount, count, machine, names, seconds
 
-# Frameworks that initialise CUDA, in the order in which they are blamed.
+# Frameworks that initialise CUDA, in the order of the search for the cause.
 _FRAMEWORKS = ("torch", "tensorflow", "jax", "cupy", "numba", "pycuda")
 
 _SET = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "GPUWS_LEASE")
@@ -37,7 +37,7 @@ def wanted(
     visible="uuid",
     command=None,
 ):
-    """Returns a claim as `_gpuws` takes it."""
+    """Returns a claim in the form that `_gpuws` takes."""
     if visible not in ("uuid", "index"):
         raise InvalidRequest(f"failed to read visible={visible!r}: it is 'uuid' or 'index'")
     wait_s = None if timeout is None else seconds(timeout, "timeout")
@@ -62,7 +62,7 @@ def _command():
 
 
 def initialized_by():
-    """Returns what has initialised CUDA in this process; None if nothing has."""
+    """Returns the name of the library that has initialised CUDA in this process, or None."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     if cuda is not None and getattr(cuda, "is_initialized", bool)():
@@ -76,13 +76,13 @@ def initialized_by():
 
 
 def outer():
-    """Returns the environment before the claims that are held now."""
+    """Returns the environment before the currently held claims."""
     with _lock:
         return _outer if _active else {name: os.environ.get(name) for name in _SET}
 
 
 def refuse_if_initialized():
-    """Raises CudaInitialized if a claim could no longer select the GPUs of this process."""
+    """Raises CudaInitialized if it is too late to select the GPUs of this process."""
     by = initialized_by()
     if by is not None:
         raise CudaInitialized(
@@ -96,9 +96,9 @@ def _tell(line):
 
 
 class Claim:
-    """GPUs for this process and its descendants, from `with` to its end.
+    """GPUs for this process and its descendants, for the block of a `with`.
 
-    Within the block, CUDA_VISIBLE_DEVICES has the granted GPUs and no others.
+    Within the block, CUDA_VISIBLE_DEVICES has only the granted GPUs.
     """
 
     __slots__ = ("_lease", "_quiet", "_wanted")
@@ -119,7 +119,7 @@ class Claim:
         self._show(self._wait(None))
 
     def _wait(self, stop):
-        """Waits for a lease, which is released if nothing refers to it."""
+        """Waits for a lease, which is released when it is garbage-collected."""
         if self._lease is not None:
             state = "held" if self.is_held else "released"
             raise GpuwsError(f"failed to claim GPUs again with a claim that is {state}")
@@ -140,8 +140,8 @@ class Claim:
                 _tell(f"warning: {warning}")
 
     def release(self):
-        """Releases the GPUs. The visible ones are then those of the latest claim that is held, or
-        those of before the first. Later calls do nothing."""
+        """Releases the GPUs. The visible GPUs are then those of the latest held claim, or those
+        before the first claim. Later calls have no effect."""
         with _lock:
             if self not in _active:
                 return
@@ -169,7 +169,7 @@ class Claim:
 
     @property
     def info(self):
-        """What `gpuws claim --json` prints: the lease, its GPUs, and why not the others."""
+        """The object of `gpuws claim --json`: the lease, its GPUs, and why not the other GPUs."""
         from gpuws._records import Claimed
 
         return None if self._lease is None else Claimed.of_json(self._lease.json)
@@ -221,8 +221,8 @@ def claim(
     """Claims `n` GPUs, or `mem` of each of them, for the block of a `with`.
 
     `gpu` and `exclude` name GPUs as `gpuws run --gpu` does; `min_free` is the memory that must be
-    free. It waits its turn in the queue, for at most `timeout` seconds; with `wait=False` it does
-    not wait. `accept_used` takes GPUs that others use without a lease as well.
+    free. It waits in the queue for at most `timeout` seconds; with `wait=False` it does not wait.
+    `accept_used` also takes GPUs that other processes use without a lease.
 
     Raises NotAvailable, NeverAvailable, CudaInitialized, DriverError or InvalidRequest.
     """
@@ -245,7 +245,7 @@ def claim(
 def hold(n=1, **terms):
     """Claims GPUs until this process ends, or until `release()`. The arguments are those of `claim`.
 
-    Raises GpuwsError if this process holds GPUs by `hold` already, and what `claim` raises.
+    Raises GpuwsError if this process already holds GPUs through `hold`, and the errors of `claim`.
     """
     global _held
     if _held is not None and _held.is_held:
@@ -264,7 +264,7 @@ def hold(n=1, **terms):
 
 
 def release():
-    """Releases the GPUs of `hold`; does nothing if there are none."""
+    """Releases the GPUs of `hold`, if there are any."""
     if _held is not None:
         _held.release()
 
@@ -297,5 +297,5 @@ class _Awaited:
 
 
 def aclaim(n=1, **terms):
-    """As `claim`, for `async with`: other tasks run during the wait."""
+    """Like `claim`, for `async with`: other tasks run during the wait."""
     return _Awaited(claim(n, **terms))

@@ -54,7 +54,7 @@ class NotPermitted(GpuwsError, PermissionError):
 
 
 class InvalidRequest(GpuwsError, ValueError):
-    """The arguments are invalid, or name what does not exist."""
+    """The arguments are invalid, or name an object that does not exist."""
 
     kind = "invalid"
 
@@ -66,7 +66,7 @@ class Leaked(GpuwsError):
 
 
 class IsolatedError(GpuwsError):
-    """An isolated function has returned no result. `report` says what was ended; None if unknown."""
+    """An isolated function returned no result. `report` lists the ended processes, or is None."""
 
     kind = "isolated"
 
@@ -76,7 +76,7 @@ class IsolatedError(GpuwsError):
 
 
 class IsolatedTimeout(IsolatedError, TimeoutError):
-    """An isolated function has reached its time limit, and was ended."""
+    """An isolated function reached its time limit and was ended."""
 
     kind = "isolated-timed-out"
 
@@ -102,5 +102,5 @@ _CLASSES = {
 
 
 def error(kind, text, hint):
-    """Returns the exception of a kind; `_gpuws` calls this."""
+    """Returns the exception of a kind. Called by `_gpuws`."""
     return _CLASSES.get(kind, GpuwsError)(text, kind=kind, hint=hint)

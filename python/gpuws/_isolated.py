@@ -1,4 +1,4 @@
-"""Functions in a process tree of their own, whose GPU memory is back when they return."""
+"""Functions in their own process tree. Their GPU memory is free again when they return."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gpuws._job import flush
 from gpuws._machine import amount, machine, seconds
 from gpuws._records import IsolatedReport
 
-# The job: a Python that finds this package, and nothing of its current directory, which `-c` puts
-# first in sys.path as ''.
+# The job: a Python that finds this package, and no module of its current directory, which `-c`
+# puts first in sys.path as ''.
 _START = (
     "import sys; sys.path[:] = [sys.argv[1], *filter(None, sys.path)]; "
     "from gpuws._job import main; main()"
@@ -30,7 +30,7 @@ _START = (
 
 
 class Outcome:
-    """What an isolated function returned, and what became of its process tree."""
+    """The return value of an isolated function, and the report on its process tree."""
 
     __slots__ = ("report", "value")
 
@@ -50,13 +50,13 @@ class RemoteTraceback(Exception):
 
 
 def isolated(n=1, *, mem=None, timeout=None, wait=True, wait_timeout=None, grace=10.0, **terms):
-    """Makes a function run in a process tree of its own on `n` claimed GPUs, or `mem` of each.
+    """Runs a function in its own process tree on `n` claimed GPUs, or `mem` of each.
 
-    A call returns the function's result, or raises its exception, when every process that it has
-    started is gone and the memory of its GPUs was seen free. After `timeout` seconds the tree is
-    ended, with `grace` seconds from SIGTERM to SIGKILL, and the call raises IsolatedTimeout. If the
-    process ends without a result, the call raises IsolatedDied. `wait`, `wait_timeout` and the
-    further arguments are about the claim, as in `claim` without `quiet`: it prints nothing.
+    A call returns the function's result, or raises its exception, when every process that it
+    started has ended and the memory of its GPUs is verified as free. After `timeout` seconds the
+    call ends the tree, with `grace` seconds from SIGTERM to SIGKILL, and raises IsolatedTimeout. If
+    the process ends without a result, the call raises IsolatedDied. `wait`, `wait_timeout` and the
+    further arguments configure the claim as in `claim`, without `quiet`: there is no output.
 
     Arguments and result are pickled. A function of a notebook or a lambda needs cloudpickle.
     """

@@ -9,8 +9,8 @@ import sys
 def main():
     import pickle
 
-    # The result goes to a pipe of the caller. It is opened only to write, so that nothing that this
-    # process starts keeps it open.
+    # The result goes to a pipe of the caller. It is opened only for the write, so that no process
+    # started here keeps it open.
     result = os.environ.pop("GPUWS_RESULT")
     sent = pickle.loads(sys.stdin.buffer.read())
     nowhere = os.open(os.devnull, os.O_RDONLY)
@@ -20,7 +20,7 @@ def main():
     job = os.getpid()
     answer = pickle.dumps(_call(sent["call"], job))
     if os.getpid() != job:
-        # The function has forked this process, which has no say in the result.
+        # The function has forked this process, which must not send a result.
         return
     flush()
     with open(result, "wb", buffering=0) as pipe:
@@ -61,12 +61,12 @@ def _call(packed, job):
 
 
 def flush():
-    """Writes what was printed, as far as it can be."""
+    """Flushes the output, as far as possible."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except (AttributeError, OSError, ValueError):
-            # It is None or closed, or nobody reads it.
+            # It is None or closed, or has no reader.
             pass
 
 

@@ -1,4 +1,4 @@
-"""Views: what `gpuws status`, `doctor` and `leases` print with --json, as frozen objects."""
+"""Views: the --json objects of `gpuws status`, `doctor` and `leases`, as frozen objects."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from gpuws._records import Doctor, Leases, Status
 def status(*, details=False, sim=None, deadline=30.0):
     """Returns the GPUs and their users: the object of `gpuws status --json`.
 
-    `sim` names a simulated machine in place of this one. Without a driver, `driver_error` says why.
+    `sim` names a simulated machine to use instead. Without a driver, `driver_error` has the reason.
     """
     return Status.of_json(_gpuws.status(machine(sim, deadline), details))
 
 
 def doctor(*, samples=1, every=5.0, sim=None, deadline=30.0, looks=None):
-    """Returns what is wrong with this machine: the object of `gpuws doctor --json`.
+    """Returns the findings on this machine: the object of `gpuws doctor --json`.
 
-    Several samples, `every` seconds apart, tell an idle process from a pausing one. `looks` is the
-    former name of `samples`.
+    Several samples, `every` seconds apart, distinguish an idle process from a pausing one. `looks`
+    is the former name of `samples`.
     """
     if looks is not None:
         warnings.warn("doctor(looks=) is now doctor(samples=)", DeprecationWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""The arguments of a call, as `_gpuws` takes them."""
+"""Arguments of a call, in the form that `_gpuws` takes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpuws._program import find_gpuws_bin
 
 
 def machine(sim=None, deadline=30.0):
-    """Returns a machine: this one, or that of the session, or the simulated one named by `sim`."""
+    """Returns this machine, that of the session, or the simulated one named by `sim`."""
     return {
         "program": find_gpuws_bin(),
         "sim": None if sim is None else os.fspath(sim),
@@ -19,7 +19,7 @@ def machine(sim=None, deadline=30.0):
 
 
 def count(value, name, most=(1 << 32) - 1):
-    """Returns a number of things, at least 1."""
+    """Returns a count of at least 1."""
     try:
         found = operator.index(value)
     except TypeError:
@@ -30,7 +30,7 @@ def count(value, name, most=(1 << 32) - 1):
 
 
 def seconds(value, name):
-    """Returns a time in seconds, at least 0; an endless one is 30 years."""
+    """Returns a time in seconds, at least 0; an infinite time is 30 years."""
     try:
         found = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -61,7 +61,7 @@ def amount(value):
 
 
 def names(value):
-    """Returns GPUs as texts: an index, an UUID, a range such as "0-3", or a list of these."""
+    """Returns GPUs as texts: an index, a UUID, a range such as "0-3", or a list of these."""
     if isinstance(value, str) or not hasattr(value, "__iter__"):
         value = [] if value is None else [value]
     texts = []
@@ -71,7 +71,7 @@ def names(value):
 
 
 def among(value):
-    """Returns the GPUs to choose from as `names` does; without any, nothing could be chosen."""
+    """Returns the GPUs to choose from, as `names` does; an empty list is an error."""
     texts = names(value)
     if value is not None and not texts:
         raise InvalidRequest("failed to choose a GPU: the argument gpu names none")

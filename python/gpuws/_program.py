@@ -1,4 +1,4 @@
-"""Where the program gpuws is."""
+"""The location of the program gpuws."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _found = None
 def _places():
     package = os.path.dirname(os.path.abspath(__file__))
     site = os.path.dirname(package)
-    # Beside the package (pip --target), and above lib/python3.N/site-packages: the programs of the
-    # installation that this package is part of. A system package may have put another one elsewhere.
+    # Next to the package (pip --target), and above lib/python3.N/site-packages: the programs of the
+    # installation that contains this package. A system package may have installed another one.
     yield os.path.join(site, "bin")
     library = os.path.dirname(site)
     if os.path.basename(library).startswith("python"):
@@ -29,7 +29,7 @@ def _places():
 def find_gpuws_bin() -> str:
     """Returns the path of the program gpuws that was installed with this package.
 
-    Raises FileNotFoundError if it is not there.
+    Raises FileNotFoundError if it does not exist.
     """
     global _found
     if _found is not None and os.path.isfile(_found):

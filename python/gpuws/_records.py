@@ -82,7 +82,7 @@ class Leases(Record):
 
 
 class Claimed(Record):
-    """A lease that was granted."""
+    """A granted lease."""
 
     __slots__ = ()
 
@@ -109,6 +109,6 @@ class Fitted(Record):
 
 
 class IsolatedReport(Record):
-    """What became of an isolated function's process tree."""
+    """The report on an isolated function's process tree."""
 
     __slots__ = ()

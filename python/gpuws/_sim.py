@@ -13,11 +13,11 @@ _loaded = None
 
 
 class Sim:
-    """A simulated machine, from `with` to its end.
+    """A simulated machine, for the block of a `with`.
 
-    NVML's users in this process (pynvml, gpustat, nvitop, Ray) and in child processes see it, and
-    so do claims. Its processes are real ones that stand for the simulated. The simulated NVML stays
-    loaded in this process after the end, and then has no driver.
+    Users of NVML in this process (pynvml, gpustat, nvitop, Ray) and in child processes see it, and
+    so do claims. Real processes represent its simulated processes. The simulated NVML stays loaded
+    in this process after the end, and then has no driver.
     """
 
     __slots__ = ("_before", "_simulated", "machine")
@@ -34,7 +34,7 @@ class Sim:
         self.stop()
 
     def start(self):
-        """Starts it, as `with` does."""
+        """Starts the machine, as `with` does."""
         global _active
         if _active is not None:
             raise GpuwsError(f"failed to simulate {self.machine}: {_active.machine} is simulated")
@@ -43,7 +43,7 @@ class Sim:
         environment = dict(simulated.environment)
         names = [*environment, "CUDA_VISIBLE_DEVICES", "GPUWS_CLAIMS"]
         self._before = {name: os.environ.get(name) for name in names}
-        # What an outer scheduler or machine has given does not exist there.
+        # The devices of an outer scheduler or machine do not exist there.
         os.environ.pop("CUDA_VISIBLE_DEVICES", None)
         os.environ.pop("GPUWS_CLAIMS", None)
         os.environ.update(environment)
@@ -53,7 +53,7 @@ class Sim:
         return self
 
     def stop(self):
-        """Ends it, as the end of the block does; later calls do nothing."""
+        """Ends the machine, as the end of the block does; later calls have no effect."""
         global _active
         simulated, self._simulated = self._simulated, None
         if simulated is None:
@@ -78,7 +78,7 @@ class Sim:
         import subprocess
 
         named = ",".join(str(gpu) for gpu in gpus) or "visible"
-        # Each GPU is a use of its own.
+        # Each GPU is a separate use.
         uses = [f"{gpu}:{mib}" for gpu in named.split(",")]
         command = [os.path.join(self.path, "nvml-sim-process")]
         for use in uses:
@@ -106,7 +106,7 @@ def sim(machine="labbox"):
 
 
 def _load():
-    """Loads the simulated NVML under the name by which everybody else will ask for it."""
+    """Loads the simulated NVML under the name that all other users of NVML load."""
     global _loaded
     if _loaded is None:
         import ctypes
@@ -115,8 +115,8 @@ def _load():
 
 
 def _shut_down():
-    """Ends the session of NVML in this process: who never shuts it down would see this machine in
-    the next simulation as well."""
+    """Ends the session of NVML in this process: code that never shuts it down would still see this
+    machine in the next simulation."""
     for _ in range(1000):
         if _loaded.nvmlShutdown() != 0:
             return

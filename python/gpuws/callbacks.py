@@ -1,11 +1,11 @@
-"""Callbacks for Lightning and Keras: the figures of this job's GPUs beside those of training.
+"""Callbacks for Lightning and Keras: the figures of this job's GPUs in the logs of the training.
 
     Trainer(callbacks=[gpuws.callbacks.LightningGpus()])
     model.fit(…, callbacks=[gpuws.callbacks.KerasGpus()])
 
-For each visible GPU N: memory used by this job, memory used in all, utilisation, power and
-temperature, as `gpuws/gpuN/…`; and the memory that others use there, which explains an
-out-of-memory error that the job did not cause.
+For each visible GPU N: memory used by this job, total memory used, utilisation, power and
+temperature, as `gpuws/gpuN/…`; and the memory that other jobs use there, which explains an
+out-of-memory error that this job did not cause.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _own_pids(look):
 
 
 class _Pace:
-    """Looks at most once in `every` seconds, and never fails the training."""
+    """Takes a sample at most once in `every` seconds, and never fails the training."""
 
     def __init__(self, every):
         self.every = every

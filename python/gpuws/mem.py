@@ -1,4 +1,4 @@
-"""Memory: what a job needs, why it ran out, and how to limit it."""
+"""Memory: the need of a job, the cause of an out-of-memory error, and limits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["explain", "fit", "limit"]
 
 
 def explain(error, *, live=True, sim=None, deadline=3.0):
-    """Explains an out-of-memory error: what was asked, who has the memory, and what would help.
+    """Explains an out-of-memory error: the request, the holders of the memory, and the remedies.
 
     `error` is a caught exception, such as torch.OutOfMemoryError, or the text of a log. With `live`,
-    the answer also says what this machine, or the simulated one named by `sim`, looks like now.
+    the result includes the current state of this machine, or of the simulated one named by `sim`.
     Returns the object of `gpuws mem explain --json`; `str()` of it is for people. An error without a
-    message that is known has no events.
+    known message has no events.
     """
     from gpuws import _gpuws
     from gpuws._records import Explained
@@ -28,7 +28,7 @@ def explain(error, *, live=True, sim=None, deadline=3.0):
 
 
 def chain(error):
-    """Returns an exception and those that it was raised from."""
+    """Returns an exception and the exceptions that caused it."""
     found = []
     while error is not None and error not in found:
         found.append(error)
@@ -44,7 +44,7 @@ def _text(error):
 
 
 def fit(recording, *, device_memory=None, policy=None):
-    """Returns the least memory that recorded jobs need under each allocator.
+    """Returns the minimum memory that recorded jobs need under each allocator.
 
     `recording` is a file, or several, of `torch.cuda.memory._dump_snapshot(path)`, or any other that
     `gpuws mem fit` reads. Returns its JSON object; with `device_memory`, such as "80GiB", `fits` of
@@ -66,10 +66,10 @@ def limit(size, *, context=None, gpu=None):
 
     `size` is the limit on each GPU, such as "6GiB", including `context` for the CUDA context and
     libraries. Call it before the first CUDA call. Returns the variables that were set. A framework
-    that has no such variable, or reads it at import and was imported before, is not limited; the
-    answer of `gpuws mem env` has code for those. If no variable was set, a RuntimeWarning says so.
+    without such a variable, or one that read it at an earlier import, is not limited; the output of
+    `gpuws mem env` has code for those. If no variable was set, a RuntimeWarning says so.
 
-    Raises CudaInitialized, or InvalidRequest if the limit leaves nothing.
+    Raises CudaInitialized, or InvalidRequest if the limit leaves no memory.
     """
     from gpuws._claim import initialized_by
     from gpuws._machine import among
@@ -115,5 +115,5 @@ def _json(command, accepted=(0,)):
 
 
 def _mib(size):
-    """Returns an amount as the program takes it, rounded down."""
+    """Returns an amount in the form that the program takes, rounded down."""
     return f"{max(amount(size) >> 20, 1)}MiB"

@@ -11,7 +11,7 @@ _LAST = ("last_exc", "last_type", "last_value", "last_traceback")
 
 
 def free():
-    """Lets go of the last exception, and returns the freed GPU memory to the driver.
+    """Drops the last exception, and returns the freed GPU memory to the driver.
 
     An exception keeps the local variables of each function that it went through, and thus their
     tensors: IPython until the next exception, for `%debug`. Returns the bytes that torch has
@@ -40,7 +40,7 @@ def _shell():
 
 
 def _out_of_memory_errors():
-    """Returns the out-of-memory exceptions of the frameworks that are loaded."""
+    """Returns the out-of-memory exceptions of the loaded frameworks."""
     found = []
     torch = sys.modules.get("torch")
     for holder in (torch, getattr(torch, "cuda", None)):
@@ -65,7 +65,7 @@ def _status_line(gpu):
 
 
 def _explained(error):
-    """Returns what is to be told about an out-of-memory error."""
+    """Returns the explanation of an out-of-memory error."""
     import gpuws
 
     lines = [str(line) for line in str(gpuws.mem.explain(error)).splitlines()]
@@ -75,7 +75,7 @@ def _explained(error):
 
 
 class _Explainer:
-    """Explains an out-of-memory error after its traceback, then lets go of it."""
+    """Explains an out-of-memory error after its traceback, then drops it."""
 
     def __init__(self, shell):
         self.shell = shell
@@ -94,7 +94,7 @@ class _Explainer:
         except Exception as failure:
             # The cell's own error must not be hidden by one of ours.
             print(f"gpuws: could not explain the error: {failure}")
-        # What this result, and the names of this function, still refer to would stay alive.
+        # Objects that this result or the names of this function refer to would stay alive.
         result.error_in_exec = result.error_before_exec = None
         for each in chain:
             each.__traceback__ = None
@@ -107,7 +107,7 @@ _explainer = None
 
 
 def _magic(line):
-    """Shows the GPUs and their users; `%gpuws free` lets go of the last exception."""
+    """Shows the GPUs and their users; `%gpuws free` drops the last exception."""
     import gpuws
 
     words = line.split()

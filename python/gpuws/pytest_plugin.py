@@ -56,7 +56,7 @@ class _Worker:
         self.config = config
         self.claim = None
         self.terms = None
-        # What could not be claimed, and why: the next test does not wait for it again.
+        # The claims that failed, and why: the next test does not wait for them again.
         self.failures = {}
         self.sim = None
         name = config.getoption("gpuws_sim")
@@ -102,7 +102,7 @@ class _Worker:
         return result
 
     def claim_for(self, item):
-        """Returns the claim with the GPUs that a test asks for, or skips the test."""
+        """Returns the claim with the GPUs that a test requests, or skips the test."""
         mark = item.get_closest_marker("gpu")
         terms = dict(mark.kwargs) if mark is not None else {}
         if mark is not None and mark.args:
@@ -174,7 +174,7 @@ class _Worker:
         return found
 
     def left_since(self, before):
-        """Returns what is on the GPUs that was not before, once processes had time to end."""
+        """Returns new processes and memory on the GPUs, after processes had time to end."""
         import time
 
         end = time.monotonic() + 2.0
@@ -188,7 +188,7 @@ class _Worker:
     def _left(self, before):
         left = []
         for (uuid, pid), (name, memory) in sorted(self.users().items()):
-            # A context stays until the process ends: the first test to make one is no leak.
+            # A context stays until the process ends, so the first test to create one does not leak.
             had = before.get((uuid, pid))
             index = next((gpu.index for gpu in self.claim.gpus if gpu.uuid == uuid), "?")
             if pid != os.getpid() and had is None:

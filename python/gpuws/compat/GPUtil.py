@@ -1,7 +1,7 @@
 """The interface of GPUtil 1.4, on claims of gpuws.
 
-Better here: it imports on Python 3.12 and later, needs no nvidia-smi, and a GPU that `getAvailable`
-returns is claimed for this process, with those of former calls.
+Improvements: it imports on Python 3.12 and later, needs no nvidia-smi, and claims each GPU that
+`getAvailable` returns for this process, in addition to those of earlier calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MIB = 1 << 20
 
 
 class GPU:
-    """A GPU, with memory in MiB and load from 0 to 1; what is unknown is nan."""
+    """A GPU, with memory in MiB and load from 0 to 1; unknown values are nan."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ def getAvailability(
     excludeID=[],
     excludeUUID=[],
 ):
-    """Returns 1 for each GPU within the limits, and 0 for each other. It claims nothing."""
+    """Returns 1 for each GPU within the limits, and 0 for the others, without a claim."""
 
     def below(value, limit):
         return value < limit or (includeNan and math.isnan(value))

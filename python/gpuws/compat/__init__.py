@@ -1,6 +1,6 @@
 """The interfaces of other packages, on claims of gpuws.
 
-Change the import, and a GPU that such a function returns is claimed: nobody else gets it.
+Change the import, and each GPU that such a function returns is claimed for this process alone.
 
     from gpuws.compat import safe_gpu     # import safe_gpu, from safe_gpu import safe_gpu
     from gpuws.compat import GPUtil, gpustat, nvitop, py3nvml

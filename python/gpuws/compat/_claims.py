@@ -8,8 +8,8 @@ from gpuws._errors import NeverAvailable, NotAvailable
 from gpuws._machine import machine
 
 _leases: dict[int, _gpuws.Lease] = {}
-# The environment before the first of them. Whoever calls these functions sets CUDA_VISIBLE_DEVICES
-# to what they return, and the next call chooses among the same GPUs as the first.
+# The environment before the first of them. The callers of these functions set CUDA_VISIBLE_DEVICES
+# to the result, and the next call must choose among the same GPUs as the first.
 _outer: dict[str, str | None] = {}
 
 
@@ -19,7 +19,7 @@ def look():
 
 
 def take(index, *, accept_used=False):
-    """Claims a GPU, and returns whether this process has it."""
+    """Claims a GPU, and returns whether this process holds it."""
     global _outer
     held = _leases.get(index)
     if held is not None and held.is_held:

@@ -1,7 +1,7 @@
 """The interface of gpustat 1.1, on gpuws.
 
-Better here: a driver that hangs ends in an error and not in a hang, and a GPU that is claimed is
-marked. A GPU that fell off the bus has `available` False. Nothing is claimed, as gpustat only looks.
+Improvements: a driver that hangs causes an error instead of a hang, and claimed GPUs are marked. A
+GPU that fell off the bus has `available` False. It makes no claims, because gpustat only reads.
 """
 
 from __future__ import annotations

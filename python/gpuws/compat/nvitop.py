@@ -1,7 +1,7 @@
 """`select_devices` of nvitop 1.7, on claims of gpuws.
 
-Better here: what it returns is claimed for this process, so pass `max_count`. `Device` and the rest
-of nvitop come from nvitop itself, where it is installed.
+Difference: it claims all GPUs that it returns for this process, so pass `max_count`. `Device` and
+the rest of nvitop come from nvitop itself, where it is installed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The interface of safe_gpu 2.0 and 1.5, on claims of gpuws.
 
-Better here: a claim excludes users of gpuws too; no framework has to allocate a placeholder
-(`placeholder_fn=None`); a claim after the first CUDA call is an error by name, not a wrong GPU; and
-`gpuws.hold(n, timeout=600)` waits its turn instead of failing.
+Improvements: a claim also excludes users of gpuws; no framework has to allocate a placeholder
+(`placeholder_fn=None`); a claim after the first CUDA call raises CudaInitialized instead of
+selecting a wrong GPU; and `gpuws.hold(n, timeout=600)` waits in the queue instead of failing.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class PyCudaPlaceholder:
 
 
 def get_free_gpus():
-    """Returns the indexes, as texts, of the GPUs that nobody uses or has claimed."""
+    """Returns the indexes, as texts, of the GPUs that are neither used nor claimed."""
     return [str(gpu.index) for gpu in _look.status().gpus if gpu.free and not gpu.leases]
 
 

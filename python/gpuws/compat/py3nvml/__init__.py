@@ -1,6 +1,6 @@
 """The interface of py3nvml 0.2.7, on claims of gpuws.
 
-Better here: `grab_gpus` claims what it makes visible, where the original only looks.
+Improvement: `grab_gpus` claims the GPUs that it makes visible; the original only reads their state.
 `gpuws.compat.py3nvml.py3nvml` has the functions of NVML; it needs nvidia-ml-py.
 """
 
@@ -96,8 +96,8 @@ def grab_gpus(
 
 
 def get_free_gpus(max_procs=0):
-    """Returns for each GPU whether at most `max_procs` processes use it and nobody else has claimed
-    it. It claims nothing."""
+    """Returns for each GPU whether at most `max_procs` processes use it and no other process has
+    claimed it, without a claim."""
     return [
         gpu.error is None
         and len(gpu.processes) <= max_procs
