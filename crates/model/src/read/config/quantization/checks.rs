@@ -17,11 +17,11 @@ const TILES: [&str; 2] = ["weight_block_size", "block_structure"];
 impl Quantization {
     /// Adds doubts about values that no method uses, and reads the encoding of the cache.
     pub(super) fn check(&mut self, values: Values<'_>) {
-        self.look(values, DEPTH);
+        self.visit(values, DEPTH);
         self.read_cache(values);
     }
 
-    fn look(&mut self, values: Values<'_>, depth: u32) {
+    fn visit(&mut self, values: Values<'_>, depth: u32) {
         for (key, value) in values.0 {
             let wanted = match key.as_str() {
                 key if SIZES.contains(&key) && !is_size(value) => "a number of weights",
@@ -33,7 +33,7 @@ impl Quantization {
                 self.doubts.push(format!("'{key}' is {value}, not {wanted}"));
             }
             match value {
-                Value::Object(inner) if depth > 0 => self.look(Values(inner), depth - 1),
+                Value::Object(inner) if depth > 0 => self.visit(Values(inner), depth - 1),
                 _ => {}
             }
         }
