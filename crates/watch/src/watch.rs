@@ -178,11 +178,11 @@ impl Watch {
         }
         // What happened during a long gap is unknown.
         let step = if gap <= self.longest_gap { gap } else { Duration::ZERO };
-        let mut changes = self.miss(now, &found, step);
+        let mut changes = self.update_absent(now, &found, step);
         for (id, finding) in found {
             let tracked = self.tracked.entry(id.clone()).or_insert_with(|| Tracked::new(now, at));
             tracked.see(now, finding, at, step, self.longest_gap);
-            changes.extend(self.tell(id, at));
+            changes.extend(self.event(id, at));
         }
         changes.sort_by(|a, b| (&a.id, a.kind).cmp(&(&b.id, b.kind)));
         changes
@@ -198,7 +198,7 @@ impl Watch {
     }
 
     /// Updates the findings that a scan lacks.
-    fn miss(
+    fn update_absent(
         &mut self,
         now: &Snapshot,
         found: &BTreeMap<Identity, &Finding>,
@@ -228,7 +228,7 @@ impl Watch {
     }
 
     /// Returns the event about a finding that the scan shows, if one is due.
-    fn tell(&mut self, id: Identity, at: Duration) -> Option<Change> {
+    fn event(&mut self, id: Identity, at: Duration) -> Option<Change> {
         let tracked = self.tracked.get_mut(&id)?;
         let kind = match &tracked.raised {
             None if tracked.lasted < self.policy.threshold(id.kind).after => return None,
@@ -245,9 +245,9 @@ impl Watch {
                 raised.push_back(at);
                 ChangeKind::Raised
             }
-            Some(told) => {
-                let is_due = at.saturating_sub(told.at) >= self.policy.tell.update_every;
-                if !is_due || !told.is_news(&tracked.finding) {
+            Some(last) => {
+                let is_due = at.saturating_sub(last.at) >= self.policy.tell.update_every;
+                if !is_due || !last.is_news(&tracked.finding) {
                     return None;
                 }
                 ChangeKind::Updated
@@ -380,6 +380,6 @@ impl Raised {
         let memory = self.memory.zip(finding.memory);
         finding.confidence > self.confidence
             || has_new
-            || memory.is_some_and(|(told, now)| differs(told, now))
+            || memory.is_some_and(|(before, now)| differs(before, now))
     }
 }

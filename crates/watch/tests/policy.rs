@@ -157,8 +157,8 @@ fn rule_must_be_explicit_and_possible() {
         ("[[reap.rule]]", "grace = \"5m\"\n[[reap.rule]]", "'grace' is longer than 4m"),
         ("[[reap.rule]]", "protect = [\"17\"]\n[[reap.rule]]", "'17' is a PID"),
     ] {
-        let told = why(&rule_with(from, to));
-        assert!(told.contains(expected), "{to}: {told}");
+        let error = why(&rule_with(from, to));
+        assert!(error.contains(expected), "{to}: {error}");
     }
     let possible = rule_with("\"high\"", "\"possible\"").replace("ghost", "hoarder");
     assert!(why(&possible).contains("only possible"));
@@ -188,8 +188,8 @@ fn reports_names_missing_on_the_machine() {
 
 #[test]
 fn process_name_is_not_an_allowance() {
-    let told = why("[[allow]]\nprogram = \"vllm\"");
-    assert!(told.contains("a process chooses its own name"), "{told}");
+    let error = why("[[allow]]\nprogram = \"vllm\"");
+    assert!(error.contains("a process chooses its own name"), "{error}");
     assert!(why("[[allow]]\nkinds = [\"ghost\"]").contains("name a 'user'"));
     assert!(why("[[allow]]\nservice = \"vllm\"").contains("does not end in .service"));
     assert!(why("[[allow]]\nservice = \"docker.service\"").contains("processes of others"));
