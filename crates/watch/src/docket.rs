@@ -282,7 +282,7 @@ mod tests {
         assert_eq!(scenario.due(), []);
         scenario.scan(&high(&info));
         assert_eq!(scenario.due(), [Pid(7)]);
-        assert!(scenario.watch.warnings().is_empty(), "it is warned of once");
+        assert!(scenario.watch.warnings().is_empty(), "there is a single warning");
     }
 
     #[test]
@@ -374,7 +374,7 @@ mod tests {
         scenario.minutes(12, &suspects);
         assert_eq!(scenario.due(), [Pid(7), Pid(8)]);
         scenario.watch.tried(&[all[0].key]);
-        assert_eq!(scenario.due(), [Pid(8)], "nobody was warned of the third");
+        assert_eq!(scenario.due(), [Pid(8)], "no owner was warned of the third");
         scenario.watch.count_ended(1);
         assert_eq!(scenario.due(), [Pid(8)]);
         scenario.watch.count_ended(1);
@@ -424,7 +424,7 @@ mod tests {
             warned.extend(scenario.watch.warnings().iter().map(|one| one.key().pid));
         }
         assert_eq!(warned[3..], [Pid(102), Pid(103)], "an hour later two more");
-        assert_eq!(scenario.due(), [Pid(7), Pid(100)], "only who was warned");
+        assert_eq!(scenario.due(), [Pid(7), Pid(100)], "only processes with a warning");
     }
 
     #[test]

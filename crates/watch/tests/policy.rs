@@ -73,7 +73,7 @@ fn parses_complete_policy() {
     let hoarder = policy.threshold(FindingKind::Hoarder);
     assert_eq!(hoarder.min_confidence, Confidence::High);
     assert_eq!(hoarder.clear_after, Duration::from_secs(3_600));
-    assert_eq!(hoarder.after, usual.after, "what a kind leaves out is that of all kinds");
+    assert_eq!(hoarder.after, usual.after, "a kind inherits values that it omits");
     assert_eq!(policy.ignored.len(), 2);
     assert_eq!(policy.allowed[0].kinds, [FindingKind::Orphan]);
     assert_eq!(policy.allowed[0].user, Some(990));
@@ -249,7 +249,7 @@ fn every_condition_of_an_allowance_must_hold() {
     let mut hidden = process(session, "/usr/bin/vllm", 0);
     hidden.executable = Err(Absent::NotPermitted);
     assert_eq!(by_program.covers(kind, Some(&hidden)), None);
-    assert_eq!(both.covers(kind, Some(&hidden)), Some(false), "the user is surely another");
+    assert_eq!(both.covers(kind, Some(&hidden)), Some(false), "the user is certainly different");
     // The name has no effect: it may be unknown, or belong to a deleted user.
     let mut renamed = process(session, "/usr/bin/vllm", 0);
     renamed.user = Ok("ray".into());

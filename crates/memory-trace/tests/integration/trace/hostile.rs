@@ -256,7 +256,7 @@ fn settings_sharing_long_string_are_bounded() {
     let mut wide = [&text[..], b"\x8c\x12allocator_settings}\x8c\x01w}("].concat();
     (0..100_000).for_each(|_| wide.extend(b"h\0h\0"));
     let recording = Recording::read(&program(&[&wide, b"uss"])).unwrap();
-    assert!(recording.settings.is_empty(), "what is too long for a setting is passed over");
+    assert!(recording.settings.is_empty(), "settings that are too long are skipped");
 }
 
 #[test]

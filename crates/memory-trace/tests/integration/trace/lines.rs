@@ -31,7 +31,7 @@ fn rmm_logs_of_all_versions_are_read() {
     let recording = read(&log);
     assert_eq!(recording.format, Format::RmmLog);
     let [trace] = &recording.devices[..] else { panic!("one device") };
-    assert_eq!(trace.segments, None, "the log does not tell what was held");
+    assert_eq!(trace.segments, None, "the log does not list held memory");
     let event =
         |action, address, size, stream, time_us| Event { action, address, size, stream, time_us };
     let (day, none) = (86_400_000_000, Event::NOT_REPORTED);

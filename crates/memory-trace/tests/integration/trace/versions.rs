@@ -123,7 +123,7 @@ fn newest_snapshot_is_read_in_every_pickle_protocol() {
         segment.blocks.iter().map(|block| (block.state, block.requested)).collect();
     assert_eq!(states[0], (BlockState::Active, Some((1 << 20) - 100)));
     assert_eq!(states[1], (BlockState::AwaitingFree, Some((1 << 19) - 100)));
-    assert_eq!(states[2], (BlockState::Free, None), "what its last owner asked for is past");
+    assert_eq!(states[2], (BlockState::Free, None), "the last owner's request no longer counts");
     assert!(first.events.is_empty() && first.event_stacks.is_empty());
 
     let actions: Vec<_> = second.events.iter().map(|event| event.action).collect();
