@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The time to withdraw a claim after Ctrl-C.
 const WITHDRAWAL: Duration = Duration::from_secs(2);
 
-/// Returns the journal of a claim, which ends no process.
+/// Returns a claim's journal, which never ends a process.
 pub(crate) fn no_journal() -> NoJournal {
     let what = "write an audit log: a claim ends no process";
     NoJournal::new(Error::new(ErrorKind::Unsupported, what))
@@ -132,7 +132,7 @@ pub(crate) fn ports<'a>(
     Ports { backend: &*source.backend, host: &*source.host, clock: &*source.clock, journal, locks }
 }
 
-/// Refuses a claim that would wait for a lease of this very process.
+/// Refuses a claim that would wait for a lease of this process itself.
 fn refuse_to_wait_for_itself(request: &Request, ports: &Ports<'_>) -> Result<()> {
     let lease = match request.wait {
         Wait::No => None,
@@ -144,7 +144,7 @@ fn refuse_to_wait_for_itself(request: &Request, ports: &Ports<'_>) -> Result<()>
     })
 }
 
-/// Tells about a wait, once for each change.
+/// Reports a wait, once for each change.
 fn tell_once(
     told: &mut String,
     request: &Request,
@@ -155,7 +155,7 @@ fn tell_once(
     let line = claims::waiting_for(&claims::asked(&request.claim), waiting, &user, None);
     if line != *told {
         told.clone_from(&line);
-        // A failure to tell is no reason not to wait.
+        // If reporting fails, keep waiting.
         let line = gpu_core::clean(&line).into_owned();
         let _ = Python::attach(|py| tell.call1(py, (line,)).map(drop));
     }
@@ -173,7 +173,7 @@ fn warnings(grant: &Grant) -> Vec<String> {
     accepted.chain(unseen).collect()
 }
 
-/// Converts the reason why nothing was granted.
+/// Converts the reason why the claim was not granted.
 fn refused(request: &Request, limited_by: Option<&str>, why: NotGranted) -> Failure {
     let what = format!("claim {}", claims::asked(&request.claim));
     let reasons = |refused: &Refused| claims::reasons(refused.passed(), &user, limited_by);

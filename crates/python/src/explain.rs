@@ -21,7 +21,7 @@ pub(crate) fn explain(
 ) -> PyResult<String> {
     interruptible::run(py, Duration::ZERO, move |_| {
         let report = oom::read(&message);
-        // The explanation is worth having without the machine.
+        // The explanation is useful even without the machine.
         let look = (live && !report.events.is_empty())
             .then(|| machine.open_for_query(Groups::NONE, true).ok())
             .flatten()
@@ -37,7 +37,7 @@ pub(crate) fn explain(
     })
 }
 
-/// Returns the memory of a machine, and who has it.
+/// Returns the memory of a machine and its holders.
 fn state(look: &Snapshot) -> Now {
     let devices = look.devices.iter().filter_map(|device| {
         let (total, used) = (device.memory_total().ok()?, device.memory_used().ok()?);

@@ -1,4 +1,4 @@
-//! Views: what `gpuws status`, `doctor` and `leases` print as JSON.
+//! Views: the JSON of `gpuws status`, `doctor` and `leases`.
 
 use crate::claim::no_journal;
 use crate::failure::Result;
@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use serde::Serialize;
 use std::time::Duration;
 
-/// Returns the name of a user, or the number.
+/// Returns the name of a user, or the UID.
 pub(crate) fn user(uid: u32) -> String {
     user_name(uid).unwrap_or_else(|_| format!("user {uid}"))
 }
@@ -95,7 +95,8 @@ pub(crate) fn leases(py: Python<'_>, machine: Machine) -> PyResult<String> {
 #[pyfunction]
 pub(crate) fn own_gpu_files(py: Python<'_>) -> PyResult<Vec<String>> {
     let look = || -> Result<Vec<String>> {
-        // A session is not asked for its members: this process may be its caller, and no member.
+        // Do not query the members of the session: this process may be its caller without being a
+        // member.
         let dev = gpu_sim::live::named().map(|session| session.join(Session::DEVICE_FILES));
         let roots = match dev {
             Some(dev) => Roots { dev, ..roots() },
