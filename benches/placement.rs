@@ -3,7 +3,7 @@
 //! go-gpuallocator finds its best set.
 //!
 //! The enumeration exists only for this comparison: it creates every partition into sets of this
-//! size (with the rest in a smaller set, where the original has empty places), sums its pairs and
+//! size (with the rest in a smaller set, where the original has empty slots), sums its pairs and
 //! keeps the best. It runs only where it finishes: with 10 devices for every size, and with 16 if
 //! there are at most three million partitions. Before anything is timed, both must find the same
 //! total.
@@ -39,7 +39,7 @@ fn mixed(seed: u64, from: usize, to: usize) -> u64 {
     x ^ x >> 31
 }
 
-/// Random links, without any order that a search could exploit.
+/// Random links, without any structure that a search could exploit.
 fn random(count: usize) -> Machine {
     let places = [Link::Sys, Link::Node, Link::Phb, Link::Pxb, Link::Pix];
     let path = |from, to| places[(mixed(1, from, to) % 5) as usize];
@@ -52,7 +52,7 @@ fn random(count: usize) -> Machine {
     Machine { name: "random", topology }
 }
 
-/// Two DGX-1 with V100, joined to one system.
+/// Two DGX-1 with V100, joined into one system.
 fn two_dgx1() -> Machine {
     let two = [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)];
     let one = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)];
@@ -125,7 +125,7 @@ impl Enumeration<'_> {
         }
     }
 
-    /// Completes a set with others in every way; skipped devices stay free.
+    /// Completes a set with other devices in every way; skipped devices stay free.
     fn complete(
         &mut self,
         set: Vec<usize>,
@@ -157,7 +157,7 @@ impl Enumeration<'_> {
     }
 }
 
-/// Returns the number of partitions into sets of a size and one of the rest.
+/// Returns the number of partitions into sets of this size and one set of the rest.
 fn divisions(count: u64, size: u64) -> u64 {
     let choose = |from: u64, of: u64| (1..=of).fold(1, |all, i| all * (from + 1 - i) / i);
     let (mut left, mut all) = (count, choose(count, count % size));

@@ -1,5 +1,5 @@
-//! A plain loop over nvml-wrapper that reads the values of `gpuws status`, and prints a line for
-//! each device: the cost of one snapshot without any decision.
+//! A plain loop over nvml-wrapper that reads the values of `gpuws status` and prints a line for
+//! each device: the cost of one snapshot without decisions.
 
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use nvml_wrapper::{Device, Nvml, error::NvmlError};

@@ -1,6 +1,6 @@
-//! Finds the ghost of a machine, ends it, and prints what was proven freed.
+//! Finds the ghost of a machine, ends it, and prints the memory that was verifiably freed.
 //!
-//! The machine is a simulated one. On a live one the ports are `gpu_nvidia::Nvml`,
+//! The machine is simulated. On a live machine, the ports are `gpu_nvidia::Nvml`,
 //! `gpu_host::LinuxHost`, `gpu_host::SystemClock` and `gpu_host::FileJournal`.
 
 use gpu_core::{ActToken, observe};
