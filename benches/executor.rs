@@ -279,9 +279,10 @@ fn run_rayon(pool: &rayon::ThreadPool, case: &Case, kernel: impl Fn(u32) + Sync,
     let (counts, kernel) = (&counts[..], &kernel);
     pool.scope(|scope| {
         for source in &case.sources {
-            match is_inline {
-                true => scope.spawn(|s| rayon_inline(s, case, counts, kernel, *source)),
-                false => scope.spawn(|s| rayon_spawn(s, case, counts, kernel, *source)),
+            if is_inline {
+                scope.spawn(|s| rayon_inline(s, case, counts, kernel, *source))
+            } else {
+                scope.spawn(|s| rayon_spawn(s, case, counts, kernel, *source))
             }
         }
     });

@@ -163,9 +163,10 @@ fn percent(value: u64) -> Reading<Percent> {
 }
 
 fn rates(random: &mut Random) -> Rates {
-    match random.happens(500) {
-        true => Rates { cpu: 20 + random.below(180), sm: 10 + random.below(80) },
-        false => Rates { cpu: 0, sm: 0 },
+    if random.happens(500) {
+        Rates { cpu: 20 + random.below(180), sm: 10 + random.below(80) }
+    } else {
+        Rates { cpu: 0, sm: 0 }
     }
 }
 

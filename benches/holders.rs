@@ -161,9 +161,10 @@ fn gpuws() -> PathBuf {
 fn bench(criterion: &mut Criterion) {
     let small = std::env::args().any(|argument| argument == "--test");
     let crowd = |processes, descriptors, threads| Crowd { processes, descriptors, threads };
-    let crowds = match small {
-        true => [crowd(20, 5, 1), crowd(2, 5, 10)],
-        false => [crowd(2_000, 50, 1), crowd(40, 50, 250)],
+    let crowds = if small {
+        [crowd(20, 5, 1), crowd(2, 5, 10)]
+    } else {
+        [crowd(2_000, 50, 1), crowd(40, 50, 250)]
     };
     for crowd in crowds {
         let population = Population::start(crowd).expect("processes can be started");

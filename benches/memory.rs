@@ -261,9 +261,10 @@ fn fragmented(allocations: u64) -> [(&'static str, Workload); 2] {
         };
         let mut live: Vec<(u64, u64)> = Vec::new();
         for number in 0..allocations {
-            let size = match comb {
-                true => 900_000 + number * 4 / allocations * 100_000,
-                false => (1 << 20) + random(60 << 20),
+            let size = if comb {
+                900_000 + number * 4 / allocations * 100_000
+            } else {
+                (1 << 20) + random(60 << 20)
             };
             note(Action::Alloc, number, size);
             live.push((number, size));

@@ -23,9 +23,8 @@ struct Machine {
 }
 
 fn square(count: usize, cell: impl Fn(usize, usize) -> Link) -> Vec<Vec<Link>> {
-    let cell = |from: usize, to: usize| match from == to {
-        true => Link::Itself,
-        false => cell(from.min(to), from.max(to)),
+    let cell = |from: usize, to: usize| {
+        if from == to { Link::Itself } else { cell(from.min(to), from.max(to)) }
     };
     (0..count).map(|from| (0..count).map(|to| cell(from, to)).collect()).collect()
 }

@@ -78,10 +78,11 @@ fn devices() -> Result<Vec<Device>> {
 /// first version that of its parent.
 fn uuid(device: sys::CUdevice) -> Result<[u8; 16], DriverError> {
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
-    match has(UUID[0]) {
+    if has(UUID[0]) {
         // SAFETY: the driver returned the device; the UUID is filled in.
-        true => unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) }.result()?,
-        false => uuid = result::device::get_uuid(device)?,
+        unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) }.result()?;
+    } else {
+        uuid = result::device::get_uuid(device)?;
     }
     Ok(uuid.bytes.map(|byte| byte as u8))
 }

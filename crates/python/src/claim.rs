@@ -87,10 +87,7 @@ pub(crate) fn claim(
             refuse_to_wait_for_itself(&request, &ports)?;
             let mut watch = |waiting: &Waiting<'_>| {
                 tell_once(&mut told, &request, waiting, tell.as_ref());
-                match stop.is_requested() {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
+                if stop.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             take(&request, &ports, &mut watch).map_err(|why| {
                 if matches!(why, NotGranted::Silent(_) | NotGranted::Failed(_)) {

@@ -33,10 +33,8 @@ pub(crate) fn text(object: &impl Serialize) -> Result<String> {
 #[pyfunction]
 pub(crate) fn status(py: Python<'_>, machine: Machine, details: bool) -> PyResult<String> {
     interruptible::run(py, Duration::ZERO, move |_| {
-        let groups = match details {
-            true => Groups::all(),
-            false => gpu_reaper::defect_groups().and(Groups::NONE),
-        };
+        let groups =
+            if details { Groups::all() } else { gpu_reaper::defect_groups().and(Groups::NONE) };
         let holders = HolderSearch::wanted(details);
         let processes = ProcessDetail::Whole;
         let observation = Observation { groups, holders, processes, driver_messages: false };

@@ -178,10 +178,7 @@ fn linear(length: u64) -> LaunchConfig {
 }
 
 fn check(holds: bool, what: impl Fn() -> String, why: &'static str) -> Result<()> {
-    match holds {
-        true => Ok(()),
-        false => Err(Error::new(ErrorKind::Invalid, what()).with_source(why)),
-    }
+    if holds { Ok(()) } else { Err(Error::new(ErrorKind::Invalid, what()).with_source(why)) }
 }
 
 /// Compiles the kernels for a compute capability.
