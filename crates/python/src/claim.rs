@@ -80,13 +80,13 @@ pub(crate) fn claim(
         let (source, locks, root) = opened(&machine)?;
         let (claim, limited_by) = wanted.claim(&source, &outer)?;
         let request = wanted.request(claim, root);
-        let mut told = String::new();
+        let mut reported = String::new();
         let journal = no_journal();
         let grant = {
             let ports = ports(&source, &journal, &locks);
             refuse_to_wait_for_itself(&request, &ports)?;
             let mut watch = |waiting: &Waiting<'_>| {
-                tell_once(&mut told, &request, waiting, tell.as_ref());
+                report_once(&mut reported, &request, waiting, tell.as_ref());
                 if stop.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             take(&request, &ports, &mut watch).map_err(|why| {
@@ -142,19 +142,19 @@ fn refuse_to_wait_for_itself(request: &Request, ports: &Ports<'_>) -> Result<()>
 }
 
 /// Reports a wait, once for each change.
-fn tell_once(
-    told: &mut String,
+fn report_once(
+    reported: &mut String,
     request: &Request,
     waiting: &Waiting<'_>,
-    tell: Option<&Py<PyAny>>,
+    report: Option<&Py<PyAny>>,
 ) {
-    let Some(tell) = tell else { return };
+    let Some(report) = report else { return };
     let line = claims::waiting_for(&claims::asked(&request.claim), waiting, &user, None);
-    if line != *told {
-        told.clone_from(&line);
+    if line != *reported {
+        reported.clone_from(&line);
         // If reporting fails, keep waiting.
         let line = gpu_core::clean(&line).into_owned();
-        let _ = Python::attach(|py| tell.call1(py, (line,)).map(drop));
+        let _ = Python::attach(|py| report.call1(py, (line,)).map(drop));
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 /// The interval at which a wait checks for signals.
-const LOOKS: Duration = Duration::from_millis(50);
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Whether work should stop: its caller was interrupted, or another thread requested it.
 #[pyclass(frozen, module = "gpuws._gpuws")]
@@ -77,7 +77,7 @@ pub(crate) fn run_until<T: Send + 'static>(
         received.unwrap_or(Err(RecvTimeoutError::Disconnected))
     };
     loop {
-        match wait(LOOKS) {
+        match wait(SIGNAL_INTERVAL) {
             Ok(done) => return Ok(done?),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
@@ -89,12 +89,12 @@ pub(crate) fn run_until<T: Send + 'static>(
         let mut left = patience;
         while !left.is_zero() {
             // A second Ctrl-C also ends this wait.
-            if !matches!(wait(left.min(LOOKS)), Err(RecvTimeoutError::Timeout))
+            if !matches!(wait(left.min(SIGNAL_INTERVAL)), Err(RecvTimeoutError::Timeout))
                 || py.check_signals().is_err()
             {
                 break;
             }
-            left = left.saturating_sub(LOOKS);
+            left = left.saturating_sub(SIGNAL_INTERVAL);
         }
         return Err(raised);
     }

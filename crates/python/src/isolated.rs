@@ -16,7 +16,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 /// The interval at which a wait checks for Ctrl-C.
-const LOOKS: Duration = Duration::from_millis(50);
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The time to end a job after Ctrl-C, in addition to its grace period.
 const CLEAN_UP: Duration = Duration::from_secs(60);
@@ -133,7 +133,7 @@ fn run(
         job = job.time_limit(limit.map_err(|error| Failure::invalid(error.to_string()))?);
     }
     let isolation = job.start(&Reexec::new(roots(), machine.program.clone(), RESULT_LIMIT))?;
-    while !isolation.is_over_within(LOOKS)? {
+    while !isolation.is_over_within(SIGNAL_INTERVAL)? {
         if stop.is_requested() {
             // This ends the job and all its descendants, and waits for them.
             drop(isolation);

@@ -63,7 +63,7 @@ pub(crate) fn doctor(
             source.snapshots(observation, samples.max(1), every).collect();
         let Some(now) = snapshots.last() else { return Ok("{}".to_owned()) };
         let mut past = Past::new();
-        snapshots.iter().for_each(|look| past.add(look));
+        snapshots.iter().for_each(|snapshot| past.add(snapshot));
         let mut diagnosis = gpu_reaper::diagnose_after(&past, now);
         source.leases().excuse(now, &mut diagnosis);
         diagnosis.join_ghosts();
@@ -92,7 +92,7 @@ pub(crate) fn leases(py: Python<'_>, machine: Machine) -> PyResult<String> {
 /// Returns the device files that this process has open as a program with a CUDA context has.
 #[pyfunction]
 pub(crate) fn own_gpu_files(py: Python<'_>) -> PyResult<Vec<String>> {
-    let look = || -> Result<Vec<String>> {
+    let query = || -> Result<Vec<String>> {
         // Do not query the members of the session: this process may be its caller without being a
         // member.
         let dev = gpu_sim::live::named().map(|session| session.join(Session::DEVICE_FILES));
@@ -106,5 +106,5 @@ pub(crate) fn own_gpu_files(py: Python<'_>) -> PyResult<Vec<String>> {
         let of_context = held.into_iter().filter(|file| file.kind == DeviceFileKind::Uvm);
         Ok(of_context.map(|file| file.path.to_string()).collect())
     };
-    Ok(py.detach(look)?)
+    Ok(py.detach(query)?)
 }
