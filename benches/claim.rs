@@ -110,7 +110,7 @@ fn queue(criterion: &mut Criterion) {
     for waiting in [10, 100, 1000] {
         let dir = tempfile::tempdir().expect("temporary directory");
         let held = others(&locks(dir.path()), EntryKind::Waiter, waiting);
-        let _held = held.expect("places in the queue can be published");
+        let _held = held.expect("queue entries can be published");
         group.bench_function(BenchmarkId::new("a grant", waiting), |bencher| {
             bencher.iter(|| take_one(&locks(dir.path()), &clock, &wanted, Wait::Forever));
         });

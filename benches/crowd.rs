@@ -58,7 +58,7 @@ fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, Wal
 }
 
 /// Times snapshots of the session's devices, by gpuws and its peers.
-fn looks(group: &mut BenchmarkGroup<'_, WallTime>, gpus: u32) {
+fn snapshots(group: &mut BenchmarkGroup<'_, WallTime>, gpus: u32) {
     let session = std::env::var(Session::VARIABLE).expect("the session sets it");
     let devices: Vec<String> = (0..gpus).map(|at| format!("{session}/dev/nvidia{at}")).collect();
     let in_path = |name: &str| {
@@ -107,7 +107,7 @@ fn crowds(criterion: &mut Criterion) {
     let gpus = gpus.expect("the session has a number of GPUs");
     if gpus != EIGHT {
         let mut group = group(criterion, &format!("{gpus}-gpus"));
-        looks(&mut group, gpus);
+        snapshots(&mut group, gpus);
         return group.finish();
     }
     let library = built("libnvml_sim.so").expect("the session has it");
@@ -117,7 +117,7 @@ fn crowds(criterion: &mut Criterion) {
     for size in sizes {
         crowd.grow(size);
         let mut group = group(criterion, &size.to_string());
-        looks(&mut group, gpus);
+        snapshots(&mut group, gpus);
         claims(&mut group, &idle);
         group.finish();
     }

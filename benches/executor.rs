@@ -261,7 +261,7 @@ fn tokio_spawn<K: Fn(u32) + Send + Sync + 'static>(tasks: Arc<Tasks<K>>, node: u
             }
         }
         if tasks.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let _ = tasks.done.lock().expect("nobody panics").send(());
+            let _ = tasks.done.lock().expect("no thread panics").send(());
         }
     });
 }

@@ -51,7 +51,7 @@ impl Random {
 }
 
 /// Takes a snapshot as the recorder does.
-fn look(machine: &Simulation) -> Snapshot {
+fn snapshot(machine: &Simulation) -> Snapshot {
     let observation = Observation {
         groups: Groups::NONE,
         holders: HolderSearch::IfUnexplained,
@@ -82,7 +82,7 @@ struct Busy {
 
 impl Busy {
     fn new() -> Self {
-        let snapshot = look(&crowd());
+        let snapshot = snapshot(&crowd());
         let mut random = Random(7);
         let pids = snapshot.processes.keys();
         let rates = pids.map(|pid| (*pid, rates(&mut random))).collect();
@@ -195,7 +195,7 @@ fn history(criterion: &mut Criterion) {
     let mut busy = Busy::new();
     day(criterion, "crowd", || {
         machine.sleep(Duration::from_secs(1));
-        Frame { snapshot: look(&machine), leases: Ok(Vec::new()) }
+        Frame { snapshot: snapshot(&machine), leases: Ok(Vec::new()) }
     });
     day(criterion, "busy", || busy.next());
 }

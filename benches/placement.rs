@@ -40,8 +40,8 @@ fn mixed(seed: u64, from: usize, to: usize) -> u64 {
 
 /// Random links, without any structure that a search could exploit.
 fn random(count: usize) -> Machine {
-    let places = [Link::Sys, Link::Node, Link::Phb, Link::Pxb, Link::Pix];
-    let path = |from, to| places[(mixed(1, from, to) % 5) as usize];
+    let kinds = [Link::Sys, Link::Node, Link::Phb, Link::Pxb, Link::Pix];
+    let path = |from, to| kinds[(mixed(1, from, to) % 5) as usize];
     let link = |from, to| match mixed(2, from, to) % 13 {
         0 => path(from, to),
         lanes => Link::NvLink(lanes as u8),

@@ -33,10 +33,10 @@ impl Exporter {
     fn start(mut command: Command, words: &[&str]) -> Self {
         command.args(["export", "--listen", "127.0.0.1:0", "--reuse", "1ms"]).args(words);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("gpuws runs");
-        let mut told = String::new();
+        let mut line = String::new();
         let stdout = child.stdout.as_mut().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut told).expect("gpuws says where it serves");
-        let address = told.trim().strip_prefix("metrics at http://").expect("an address");
+        BufReader::new(stdout).read_line(&mut line).expect("gpuws says where it serves");
+        let address = line.trim().strip_prefix("metrics at http://").expect("an address");
         let address = address.strip_suffix("/metrics").expect("an address");
         Exporter { child, address: address.parse().expect("an address") }
     }

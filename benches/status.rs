@@ -249,8 +249,8 @@ fn bench_live(criterion: &mut Criterion) {
     let nvml = Nvml { dir: None };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let smi = || {
-        let places = std::env::split_paths(&path).map(|dir| dir.join("nvidia-smi"));
-        places.into_iter().find(|place| place.is_file())
+        let candidates = std::env::split_paths(&path).map(|dir| dir.join("nvidia-smi"));
+        candidates.into_iter().find(|path| path.is_file())
     };
     let mut group = criterion.benchmark_group("this-machine");
     settle(&mut group);
