@@ -235,13 +235,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grid_of_a_vector_has_a_block_for_each_256_elements_up_to_1024() {
+    fn vector_grid_has_one_block_per_256_elements_up_to_1024() {
         let blocks = |length| linear(length).grid_dim.0;
         assert_eq!([1, 256, 257, 262_144, u64::MAX].map(blocks), [1, 1, 2, 1024, 1024]);
     }
 
     #[test]
-    fn source_has_the_sizes_of_the_launches() {
+    fn kernel_source_matches_launch_sizes() {
         assert!(SOURCE.contains(&format!("#define TILE {TILE}\n")));
         assert!(SOURCE.contains(&format!("#define THREADS {THREADS}\n")));
     }
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_architecture_is_an_error_with_the_words_of_nvrtc() {
+    fn unknown_architecture_reports_nvrtc_error() {
         let error = ptx(1, 0).unwrap_err();
         if is_present() {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
