@@ -67,7 +67,6 @@ impl List {
     }
 }
 
-/// Returns the remedies.
 pub(super) fn remedies(
     cause: Cause,
     shown: &OomFigures,

@@ -93,7 +93,6 @@ const INPUTS: [&str; 16] = [
     "wpe",
 ];
 
-/// Returns the layer of a tensor.
 pub(crate) fn tensor_layer(name: &str) -> TensorLayer {
     let parts = || name.split('.');
     if is_encoder(name) {

@@ -143,7 +143,6 @@ impl Work {
         self.lock().refuse = refuse;
     }
 
-    /// Destroys a stream.
     pub(crate) fn destroy(&self, stream: Stream) {
         self.lock().destroyed = Some(stream);
     }
