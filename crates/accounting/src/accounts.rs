@@ -13,11 +13,11 @@ use std::time::Duration;
 
 /// The maximum number of jobs with a row of their own. Later jobs share [`Work::Others`], because
 /// users can invent any number of program names.
-const MOST_JOBS: usize = 10_000;
+const MAX_JOBS: usize = 10_000;
 
 /// The maximum plausible power draw of a GPU, 5 kW. A larger advance of the energy counter is
 /// discarded.
-const MOST_POWER: Milliwatts = Milliwatts(5_000_000);
+const MAX_POWER: Milliwatts = Milliwatts(5_000_000);
 
 /// The accounts of a machine over time.
 #[derive(Clone, Debug)]
@@ -306,7 +306,7 @@ impl Accounts {
     }
 
     fn job(&mut self, owner: usize, work: Work) -> usize {
-        let full = self.jobs.all.len() >= MOST_JOBS;
+        let full = self.jobs.all.len() >= MAX_JOBS;
         let fits = !full || self.jobs.indices.contains_key(&(owner, work.clone()));
         let index = self.jobs.index((owner, if fits { work } else { Work::Others }));
         grow(&mut self.by_job, index);
@@ -403,7 +403,7 @@ impl GpuAccount {
         let millis = time.as_millis();
         let advance = counter.zip(counted).and_then(|(now, before)| now.checked_sub(before));
         let advance = advance.map(|millijoules| u128::from(millijoules) * 1_000);
-        let most = u128::from(MOST_POWER.0) * millis + 1_000_000;
+        let most = u128::from(MAX_POWER.0) * millis + 1_000_000;
         if let Some(microjoules) = advance.filter(|advance| *advance <= most) {
             return Energy(microjoules);
         }

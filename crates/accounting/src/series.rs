@@ -42,7 +42,7 @@ impl Part {
 
 impl Default for Series {
     fn default() -> Self {
-        Series { start: None, width: Series::NARROWEST, buckets: Vec::new() }
+        Series { start: None, width: Series::MIN_WIDTH, buckets: Vec::new() }
     }
 }
 
@@ -50,7 +50,7 @@ impl Series {
     /// The maximum number of buckets.
     pub const MOST: usize = 512;
     /// The initial width of a bucket.
-    const NARROWEST: Duration = Duration::from_secs(1);
+    const MIN_WIDTH: Duration = Duration::from_secs(1);
 
     /// Returns the start of the first bucket; `None` without buckets.
     pub fn start(&self) -> Option<Timestamp> {

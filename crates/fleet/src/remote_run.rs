@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The first and the longest pause between two rounds of queries.
 const PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// The exit code of gpuws for a claim that can never be granted.
 const NEVER: i32 = 2;
@@ -147,7 +147,7 @@ impl RemoteRun {
             if let Some(signal) = signals.pause(pause.min(left)).map_err(failed)? {
                 return Ok(Outcome::Interrupted(signal));
             }
-            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+            pause = (pause * 3 / 2).min(MAX_PAUSE);
         }
     }
 }

@@ -20,9 +20,9 @@ const BETWEEN: i64 = 96;
 const BAR: i64 = 26;
 /// Height of the title.
 const HEADING: i64 = 24;
-const LEAST_WIDTH: i64 = 420;
+const MIN_WIDTH: i64 = 420;
 /// How many unrelated devices are in a row.
-const LONGEST_ROW: usize = 8;
+const MAX_ROW: usize = 8;
 
 /// The parts of the PCI tree, the widest first, each with the label of its box.
 const PARTS: [(Link, &str); 4] = [
@@ -60,7 +60,7 @@ pub fn picture(
     let bottom = last + DEVICE.1 + depth * PAD + MARGIN;
     let height = bottom + shared.map_or(0, |_| BAR + 2 * GAP);
     let mut picture = Picture { svg: String::new(), corners, nodes };
-    picture.begin(title, width.max(LEAST_WIDTH), height);
+    picture.begin(title, width.max(MIN_WIDTH), height);
     for row in &rows {
         picture.boxes(&tree, row, 0);
     }
@@ -114,7 +114,7 @@ impl Tree<'_> {
         let all: Vec<usize> = (0..self.topology.links.len()).collect();
         let mut rows = self.split(&all, |path| path != Some(Link::Sys));
         if rows.iter().all(|row| row.len() == 1) {
-            return all.chunks(LONGEST_ROW).map(<[usize]>::to_vec).collect();
+            return all.chunks(MAX_ROW).map(<[usize]>::to_vec).collect();
         }
         for row in &mut rows {
             *row = self.in_order(row, 0);
@@ -213,7 +213,7 @@ impl Picture<'_> {
     }
 
     fn begin(&mut self, title: &str, width: i64, height: i64) {
-        let title = escape_markup(title, LONGEST_NAME);
+        let title = escape_markup(title, MAX_NAME_CHARS);
         self.add(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" role=\"img\" font-family=\"sans-serif\">\n\
@@ -332,7 +332,7 @@ impl Picture<'_> {
     fn device(&mut self, device: usize, name: Option<&str>) {
         let (x, y) = self.corners[device];
         let title =
-            name.map_or(String::new(), |name| format!(": {}", escape_markup(name, LONGEST_NAME)));
+            name.map_or(String::new(), |name| format!(": {}", escape_markup(name, MAX_NAME_CHARS)));
         self.add(format_args!(
             "<g><title>GPU {device}{title}</title>\
              <rect class=\"gpu\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"6\"/>\
@@ -346,7 +346,7 @@ impl Picture<'_> {
 }
 
 /// The maximum length of a name that is drawn in full.
-const LONGEST_NAME: usize = 120;
+const MAX_NAME_CHARS: usize = 120;
 
 #[cfg(test)]
 mod tests {
@@ -427,6 +427,6 @@ mod tests {
         let svg = picture(&topology(1, pairs, false), &name, &[Some(name.clone())], &[]);
         assert!(!svg.contains("<script") && !svg.contains('\u{1b}'), "{svg}");
         assert!(svg.contains("&lt;/title&gt;&lt;script&gt;\\u{1b}&amp;&quot;x"), "{svg}");
-        assert!(!svg.contains(&"x".repeat(LONGEST_NAME)), "{svg}");
+        assert!(!svg.contains(&"x".repeat(MAX_NAME_CHARS)), "{svg}");
     }
 }

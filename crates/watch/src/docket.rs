@@ -2,7 +2,7 @@
 
 use crate::identity::Identity;
 use crate::policy::{ReapPolicy, ReapRule};
-use crate::watch::{MOST_RAISED, Suspected, Tracked, Watch, is_recent};
+use crate::watch::{MAX_RAISED, Suspected, Tracked, Watch, is_recent};
 use gpu_core::{DeviceId, ProcessInfo, ProcessKey};
 use gpu_reaper::{Confidence, Finding};
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Watch {
         let mut warned = Vec::new();
         let policy = &self.policy;
         let Some(reap) = &policy.reap else { return warned };
-        let most = reap.most_per_hour.min(MOST_RAISED);
+        let most = reap.most_per_hour.min(MAX_RAISED);
         for (id, tracked) in &mut self.tracked {
             let due: Vec<Condemned> = tracked
                 .covered(id, policy, reap)

@@ -8,19 +8,19 @@ use gpu_reaper::{Confidence, Diagnosis, Evidence, Finding, FindingKind, Sign};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// The longest gap between two scans, in intervals but at least [`LEAST_GAP`], after which a
+/// The longest gap between two scans, in intervals but at least [`MIN_GAP`], after which a
 /// finding still counts as having lasted in between.
 const GAPS: u32 = 3;
-const LEAST_GAP: Duration = Duration::from_secs(30);
+const MIN_GAP: Duration = Duration::from_secs(30);
 
 /// The maximum number of findings of one kind and one user that are raised within an hour, so that
 /// a user who starts and ends many processes cannot flood the recipients.
-pub(crate) const MOST_RAISED: usize = 64;
+pub(crate) const MAX_RAISED: usize = 64;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// The smallest change in memory that counts as an update.
-const NEWS: Bytes = Bytes::from_mib(1024);
+const MIN_CHANGE: Bytes = Bytes::from_mib(1024);
 
 /// A watcher. It keeps its state in memory only, so a new watcher raises existing findings again.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Watch {
     pub fn new(policy: Policy, every: Duration) -> Self {
         Watch {
             policy,
-            longest_gap: every.saturating_mul(GAPS).max(LEAST_GAP),
+            longest_gap: every.saturating_mul(GAPS).max(MIN_GAP),
             tracked: BTreeMap::new(),
             last: None,
             raised: BTreeMap::new(),
@@ -238,7 +238,7 @@ impl Watch {
                 let owner = info.and_then(|info| info.uid.ok());
                 let raised = self.raised.entry((id.kind, owner)).or_default();
                 // Findings about devices are bounded by the number of devices.
-                if id.process.is_some() && raised.len() >= MOST_RAISED {
+                if id.process.is_some() && raised.len() >= MAX_RAISED {
                     self.held_back += 1;
                     return None;
                 }
@@ -375,7 +375,7 @@ impl Raised {
         let has_new = finding.suspects.iter().any(|s| !self.suspects.contains(&s.process));
         let differs = |a: Bytes, b: Bytes| {
             let by = Bytes(a.0.abs_diff(b.0));
-            by >= NEWS && by.0 >= a.max(b).0 / 4
+            by >= MIN_CHANGE && by.0 >= a.max(b).0 / 4
         };
         let memory = self.memory.zip(finding.memory);
         finding.confidence > self.confidence

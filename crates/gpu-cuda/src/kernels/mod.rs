@@ -19,7 +19,7 @@ const THREADS: u32 = 256;
 const PARTS: u32 = 1024;
 /// The maximum number of blocks along the second dimension of a grid (CUDA C++ Programming Guide,
 /// technical specifications per compute capability).
-const MOST_BLOCKS: u32 = 65_535;
+const MAX_BLOCKS: u32 = 65_535;
 
 /// The dimensions of a product: `rows × inner` times `inner × columns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl CudaKernels {
         check(has(b, [inner, columns]), what, "the second matrix has another length")?;
         check(has(out, [rows, columns]), what, "the product has another length")?;
         let blocks = (columns.div_ceil(TILE), rows.div_ceil(TILE));
-        check(blocks.1 <= MOST_BLOCKS, what, "a grid has at most 65,535 blocks of 16 rows")?;
+        check(blocks.1 <= MAX_BLOCKS, what, "a grid has at most 65,535 blocks of 16 rows")?;
         if blocks.0 == 0 || blocks.1 == 0 {
             return Ok(());
         }

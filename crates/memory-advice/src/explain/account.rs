@@ -1,6 +1,6 @@
 //! Sums of the figures in a message.
 
-use super::cause::MOST_CONTEXT;
+use super::cause::MAX_CONTEXT;
 use super::evidence::{OomFigures, Other};
 use gpu_core::{Bytes, amount};
 use serde::Serialize;
@@ -117,7 +117,7 @@ fn process(shown: &OomFigures, held: Option<Bytes>) -> Option<Bytes> {
 }
 
 /// The minimum memory of a process with a CUDA context; the smallest measured is 107 MiB.
-const LEAST_CONTEXT: Bytes = Bytes::from_mib(64);
+const MIN_CONTEXT: Bytes = Bytes::from_mib(64);
 
 /// Returns the listed processes that could be this one, under its PID outside the container; none
 /// if this process could also be an additional one. The sums decide: for an additional process, the
@@ -133,13 +133,13 @@ fn readings(shown: &OomFigures, held: Option<Bytes>) -> Vec<Other> {
         return Vec::new();
     };
     let named: Bytes = shown.others.iter().filter_map(|other| other.memory).sum();
-    if !shown.surely_more(free + named + held.max(LEAST_CONTEXT), total) {
+    if !shown.surely_more(free + named + held.max(MIN_CONTEXT), total) {
         return Vec::new();
     }
     let is_usual = |other: &Other| {
         other.memory.is_some_and(|memory| {
-            !shown.surely_more(held + LEAST_CONTEXT, memory)
-                && !shown.surely_more(memory, held + MOST_CONTEXT)
+            !shown.surely_more(held + MIN_CONTEXT, memory)
+                && !shown.surely_more(memory, held + MAX_CONTEXT)
         })
     };
     let holds = |other: &&Other| other.memory.is_some_and(|it| !shown.surely_more(held, it));

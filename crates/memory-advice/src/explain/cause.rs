@@ -44,7 +44,7 @@ pub enum Cause {
 }
 
 /// The minimum memory of an unnamed process: a smaller amount is the driver's own.
-const LEAST_STRANGER: Bytes = Bytes::from_mib(64);
+const MIN_UNNAMED: Bytes = Bytes::from_mib(64);
 
 /// More memory than any device has.
 const ANY_DEVICE: Bytes = Bytes(1 << 40);
@@ -175,7 +175,7 @@ fn of_device(shown: &OomFigures, account: &Account) -> Cause {
     // If the memory of this process is unknown, a context explains this much of the rest.
     let explained = if account.context.is_some() { Bytes(0) } else { CONTEXT };
     let unnamed = account.unnamed.unwrap_or_default().saturating_sub(explained);
-    let unnamed = if unnamed < LEAST_STRANGER { Bytes(0) } else { unnamed };
+    let unnamed = if unnamed < MIN_UNNAMED { Bytes(0) } else { unnamed };
     if others > Bytes(0) && suffices(others) {
         if are_small(shown) { Cause::ManyContexts } else { Cause::OtherProcesses }
     } else if (unnamed > Bytes(0) && suffices(others + unnamed))
@@ -344,7 +344,7 @@ fn foreign(said: &mut Vec<String>, shown: &OomFigures) {
 fn outside(account: &Account) -> Option<String> {
     let context = account.context.filter(|context| *context > Bytes(0))?;
     let size = approximate(context, account.slack);
-    Some(if context <= MOST_CONTEXT {
+    Some(if context <= MAX_CONTEXT {
         format!("{size} context")
     } else {
         format!("{size} of this process outside its allocator")
@@ -352,7 +352,7 @@ fn outside(account: &Account) -> Option<String> {
 }
 
 /// The maximum size of a context. Any more belongs to libraries or another engine in the process.
-pub(super) const MOST_CONTEXT: Bytes = Bytes::from_mib(2048);
+pub(super) const MAX_CONTEXT: Bytes = Bytes::from_mib(2048);
 
 fn full(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
     let unused = shown.unused.unwrap_or_default();
@@ -364,7 +364,7 @@ fn full(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
         amount(unused),
         (free + unused).0 as f64 * 100.0 / (total.0 as f64).max(1.0)
     ));
-    if account.context.is_some_and(|context| context > MOST_CONTEXT) {
+    if account.context.is_some_and(|context| context > MAX_CONTEXT) {
         said.extend(outside(account).map(|outside| {
             format!(
                 "{outside}: its context, and an engine, library or second framework that takes \

@@ -140,10 +140,10 @@ impl fmt::Display for Problem {
 
 /// Returns text from a file for an error message: escaped, and at most one line long.
 pub(crate) fn shown(text: &[u8]) -> String {
-    const LONGEST: usize = 80;
-    let cut = &text[..text.len().min(LONGEST)];
+    const MAX_SHOWN: usize = 80;
+    let cut = &text[..text.len().min(MAX_SHOWN)];
     let mut shown: String = String::from_utf8_lossy(cut).escape_debug().collect();
-    if text.len() > LONGEST {
+    if text.len() > MAX_SHOWN {
         shown.push('…');
     }
     shown

@@ -5,7 +5,7 @@ use super::{
     SegmentLine,
 };
 use crate::trace::budget::{Budget, Exceeded};
-use crate::trace::check::{self, ADDRESSES, LARGEST};
+use crate::trace::check::{self, ADDRESSES, MAX_SIZE};
 use crate::trace::error::{Place, Problem, TraceError, shown};
 use crate::trace::stacks::{BLOCK_STACK, Collector, StackId};
 use crate::trace::{
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 /// The maximum length of the first line, which contains all settings.
-const LONGEST_HEADER: usize = 1 << 20;
+const MAX_HEADER_BYTES: usize = 1 << 20;
 
 /// Reads a file of the project's own format.
 pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError> {
@@ -27,8 +27,8 @@ pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, 
     let Some((first, number)) = lines.next() else {
         return Err(TraceError::new(Place::Whole, Problem::UnknownFormat));
     };
-    if first.len() > LONGEST_HEADER {
-        let problem = Problem::TooMuch { what: "bytes", limit: LONGEST_HEADER as u64 };
+    if first.len() > MAX_HEADER_BYTES {
+        let problem = Problem::TooMuch { what: "bytes", limit: MAX_HEADER_BYTES as u64 };
         return Err(TraceError::new(Place::Line(number), problem));
     }
     let header: Header = parsed(first).map_err(|what| what.at(number, first))?;
@@ -271,7 +271,7 @@ fn address(address: u64) -> Result<u64, Wrong> {
 }
 
 fn size(size: u64) -> Result<u64, Wrong> {
-    if size > LARGEST {
+    if size > MAX_SIZE {
         return Err(format!("{size} bytes are more than any device has").into());
     }
     Ok(size)

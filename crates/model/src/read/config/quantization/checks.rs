@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The maximum depth to which values are checked, and the maximum number of resulting doubts.
 const DEPTH: u32 = 6;
-const MOST: usize = 8;
+const MAX_DOUBTS: usize = 8;
 
 /// Keys for a number of weights, which is positive, or -1 for a row.
 const SIZES: [&str; 3] = ["group_size", "q_group_size", "weight_group_size"];
@@ -28,7 +28,7 @@ impl Quantization {
                 key if TILES.contains(&key) && !is_tile(value) => "a pair of rows and columns",
                 _ => "",
             };
-            if !wanted.is_empty() && self.doubts.len() < MOST {
+            if !wanted.is_empty() && self.doubts.len() < MAX_DOUBTS {
                 let value = super::super::brief(value);
                 self.doubts.push(format!("'{key}' is {value}, not {wanted}"));
             }
