@@ -150,13 +150,13 @@ fn readings(shown: &OomFigures, held: Option<Bytes>) -> Vec<Other> {
 
 /// Returns descriptions of figures that cannot all be true.
 pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<String> {
-    let mut said = shown.impossible.clone();
+    let mut contradictions = shown.impossible.clone();
     let held = shown.in_use.map(|in_use| in_use + shown.unused.unwrap_or_default());
     if let (Some(process), Some(held)) = (shown.process, held)
         && process == Bytes(0)
         && held > Bytes(0)
     {
-        said.push(format!(
+        contradictions.push(format!(
             "the message reports 0 bytes for this process although its allocator holds {}: the driver \
                 does not know its PID, as in a container with its own PID namespace",
             amount(held)
@@ -164,7 +164,7 @@ pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<Strin
     } else if let (Some(process), Some(held)) = (shown.process, held)
         && shown.surely_more(held, process)
     {
-        said.push(format!(
+        contradictions.push(format!(
             "the allocator holds {}, more than the {} of the whole process",
             amount(held),
             amount(process)
@@ -173,7 +173,7 @@ pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<Strin
     if let (Some(held), Some(total)) = (held, shown.total)
         && shown.surely_more(held, total)
     {
-        said.push(format!(
+        contradictions.push(format!(
             "{} held on a device of {}: the driver oversubscribes with host memory, or the name \
                 stands for several devices",
             amount(held),
@@ -186,7 +186,7 @@ pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<Strin
         let ours = shown.process.or(held).unwrap_or_default();
         let others: Bytes = shown.others.iter().filter_map(|other| other.memory).sum();
         if shown.surely_more(free + ours + others, total) {
-            said.push(format!(
+            contradictions.push(format!(
                 "free memory plus process memory is {}, more than the device's {}: the figures \
                     were read at different times",
                 amount(free + ours + others),
@@ -196,10 +196,10 @@ pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<Strin
     }
     let absurd = shown.others.iter().filter(|other| other.memory.is_none());
     for other in absurd {
-        said.push(format!(
+        contradictions.push(format!(
             "the memory reported for process {} is impossible: the driver does not know it",
             other.pid
         ));
     }
-    said
+    contradictions
 }

@@ -14,8 +14,8 @@ pub fn read(bytes: &[u8]) {
     let recording = match Recording::read_within(bytes, LIMITS) {
         Ok(recording) => recording,
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.len() < 1_000 && !said.contains(char::is_control), "{said:?}");
+            let message = error.to_string();
+            assert!(message.len() < 1_000 && !message.contains(char::is_control), "{message:?}");
             assert!(!error.remedy().is_empty());
             assert_eq!(Recording::read_within(bytes, LIMITS), Err(error));
             return;

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn requires_contiguous_blocks_and_disjoint_segments() {
         let half = MAX_SIZE / 2;
-        for (segments, said) in [
+        for (segments, expected) in [
             (vec![segment(0, &[(0, 5), (5, 3)], 8), segment(8, &[(8, 1)], 1)], ""),
             (vec![segment(ADDRESSES - 1, &[(ADDRESSES - 1, MAX_SIZE)], MAX_SIZE)], ""),
             (vec![segment(ADDRESSES, &[(ADDRESSES, 1)], 1)], "beyond any device"),
@@ -111,9 +111,9 @@ mod tests {
             let trace =
                 DeviceTrace { device: 3, segments: Some(segments), ..DeviceTrace::default() };
             match device(&trace) {
-                Ok(()) => assert_eq!(said, ""),
+                Ok(()) => assert_eq!(expected, ""),
                 Err(error) => {
-                    assert!(!said.is_empty() && error.to_string().contains(said), "{error}")
+                    assert!(!expected.is_empty() && error.to_string().contains(expected), "{error}")
                 }
             }
         }

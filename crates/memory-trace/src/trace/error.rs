@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn every_problem_has_text_and_remedy() {
         let text = |text: &str| text.to_owned();
-        for (place, problem, said, remedy) in [
+        for (place, problem, expected, remedy) in [
             (
                 Place::Whole,
                 Problem::UnknownFormat,
@@ -201,7 +201,7 @@ mod tests {
             ),
         ] {
             let error = TraceError::new(place, problem);
-            assert!(error.to_string().contains(said), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
             assert!(error.remedy().starts_with(remedy), "{error}: {}", error.remedy());
         }
     }

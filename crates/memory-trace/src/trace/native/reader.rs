@@ -98,9 +98,9 @@ impl From<Exceeded> for Wrong {
 fn parsed<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Result<T, Wrong> {
     serde_json::from_slice(line).map_err(|error| {
         // The parser counts its own lines.
-        let said = error.to_string();
-        let said = said.rsplit_once(" at line ").map_or(&*said, |(what, _)| what);
-        Wrong::Malformed(format!("{} in column {}", shown(said.as_bytes()), error.column()))
+        let text = error.to_string();
+        let text = text.rsplit_once(" at line ").map_or(&*text, |(what, _)| what);
+        Wrong::Malformed(format!("{} in column {}", shown(text.as_bytes()), error.column()))
     })
 }
 
@@ -116,7 +116,7 @@ struct Reader<'b> {
 #[derive(Default)]
 struct Device {
     trace: DeviceTrace,
-    said: DeviceLine,
+    announced: DeviceLine,
 }
 
 impl Reader<'_> {
@@ -135,10 +135,10 @@ impl Reader<'_> {
                 let stack = self.collector.stack(&frames)?;
                 self.budget.push(&mut self.stacks, stack)?;
             }
-            Line::Device(said) => {
-                let device = self.device(said.device)?;
-                device.trace.total = said.total_bytes.map(Bytes);
-                device.said = said;
+            Line::Device(announced) => {
+                let device = self.device(announced.device)?;
+                device.trace.total = announced.total_bytes.map(Bytes);
+                device.announced = announced;
             }
             Line::Segment(segment) => self.segment(segment)?,
             Line::Annotation(AnnotationLine { device, name, begins, time_us }) => {
@@ -160,7 +160,7 @@ impl Reader<'_> {
                 self.budget.take(2 * size_of::<Device>())?;
                 vacant.insert(Device {
                     trace: DeviceTrace { device, ..DeviceTrace::default() },
-                    said: DeviceLine::default(),
+                    announced: DeviceLine::default(),
                 })
             }
         })
@@ -233,23 +233,24 @@ impl Reader<'_> {
     /// Returns the traces, after checking the counts of their `device` lines.
     fn finish(&mut self) -> Result<Vec<DeviceTrace>, Problem> {
         let devices = std::mem::take(&mut self.devices).into_values();
-        let finished = devices.map(|Device { mut trace, said }| {
+        let finished = devices.map(|Device { mut trace, announced }| {
             let held = trace.segments.as_ref().map_or(0, Vec::len) as u64;
             let happened = trace.events.len() as u64;
-            for (what, listed, said) in
-                [("segments", held, said.segments), ("events", happened, said.events)]
+            for (what, listed, announced) in
+                [("segments", held, announced.segments), ("events", happened, announced.events)]
             {
-                if let Some(said) = said.filter(|&said| said != listed) {
+                if let Some(announced) = announced.filter(|&announced| announced != listed) {
                     let device = trace.device;
-                    let what = format!("{listed} of {said} {what} of device {device} are listed");
-                    return Err(if listed < said {
+                    let what =
+                        format!("{listed} of {announced} {what} of device {device} are listed");
+                    return Err(if listed < announced {
                         Problem::Truncated { what }
                     } else {
                         Problem::Malformed { what }
                     });
                 }
             }
-            if said.segments.is_some() {
+            if announced.segments.is_some() {
                 trace.segments.get_or_insert_default();
             }
             if let Some(segments) = &mut trace.segments {
