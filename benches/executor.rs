@@ -1,10 +1,10 @@
 //! The overhead per node of running a graph: gpu-executor compared with rayon and tokio.
 //!
 //! Graphs are a wavefront, a binary tree, a chain, a random graph, independent nodes and the
-//! blocked Cholesky factorization, with empty kernels; Cholesky also with kernels on tiles of 64 ×
-//! 64. rayon runs the first ready successor inline, or spawns each one; tokio spawns each one.
-//! Before anything is timed, every executor must run every node once. Times are for one run of the
-//! whole graph; throughput is in nodes.
+//! blocked Cholesky factorization, with empty kernels; Cholesky also with kernels on 64 × 64 tiles.
+//! rayon runs the first ready successor inline, or spawns each one; tokio spawns each one. Before
+//! anything is timed, every executor must run every node once. Times are for one run of the whole
+//! graph; throughput is in nodes.
 //!
 //! `GPUWS_BENCH_THREADS` sets the number of threads, which is otherwise 1 and then all.
 
