@@ -1,9 +1,10 @@
-//! Taking and releasing a device without waiting: the locks alone, without a driver.
+//! Taking and releasing a device without waiting: only the locks, without a driver.
 //!
-//! Once in an empty directory and once with 64 leases of others, each of which is checked for
-//! liveness: before the decision, and twice after the attempt is published.
+//! Measured in an empty directory, and with 64 leases of other users. Each lease is checked for
+//! liveness once before the decision, and twice after the attempt is published.
 //!
-//! And a grant to the first claim of a queue, with 10, 100 and 1,000 claims waiting behind it.
+//! Also measures a grant to the first claim of a queue, with 10, 100 and 1,000 claims waiting
+//! behind it.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use gpu_claim::{Chosen, ClaimRequest, Ledger, Wait, take};
@@ -45,7 +46,7 @@ fn take_one(locks: &FileLeaseStore, clock: &SystemClock, wanted: &DeviceUuid, wa
     taken.expect("the device is free").beside.len()
 }
 
-/// Publishes leases of others, or their places in the queue, which the holding process never reads.
+/// Publishes leases of other users, or their queue entries, which the holding process never reads.
 /// The waiting claims are later than all others.
 fn others(
     locks: &FileLeaseStore,
@@ -109,7 +110,7 @@ fn queue(criterion: &mut Criterion) {
     for waiting in [10, 100, 1000] {
         let dir = tempfile::tempdir().expect("temporary directory");
         let held = others(&locks(dir.path()), EntryKind::Waiter, waiting);
-        let _held = held.expect("places in the queue can be published");
+        let _held = held.expect("queue entries can be published");
         group.bench_function(BenchmarkId::new("a grant", waiting), |bencher| {
             bencher.iter(|| take_one(&locks(dir.path()), &clock, &wanted, Wait::Forever));
         });
@@ -142,7 +143,7 @@ fn fill(shared: &Path, owner: u32, count: usize) -> Vec<File> {
     (0..count).map(one).collect()
 }
 
-/// Reads all leases once, as `gpuws status` does, beside the leases of users who wrote as many as
+/// Reads all leases once, like `gpuws status`, in the presence of users who wrote as many leases as
 /// readers open.
 #[expect(clippy::print_stdout, reason = "says why figures are missing")]
 fn crowds(criterion: &mut Criterion) {

@@ -1,9 +1,9 @@
-//! What a crowd of other processes on the host costs a look, a claim and a run: real processes on a
-//! real /proc, beside a plain loop over NVML and common tools.
+//! The cost that many other processes on the host add to a snapshot, a claim and a run: real
+//! processes on a real /proc, compared with a plain loop over NVML and with common tools.
 //!
-//! The host has 100, 2,000 and 5,000 processes (50 more than before in test mode). Looks are at
-//! eight simulated GPUs with four real processes each, all of whose memory is listed, and at 64 GPUs
-//! with 32 each (two with two in test mode) without a further crowd; claims and runs are on a
+//! The host has 100, 2,000 and 5,000 processes (50 more than before in test mode). Snapshots cover
+//! eight simulated GPUs with four real processes each, whose memory is fully listed, and 64 GPUs
+//! with 32 each (two with two in test mode) without further processes. Claims and runs use a
 //! simulated machine of twelve idle GPUs. The NVML has no latency. The peers must be installed by
 //! `cargo xtask peers --install-only`; `fuser` is the one in PATH.
 //!
@@ -17,14 +17,14 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Set in the live session, to the number of GPUs.
+/// Set in the live session to the number of GPUs.
 const INSIDE: &str = "GPUWS_BENCH_CROWD";
 
-/// The GPUs of the machine with a crowd of other processes.
+/// The number of GPUs on the machine with many other processes.
 const EIGHT: u32 = 8;
 
-/// Times a program from start to exit, with its output read through a pipe; skips one that is not
-/// installed.
+/// Times a program from start to exit, reading its output through a pipe; skips a program that is
+/// not installed.
 fn time(
     group: &mut BenchmarkGroup<'_, WallTime>,
     name: &str,
@@ -49,7 +49,7 @@ fn time(
     });
 }
 
-/// Returns the group of benches on a host with this crowd.
+/// Returns the group of benches on a host with this many processes.
 fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, WallTime> {
     let mut group = criterion.benchmark_group(format!("crowd/{name}"));
     group.sampling_mode(SamplingMode::Flat).sample_size(20);
@@ -57,8 +57,8 @@ fn group<'c>(criterion: &'c mut Criterion, name: &str) -> BenchmarkGroup<'c, Wal
     group
 }
 
-/// Times looks at the devices of the session, by gpuws and its peers.
-fn looks(group: &mut BenchmarkGroup<'_, WallTime>, gpus: u32) {
+/// Times snapshots of the session's devices, by gpuws and its peers.
+fn snapshots(group: &mut BenchmarkGroup<'_, WallTime>, gpus: u32) {
     let session = std::env::var(Session::VARIABLE).expect("the session sets it");
     let devices: Vec<String> = (0..gpus).map(|at| format!("{session}/dev/nvidia{at}")).collect();
     let in_path = |name: &str| {
@@ -107,7 +107,7 @@ fn crowds(criterion: &mut Criterion) {
     let gpus = gpus.expect("the session has a number of GPUs");
     if gpus != EIGHT {
         let mut group = group(criterion, &format!("{gpus}-gpus"));
-        looks(&mut group, gpus);
+        snapshots(&mut group, gpus);
         return group.finish();
     }
     let library = built("libnvml_sim.so").expect("the session has it");
@@ -117,7 +117,7 @@ fn crowds(criterion: &mut Criterion) {
     for size in sizes {
         crowd.grow(size);
         let mut group = group(criterion, &size.to_string());
-        looks(&mut group, gpus);
+        snapshots(&mut group, gpus);
         claims(&mut group, &idle);
         group.finish();
     }

@@ -1,7 +1,7 @@
 //! The cost of memory on a real GPU: CUDA's plain memory, its pool, pages mapped into address
-//! ranges, and a caching allocator over plain memory, for regions that are allocated and freed; and
-//! of kernels: a launch, one stream that waits for another, a graph
-//! on two streams, and a product of matrices.
+//! ranges, and a caching allocator over plain memory, for regions that are allocated and freed;
+//! also the cost of kernels: a launch, one stream waiting for another, a graph on two streams, and
+//! a matrix multiplication.
 //!
 //! GPUWS_HW_GPU is the UUID of the GPU. Without it, the bench uses no GPU and prints a note.
 #![expect(clippy::print_stderr, reason = "a skipped bench prints a note")]
@@ -76,7 +76,7 @@ fn bench(criterion: &mut Criterion) {
     }
 }
 
-/// Measures kernels, after a check of their results against the host's.
+/// Measures kernels, after checking their results against the host's.
 fn kernels(criterion: &mut Criterion, device: &DeviceUuid) -> gpu_core::Result<()> {
     let context = gpu_cuda::open(device)?;
     let kernels = CudaKernels::compile(&context)?;
@@ -122,14 +122,14 @@ fn kernels(criterion: &mut Criterion, device: &DeviceUuid) -> gpu_core::Result<(
 
 /// The width of the wavefront.
 const WIDE: usize = 8;
-/// The elements of each of its vectors.
+/// The number of elements in each of its vectors.
 const LONG: usize = 256;
 
 /// A grid of nodes, each of which adds the vectors of its neighbours above and to the left.
 struct Wavefront<'a> {
     kernels: &'a CudaKernels,
     streams: &'a CudaStreams,
-    /// The vector of each node; ones beyond the edges.
+    /// The vector of each node; outside the edges, vectors of ones.
     vectors: Vec<Option<CudaSlice<f32>>>,
     edge: CudaSlice<f32>,
 }
@@ -197,7 +197,7 @@ fn zeros(stream: &Arc<CudaStream>, length: usize) -> Result<CudaSlice<f32>, Driv
     stream.alloc_zeros(length)
 }
 
-/// Compares the kernels with the host on sizes that are no multiples of a block.
+/// Compares the kernels with the host on sizes that are not multiples of a block.
 fn check(kernels: &CudaKernels, stream: &Arc<CudaStream>) {
     let (rows, inner, columns) = (33_u32, 17_u32, 65_u32);
     let numbers = |count: u32| (0..count).map(|at| (at % 7) as f32 - 3.0).collect::<Vec<_>>();
@@ -217,7 +217,7 @@ fn check(kernels: &CudaKernels, stream: &Arc<CudaStream>) {
     kernels
         .matmul(stream, shape, (&on_device(&a), &on_device(&b)), &mut out)
         .expect("the lengths are right");
-    // Whole numbers this small are exact in any order.
+    // Integers this small are exact in any order.
     assert_eq!(on_host(&out), expected);
     let values = numbers(100_000);
     let device = on_device(&values);

@@ -1,10 +1,10 @@
-//! The overhead per node of running a graph: gpu-executor beside rayon and tokio.
+//! The overhead per node of running a graph: gpu-executor compared with rayon and tokio.
 //!
-//! Graphs are a wavefront, a binary tree, a chain, a random graph, independent nodes and the blocked
-//! Cholesky factorization, with empty kernels; Cholesky also with kernels on tiles of 64 × 64.
-//! rayon runs with the first ready successor inline or with a spawn for each, tokio with a spawn for
-//! each. Before anything is timed, every executor must run every node once. Times are for one run of
-//! the whole graph; the throughput is in nodes.
+//! Graphs are a wavefront, a binary tree, a chain, a random graph, independent nodes and the
+//! blocked Cholesky factorization, with empty kernels; Cholesky also with kernels on 64 × 64 tiles.
+//! rayon runs the first ready successor inline, or spawns each one; tokio spawns each one. Before
+//! anything is timed, every executor must run every node once. Times are for one run of the whole
+//! graph; throughput is in nodes.
 //!
 //! `GPUWS_BENCH_THREADS` sets the number of threads, which is otherwise 1 and then all.
 
@@ -15,11 +15,12 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Tiles of the blocked Cholesky factorization in each direction, and the side of a tile.
+/// The number of tiles of the blocked Cholesky factorization in each direction, and the side of a
+/// tile.
 const TILES: usize = 20;
 const SIDE: usize = 64;
 
-/// A graph, its name, and what its nodes do in the factorization.
+/// A graph, its name, and the step of the factorization for each node.
 struct Case {
     name: &'static str,
     graph: Arc<TaskGraph>,
@@ -66,7 +67,7 @@ fn independent(nodes: usize) -> Arc<Case> {
     Case::new("independent", nodes, Vec::new())
 }
 
-/// Up to four inputs for each node, from anywhere before it.
+/// Up to four inputs for each node, from any earlier node.
 fn random(nodes: u32) -> Arc<Case> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = move || {
@@ -84,7 +85,8 @@ fn random(nodes: u32) -> Arc<Case> {
     Case::new("random", nodes as usize, edges)
 }
 
-/// What a node of the blocked Cholesky factorization does, with the tiles that it changes and reads.
+/// The step of a node in the blocked Cholesky factorization, with the tiles that it changes and
+/// reads.
 #[derive(Clone, Copy)]
 enum Step {
     Factor(usize),
@@ -92,7 +94,7 @@ enum Step {
     Update { row: usize, column: usize, by: usize },
 }
 
-/// The right-looking factorization: each step waits for the last that changed what it touches.
+/// The right-looking factorization: each step waits for the last step that changed its tiles.
 fn cholesky() -> (Arc<Case>, Vec<Step>) {
     let (mut steps, mut edges) = (Vec::new(), Vec::new());
     let mut last = vec![None; TILES * TILES];
@@ -241,7 +243,7 @@ fn rayon_spawn<'s>(
     }
 }
 
-/// What the tasks of one run on tokio share.
+/// The shared state of the tasks in one run on tokio.
 struct Tasks<K> {
     case: Arc<Case>,
     counts: Vec<AtomicU32>,
@@ -259,7 +261,7 @@ fn tokio_spawn<K: Fn(u32) + Send + Sync + 'static>(tasks: Arc<Tasks<K>>, node: u
             }
         }
         if tasks.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
-            let _ = tasks.done.lock().expect("nobody panics").send(());
+            let _ = tasks.done.lock().expect("no thread panics").send(());
         }
     });
 }
@@ -277,9 +279,10 @@ fn run_rayon(pool: &rayon::ThreadPool, case: &Case, kernel: impl Fn(u32) + Sync,
     let (counts, kernel) = (&counts[..], &kernel);
     pool.scope(|scope| {
         for source in &case.sources {
-            match is_inline {
-                true => scope.spawn(|s| rayon_inline(s, case, counts, kernel, *source)),
-                false => scope.spawn(|s| rayon_spawn(s, case, counts, kernel, *source)),
+            if is_inline {
+                scope.spawn(|s| rayon_inline(s, case, counts, kernel, *source))
+            } else {
+                scope.spawn(|s| rayon_spawn(s, case, counts, kernel, *source))
             }
         }
     });
@@ -305,7 +308,7 @@ fn run_tokio(
     receive.recv().expect("the last task sends");
 }
 
-/// The executors of one number of threads.
+/// The executors for a number of threads.
 struct Executors {
     threads: usize,
     gpuws: Pool<'static>,
@@ -326,7 +329,7 @@ impl Executors {
     }
 
     /// Measures a case with a kernel; each executor gets the kernel as its own type, so that an
-    /// empty one costs nothing.
+    /// empty kernel has no cost.
     fn measure<K>(&self, c: &mut Criterion, case: &Arc<Case>, label: &str, kernel: K)
     where
         K: Fn(u32) + Clone + Send + Sync + 'static,
@@ -371,7 +374,8 @@ impl Executors {
     }
 }
 
-/// What a run costs besides its nodes: with threads that are kept, and with threads created for it.
+/// The cost of a run apart from its nodes, with threads that are kept and with threads created for
+/// it.
 fn start(c: &mut Criterion, pool: &Pool<'static>) {
     let case = tree(15);
     let mut group = c.benchmark_group("executor/start");
@@ -396,7 +400,7 @@ fn start(c: &mut Criterion, pool: &Pool<'static>) {
     group.finish();
 }
 
-/// A wavefront whose nodes add what their inputs hold.
+/// A wavefront in which nodes add the values of their inputs.
 fn values(c: &mut Criterion, threads: usize) {
     let case = wavefront(316);
     let mut reads = vec![Vec::new(); case.graph.len()];
@@ -456,7 +460,7 @@ fn bench(c: &mut Criterion) {
                 black_box(node);
             });
         }
-        // The same factor, whichever executor ran it.
+        // Every executor must compute the same factor.
         matrix.reset();
         for node in factorization.graph.order() {
             matrix.run(node.0);

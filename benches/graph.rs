@@ -1,4 +1,4 @@
-//! Building and placing graphs of 1,000 to 1,000,000 nodes on eight GPUs and a CPU: without
+//! Building and placing graphs of 1,000 to 1,000,000 nodes on eight GPUs and a CPU: without device
 //! requests, with 30 % of the nodes on a requested GPU, and with 30 % colocated with an earlier
 //! node. `cargo xtask plot` draws how the times grow.
 //!

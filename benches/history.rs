@@ -1,14 +1,17 @@
-//! What a history costs: bytes a frame, the time to encode one, to seek and to read on.
+//! The cost of a history: bytes per frame, and the time to encode a frame, to seek, and to read the
+//! next frame.
 //!
-//! Two days of 8 GPUs with 32 processes each, a look a second: `crowd`, the simulated machine
-//! `crowd:8x32`, whose devices drift, and `busy`, which changes as a hard day would. There, half of
-//! the processes compute: each second their SM % is another within 20 points and their CPU time
-//! advances within 10 % of its rate; one in three changes its state, one in twenty its host memory,
-//! one in a hundred its GPU memory. Of the others one in fifty uses some CPU. Every 14 s a process
-//! ends and another starts. Power, utilisation and temperature of all devices change.
+//! Two workloads of 8 GPUs with 32 processes each, with one snapshot per second: `crowd`, the
+//! simulated machine `crowd:8x32` with drifting device values, and `busy`, which changes like a
+//! busy day. In `busy`, half of the processes compute: each second, their SM % varies within 20
+//! points and their CPU time advances within 10 % of its rate; one in three changes its state, one
+//! in twenty its host memory, and one in a hundred its GPU memory. Of the other processes, one in
+//! fifty uses some CPU. Every 14 s, a process ends and another starts. Power, utilisation and
+//! temperature of all devices change.
 //!
-//! An hour is recorded (a minute in test mode), or as many seconds as `GPUWS_BENCH_SECONDS` says:
-//! 86400 for a whole day. There is no peer: below, atop and sysstat record no GPU processes.
+//! The bench records an hour (a minute in test mode), or the number of seconds in
+//! `GPUWS_BENCH_SECONDS`: 86400 for a whole day. There is no peer: below, atop and sysstat do not
+//! record GPU processes.
 #![expect(clippy::print_stderr, reason = "sizes are figures of the bench")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -41,14 +44,14 @@ impl Random {
         (mixed ^ (mixed >> 31)) % end
     }
 
-    /// Returns whether something happens that does so in so many of a thousand cases.
+    /// Returns whether an event occurs that has a probability of this many in a thousand.
     fn happens(&mut self, in_thousand: u64) -> bool {
         self.below(1000) < in_thousand
     }
 }
 
-/// Takes the look that a recorder takes.
-fn look(machine: &Simulation) -> Snapshot {
+/// Takes a snapshot as the recorder does.
+fn snapshot(machine: &Simulation) -> Snapshot {
     let observation = Observation {
         groups: Groups::NONE,
         holders: HolderSearch::IfUnexplained,
@@ -62,7 +65,7 @@ fn crowd() -> Simulation {
     Simulation::named(Path::new("crowd:8x32")).expect("a crowd of this size")
 }
 
-/// The rates of a process: CPU in hundredths of a second a second, and SM in percent.
+/// The rates of a process: CPU in hundredths of a second per second, and SM in percent.
 #[derive(Clone, Copy)]
 struct Rates {
     cpu: u64,
@@ -79,7 +82,7 @@ struct Busy {
 
 impl Busy {
     fn new() -> Self {
-        let snapshot = look(&crowd());
+        let snapshot = snapshot(&crowd());
         let mut random = Random(7);
         let pids = snapshot.processes.keys();
         let rates = pids.map(|pid| (*pid, rates(&mut random))).collect();
@@ -160,9 +163,10 @@ fn percent(value: u64) -> Reading<Percent> {
 }
 
 fn rates(random: &mut Random) -> Rates {
-    match random.happens(500) {
-        true => Rates { cpu: 20 + random.below(180), sm: 10 + random.below(80) },
-        false => Rates { cpu: 0, sm: 0 },
+    if random.happens(500) {
+        Rates { cpu: 20 + random.below(180), sm: 10 + random.below(80) }
+    } else {
+        Rates { cpu: 0, sm: 0 }
     }
 }
 
@@ -191,7 +195,7 @@ fn history(criterion: &mut Criterion) {
     let mut busy = Busy::new();
     day(criterion, "crowd", || {
         machine.sleep(Duration::from_secs(1));
-        Frame { snapshot: look(&machine), leases: Ok(Vec::new()) }
+        Frame { snapshot: snapshot(&machine), leases: Ok(Vec::new()) }
     });
     day(criterion, "busy", || busy.next());
 }
@@ -202,7 +206,7 @@ fn day(criterion: &mut Criterion, name: &str, mut next: impl FnMut() -> Frame) {
     let mut recorder = writer(&dir);
     let count = seconds();
     let (clock, mut spent) = (SystemClock::new(), Duration::ZERO);
-    // Some to encode again later.
+    // Keep some frames to encode again later.
     let mut frames = Vec::new();
     for number in 0..count {
         let frame = next();

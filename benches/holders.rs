@@ -1,12 +1,12 @@
-//! Finding the holders of a file on a machine with many processes: gpu-host compared with psmisc's
-//! `fuser` and `lsof`.
+//! Finding the holders of a file on a machine with many processes: gpu-host compared with `fuser`
+//! from psmisc and with `lsof`.
 //!
 //! Two crowds: 2,000 processes with 50 descriptors each, and 40 processes with 250 threads each (20
 //! with 5 descriptors and 2 with 10 threads in test mode); three more have the requested file open.
-//! It is requested twice: as a plain file that substitutes for a device node, and as a device node,
-//! which is compared by its device number, and for which root uses BPF; `GPUWS_NO_BPF=1` times the
-//! search without it. Before anything is timed, gpu-host and its peers must each find exactly these
-//! three.
+//! The file is searched for twice: as a plain file that substitutes for a device node, and as a
+//! device node, which is compared by device number and for which root uses BPF; `GPUWS_NO_BPF=1`
+//! times the search without it. Before anything is timed, gpu-host and its peers must each find
+//! exactly these three.
 //!
 //! The bench starts itself again as the processes with threads.
 #![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
@@ -23,7 +23,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A device that always exists and that hardly any process opens.
+/// A device that always exists and that few processes open.
 const DEVICE: &str = "/dev/full";
 
 const HOLDERS: usize = 3;
@@ -31,7 +31,7 @@ const HOLDERS: usize = 3;
 /// Set to the number of threads in a process of the crowd.
 const THREADS: &str = "GPUWS_BENCH_THREADS";
 
-/// A crowd of equal processes.
+/// A crowd of identical processes.
 #[derive(Clone, Copy)]
 struct Crowd {
     processes: usize,
@@ -40,7 +40,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// Returns the command of one of its processes, which ends only by a signal.
+    /// Returns the command of one of its processes, which runs until a signal ends it.
     fn command(self) -> Command {
         let mut command = if self.threads == 1 {
             let mut sleep = Command::new("sleep");
@@ -57,7 +57,7 @@ impl Crowd {
     }
 }
 
-/// Runs this many threads, this one included, until a signal ends the process.
+/// Runs this many threads, including this one, until a signal ends the process.
 fn run_threads(count: usize) -> ! {
     let stack = 64 << 10;
     let idle = || loop {
@@ -70,7 +70,7 @@ fn run_threads(count: usize) -> ! {
     idle()
 }
 
-/// Processes that hold descriptors and sleep. They end when this is dropped, also if a bench
+/// Processes that hold descriptors and sleep. They end when this is dropped, even if a bench
 /// panics.
 struct Population {
     children: Vec<Child>,
@@ -78,7 +78,7 @@ struct Population {
 }
 
 impl Population {
-    /// Starts a crowd, and the holders before it. `descriptors` includes the three standard ones.
+    /// Starts the holders and then a crowd. `descriptors` includes the three standard ones.
     fn start(crowd: Crowd) -> Result<Self, Error> {
         let dir = tempfile::tempdir()?;
         let plain = dir.path().join("stand-in");
@@ -126,7 +126,7 @@ impl Population {
 impl Drop for Population {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // It may have ended already.
+            // The process may have exited already.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -164,9 +164,10 @@ fn gpuws() -> PathBuf {
 fn bench(criterion: &mut Criterion) {
     let small = std::env::args().any(|argument| argument == "--test");
     let crowd = |processes, descriptors, threads| Crowd { processes, descriptors, threads };
-    let crowds = match small {
-        true => [crowd(20, 5, 1), crowd(2, 5, 10)],
-        false => [crowd(2_000, 50, 1), crowd(40, 50, 250)],
+    let crowds = if small {
+        [crowd(20, 5, 1), crowd(2, 5, 10)]
+    } else {
+        [crowd(2_000, 50, 1), crowd(40, 50, 250)]
     };
     for crowd in crowds {
         let population = Population::start(crowd).expect("processes can be started");

@@ -1,8 +1,8 @@
 //! One claim without waiting, from start to exit of a process: gpuws compared with safe-gpu 2.0.0.
 //!
 //! Both take and release a device of a simulated machine of twelve idle GPUs, on an NVML without
-//! latency. safe-gpu queries an nvidia-smi that is a shell script around `gpuws query`, three
-//! times, and starts no placeholder. The peer must be installed by `cargo xtask peers
+//! latency. safe-gpu runs nvidia-smi three times, which is a shell script around `gpuws query`
+//! here, and starts no placeholder. The peer must be installed by `cargo xtask peers
 //! --install-only`.
 #![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
 
@@ -11,8 +11,8 @@ use gpuws_benches::{IdleMachine, SAFE_GPU_USER, built, peer};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Runs a program until it exits, with a pipe as standard input that is closed at once; returns its
-/// output.
+/// Runs a program until it exits, with a pipe as standard input that is closed at once, and returns
+/// its output.
 fn run(command: &mut Command) -> String {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("an installed program runs");

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// The allocation unit for offset-allocator, in bytes: its offsets have 32 bits.
 const UNIT: u64 = 256;
-/// More memory than any of the jobs takes.
+/// More memory than any of the jobs needs.
 const DEVICE: Bytes = Bytes(512 << 30);
 
 struct Job {
@@ -30,7 +30,7 @@ struct Job {
     workload: Workload,
 }
 
-/// The largest real snapshot, if there is one.
+/// Returns the largest real snapshot, if there is one.
 fn recorded() -> Option<Job> {
     let dir = PathBuf::from(std::env::var_os("GPUWS_TRACES")?);
     let largest = std::fs::read_dir(dir)
@@ -97,7 +97,7 @@ fn job() -> Job {
 }
 
 /// The operations of a job, each by its slot: allocations and frees. All memory is freed at the
-/// end, so that the job can start again.
+/// end, so that the job can be repeated.
 fn operations(workload: &Workload) -> Vec<Step> {
     let held = workload.held.iter().map(|held| Step {
         size: held.size,
@@ -150,8 +150,8 @@ fn vacant<T>(count: usize) -> Vec<Option<T>> {
     std::iter::repeat_with(|| None).take(count).collect()
 }
 
-/// One operation of an allocator in its steady state: regions are held, and the job runs again and
-/// again.
+/// One operation of an allocator in its steady state: regions are held, and the job runs
+/// repeatedly.
 fn operation(criterion: &mut Criterion) {
     let job = job();
     let steps = operations(&job.workload);
@@ -261,9 +261,10 @@ fn fragmented(allocations: u64) -> [(&'static str, Workload); 2] {
         };
         let mut live: Vec<(u64, u64)> = Vec::new();
         for number in 0..allocations {
-            let size = match comb {
-                true => 900_000 + number * 4 / allocations * 100_000,
-                false => (1 << 20) + random(60 << 20),
+            let size = if comb {
+                900_000 + number * 4 / allocations * 100_000
+            } else {
+                (1 << 20) + random(60 << 20)
             };
             note(Action::Alloc, number, size);
             live.push((number, size));

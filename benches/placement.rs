@@ -3,7 +3,7 @@
 //! go-gpuallocator finds its best set.
 //!
 //! The enumeration exists only for this comparison: it creates every partition into sets of this
-//! size (with the rest in a smaller set, where the original has empty places), sums its pairs and
+//! size (with the rest in a smaller set, where the original has empty slots), sums its pairs and
 //! keeps the best. It runs only where it finishes: with 10 devices for every size, and with 16 if
 //! there are at most three million partitions. Before anything is timed, both must find the same
 //! total.
@@ -23,9 +23,8 @@ struct Machine {
 }
 
 fn square(count: usize, cell: impl Fn(usize, usize) -> Link) -> Vec<Vec<Link>> {
-    let cell = |from: usize, to: usize| match from == to {
-        true => Link::Itself,
-        false => cell(from.min(to), from.max(to)),
+    let cell = |from: usize, to: usize| {
+        if from == to { Link::Itself } else { cell(from.min(to), from.max(to)) }
     };
     (0..count).map(|from| (0..count).map(|to| cell(from, to)).collect()).collect()
 }
@@ -39,10 +38,10 @@ fn mixed(seed: u64, from: usize, to: usize) -> u64 {
     x ^ x >> 31
 }
 
-/// Random links, without any order that a search could exploit.
+/// Random links, without any structure that a search could exploit.
 fn random(count: usize) -> Machine {
-    let places = [Link::Sys, Link::Node, Link::Phb, Link::Pxb, Link::Pix];
-    let path = |from, to| places[(mixed(1, from, to) % 5) as usize];
+    let kinds = [Link::Sys, Link::Node, Link::Phb, Link::Pxb, Link::Pix];
+    let path = |from, to| kinds[(mixed(1, from, to) % 5) as usize];
     let link = |from, to| match mixed(2, from, to) % 13 {
         0 => path(from, to),
         lanes => Link::NvLink(lanes as u8),
@@ -52,7 +51,7 @@ fn random(count: usize) -> Machine {
     Machine { name: "random", topology }
 }
 
-/// Two DGX-1 with V100, joined to one system.
+/// Two DGX-1 with V100, joined into one system.
 fn two_dgx1() -> Machine {
     let two = [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)];
     let one = [(0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)];
@@ -125,7 +124,7 @@ impl Enumeration<'_> {
         }
     }
 
-    /// Completes a set with others in every way; skipped devices stay free.
+    /// Completes a set with other devices in every way; skipped devices stay free.
     fn complete(
         &mut self,
         set: Vec<usize>,
@@ -157,7 +156,7 @@ impl Enumeration<'_> {
     }
 }
 
-/// Returns the number of partitions into sets of a size and one of the rest.
+/// Returns the number of partitions into sets of this size and one set of the rest.
 fn divisions(count: u64, size: u64) -> u64 {
     let choose = |from: u64, of: u64| (1..=of).fold(1, |all, i| all * (from + 1 - i) / i);
     let (mut left, mut all) = (count, choose(count, count % size));

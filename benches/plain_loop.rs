@@ -1,5 +1,5 @@
-//! A plain loop over nvml-wrapper that reads the values of `gpuws status`, and prints a line for
-//! each device: the cost of one snapshot without any decision.
+//! A plain loop over nvml-wrapper that reads the values of `gpuws status` and prints a line for
+//! each device: the cost of one snapshot without decisions.
 
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use nvml_wrapper::{Device, Nvml, error::NvmlError};
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 fn main() -> io::Result<ExitCode> {
     let mut out = io::stdout().lock();
-    match look(&mut out)? {
+    match snapshot(&mut out)? {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) => {
             writeln!(io::stderr(), "plain-loop: {error}")?;
@@ -17,7 +17,7 @@ fn main() -> io::Result<ExitCode> {
     }
 }
 
-fn look(out: &mut dyn Write) -> io::Result<Result<(), NvmlError>> {
+fn snapshot(out: &mut dyn Write) -> io::Result<Result<(), NvmlError>> {
     let nvml = match Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init() {
         Ok(nvml) => nvml,
         Err(error) => return Ok(Err(error)),

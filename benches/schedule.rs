@@ -19,7 +19,8 @@ fn mixed(seed: u64, limit: u64) -> u64 {
     (x ^ x >> 31) % limit
 }
 
-/// Items that wait for up to three of the 64 before them, take up to 1 ms and make up to 4 MiB.
+/// Items that wait for up to three of the 64 preceding ones, take up to 1 ms and produce up to 4
+/// MiB.
 fn dag(count: u64) -> Dag {
     let item = |at: u64| {
         let of = |what: u64, limit: u64| mixed(at * 8 + what, limit);

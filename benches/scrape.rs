@@ -1,8 +1,8 @@
 //! A scrape of `gpuws export`, from the connection to the last byte, on machines of 8 and 64 GPUs
-//! with 32 processes each (2 with 4 in test mode) behind the simulated NVML, whose time is stopped.
+//! with 32 processes each (2 with 4 in test mode) behind the simulated NVML with a stopped clock.
 //!
-//! Beside it: one run of nvidia-smi with the fields that the figures need, which is what
-//! nvidia_gpu_exporter starts for a scrape; that exporter itself is a Go program and is not measured.
+//! For comparison, the bench runs nvidia-smi once with the required fields, like
+//! nvidia_gpu_exporter does for a scrape; that exporter itself is a Go program and is not measured.
 //! `cargo xtask peers --install-only` installs nvidia-smi. The resident memory of the exporter and
 //! of its helper, which queries NVML, is printed after its scrapes.
 #![expect(clippy::print_stderr, reason = "memory and skipped peers are printed")]
@@ -17,7 +17,7 @@ use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// What nvidia-smi is asked for.
+/// The fields requested from nvidia-smi.
 const FIELDS: &str = "--query-gpu=uuid,name,memory.used,memory.total,utilization.gpu,\
                       temperature.gpu,power.draw,enforced.power.limit";
 /// Where nvidia-smi is installed.
@@ -33,10 +33,10 @@ impl Exporter {
     fn start(mut command: Command, words: &[&str]) -> Self {
         command.args(["export", "--listen", "127.0.0.1:0", "--reuse", "1ms"]).args(words);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("gpuws runs");
-        let mut told = String::new();
+        let mut line = String::new();
         let stdout = child.stdout.as_mut().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut told).expect("gpuws says where it serves");
-        let address = told.trim().strip_prefix("metrics at http://").expect("an address");
+        BufReader::new(stdout).read_line(&mut line).expect("gpuws says where it serves");
+        let address = line.trim().strip_prefix("metrics at http://").expect("an address");
         let address = address.strip_suffix("/metrics").expect("an address");
         Exporter { child, address: address.parse().expect("an address") }
     }
@@ -55,7 +55,7 @@ impl Exporter {
         let children = |task: std::io::Result<fs::DirEntry>| {
             fs::read_to_string(task.ok()?.path().join("children")).ok()
         };
-        // The thread that looks has started it.
+        // The scanning thread started it.
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).into_iter().flatten();
         let children: String = tasks.filter_map(children).collect();
         let helpers = children.split_whitespace().filter_map(|pid| pid.parse().ok());

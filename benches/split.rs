@@ -1,5 +1,5 @@
 //! Placing the layers of a model with 200 blocks on 16 devices: the search for the best placement,
-//! for each objective and for machines that are more and more irregular, and accelerate's map.
+//! for each objective and for increasingly irregular machines, and accelerate's map.
 //!
 //! accelerate takes 56 ms for a map of this size on two cores of another machine.
 
@@ -14,7 +14,7 @@ use std::hint::black_box;
 const BLOCKS: usize = 200;
 const DEVICES: usize = 16;
 
-/// A model of some 270 billion parameters.
+/// A model of about 270 billion parameters.
 fn model() -> Chain {
     let mixer = Mixer::Attention { kv_heads: 8, key: 128, value: 128, window: None };
     let shape = Architecture {

@@ -1,8 +1,8 @@
 //! One snapshot of a whole machine, from start to exit of a process: gpuws compared with a plain
-//! loop nvml-wrapper and common tools, on an NVML without latency.
+//! loop over nvml-wrapper and with common tools, on an NVML without latency.
 //!
 //! Machines of 1, 8 and 64 GPUs with 32 processes each (one of 2 with 4 in test mode) behind the
-//! simulated NVML, whose time is stopped. Before anything is timed, gpuws and the plain loop must
+//! simulated NVML with a stopped clock. Before anything is timed, gpuws and the plain loop must
 //! both see every process. NVML calls and peak memory are measured separately, because counting
 //! them costs time. With GPUWS_BENCH_LIVE set, this machine's own NVML is used instead.
 //!
@@ -44,13 +44,13 @@ fn plain_loop() -> Runner {
     runner("plain loop", built("plain-loop"), &[])
 }
 
-/// An NVML: of a simulated machine or of this machine.
+/// An NVML, of a simulated machine or of this machine.
 struct Nvml {
     dir: Option<tempfile::TempDir>,
 }
 
 impl Nvml {
-    /// Creates a session of a machine whose time is stopped, with `latency_us` for each call.
+    /// Creates a session of a machine with a stopped clock and a latency of `latency_us` per call.
     fn of(machine: &str, counts_calls: bool, latency_us: u64) -> Option<Self> {
         let library = built("libnvml_sim.so")?;
         let dir = tempfile::tempdir().expect("temporary directory");
@@ -97,8 +97,8 @@ impl Nvml {
     }
 }
 
-/// Checks that gpuws and the plain loop see every process: the time of a snapshot that misses some
-/// would be meaningless. Returns whether both are installed.
+/// Checks that gpuws and the plain loop see every process, because the time of an incomplete
+/// snapshot would be meaningless. Returns whether both are installed.
 fn sees_everything(nvml: &Nvml, gpus: usize, processes: usize) -> bool {
     let status = nvml.run(&gpuws("gpuws", &["status", "--json"]));
     let plain = nvml.run(&plain_loop());
@@ -127,7 +127,7 @@ fn time(group: &mut BenchmarkGroup<'_, WallTime>, nvml: &Nvml, runner: &Runner) 
     group.bench_function(runner.name, |bencher| bencher.iter(|| nvml.run(runner)));
 }
 
-/// Prints how often a program calls NVML: for each device, with process lists separately.
+/// Prints how many times a program calls NVML: per device, with process lists counted separately.
 fn count_calls(machine: &str, gpus: usize, runner: &Runner) {
     let Some(nvml) = Nvml::of(machine, true, 0) else { return };
     if nvml.run(runner).is_none() {
@@ -144,7 +144,7 @@ fn count_calls(machine: &str, gpus: usize, runner: &Runner) {
     };
     let is_list = |name: &str| name.contains("RunningProcesses");
     let lists = sum(&is_list);
-    // The other per-device queries; start, shutdown and counting concern the machine.
+    // The other per-device queries; startup, shutdown and counting concern the whole machine.
     let per_gpu =
         sum(&|name| name.starts_with("nvmlDevice") && !name.contains("GetCount") && !is_list(name));
     eprintln!(
@@ -249,8 +249,8 @@ fn bench_live(criterion: &mut Criterion) {
     let nvml = Nvml { dir: None };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let smi = || {
-        let places = std::env::split_paths(&path).map(|dir| dir.join("nvidia-smi"));
-        places.into_iter().find(|place| place.is_file())
+        let candidates = std::env::split_paths(&path).map(|dir| dir.join("nvidia-smi"));
+        candidates.into_iter().find(|path| path.is_file())
     };
     let mut group = criterion.benchmark_group("this-machine");
     settle(&mut group);

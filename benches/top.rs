@@ -1,14 +1,15 @@
-//! What `gpuws top` and nvtop cost on a terminal, and how soon gpuws answers a key.
+//! The cost of `gpuws top` and nvtop on a terminal, and the time that gpuws takes to respond to a
+//! key.
 //!
 //! Both run for 15 s (2 s in test mode) on a pseudo-terminal of 120 × 40, one after the other in
 //! each round, in a live session of the same simulated machine: 8 GPUs with 4 real processes each,
 //! and 64 with 32, on a host of 2,000 real processes. CPU time is that of the program and all its
-//! descendants, from the kernel; peak memory is its `VmHWM`, and what its children do not share with
-//! it; the first frame is the first output with text, and the first values are those of a GPU. NVML
-//! calls are counted in a round of their own. A third machine has memory that nobody lists, so that
-//! the holders must be searched for; nvtop has nothing like it.
+//! descendants, as reported by the kernel. Peak memory is its `VmHWM`, plus the memory that its
+//! children do not share with it. The first frame is the first output with text, and the first
+//! values are those of a GPU. NVML calls are counted in a separate round. A third machine has
+//! unlisted memory, so that gpuws must search for its holders; nvtop has no such feature.
 //!
-//! Keys are pressed while the driver hangs, and while looks at 2,048 processes follow each other.
+//! Keys are pressed while the driver hangs, and during continuous snapshots of 2,048 processes.
 //!
 //! nvtop must be installed by `cargo xtask peers --install-only`.
 #![expect(clippy::print_stderr, reason = "a peer that is not installed is skipped visibly")]
@@ -29,19 +30,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Set in a session, to what is measured there.
+/// Set in a session to the item measured there.
 const INSIDE: &str = "GPUWS_BENCH_TOP";
-/// Set in the process that measures one program, to how: `keys` or the seconds to run.
+/// Set in the process that measures one program: `keys`, or the number of seconds to run.
 const MEASURES: &str = "GPUWS_BENCH_MEASURES";
-/// Keys that are pressed, and the time between two.
+/// The number of keys to press, and the time between two.
 const KEYS: u32 = 300;
 const PRESSED_EVERY: Duration = Duration::from_millis(40);
-/// So many lower-case letters in a row are text: no sequence of a terminal has as many.
+/// This many consecutive lower-case letters are text; no terminal sequence has as many.
 const TEXT: usize = 5;
-/// What a terminal waits for at most.
+/// The maximum time that a terminal waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A program on a terminal, with a text of its first frame.
+/// A program on a terminal, with text that its first frame contains.
 struct Viewer {
     name: &'static str,
     program: PathBuf,
@@ -59,19 +60,19 @@ fn nvtop() -> Option<Viewer> {
     Some(Viewer { name: "nvtop", program, arguments: &["-d", "10"], needle: "Device" })
 }
 
-/// What one run of a program cost.
+/// The cost of one run of a program.
 #[derive(Debug, serde::Serialize, serde::Deserialize)]
 struct Cost {
     cpu_ms: f64,
     first_frame_ms: f64,
     first_values_ms: f64,
-    /// The peak memory of the program and what only its children have at the end, in KiB.
+    /// The peak memory of the program, and the private memory of its children at the end, in KiB.
     memory_kib: (u64, u64),
     /// The time from each key to the next output.
     keys_ms: Vec<f64>,
 }
 
-/// The terminal of a program: its other side.
+/// The controlling side of a program's terminal.
 struct Terminal {
     master: File,
     clock: SystemClock,
@@ -94,12 +95,12 @@ impl Terminal {
         command.stdin(side()).stdout(side()).stderr(Stdio::null());
         let clock = SystemClock::new();
         let child = command.spawn().expect("an installed program starts");
-        // Its standard streams, which the command still has, would keep the terminal open.
+        // The command still has the standard streams, which would keep the terminal open.
         command.stdin(Stdio::null()).stdout(Stdio::null());
         (Terminal { master: master.into(), clock, shown: Vec::new() }, child)
     }
 
-    /// Reads what comes within this time; returns whether something did.
+    /// Reads the available output within this time; returns whether there was any.
     fn read(&mut self, at_most: Duration) -> bool {
         let wait = Timespec {
             tv_sec: at_most.as_secs().try_into().expect("seconds"),
@@ -128,7 +129,7 @@ impl Terminal {
     }
 }
 
-/// Runs the command in the arguments on a terminal and prints what it cost.
+/// Runs the command in the arguments on a terminal and prints the cost.
 fn measure(how: &str) {
     let mut words = std::env::args().skip(1);
     let needle = words.next().expect("a text of the first frame");
@@ -150,16 +151,16 @@ fn measure(how: &str) {
     let first_frame = first_frame.unwrap_or(first_values);
     let mut keys_ms = Vec::new();
     match how.parse() {
-        // From the start, so that both have looked once for each second: gpuws looks at fixed times,
-        // and the look after the last second would count only for it.
+        // Count from the start, so that both programs take one snapshot per second: gpuws takes
+        // snapshots at fixed times, and the one after the last second would count only for gpuws.
         Ok(seconds) => terminal.watch(Duration::from_secs(seconds).saturating_sub(first_values)),
         Err(_) => {
-            // After the third look.
+            // After the third snapshot.
             terminal.watch(Duration::from_secs(3));
             // From the second row on, each key moves the selection.
             terminal.press("jj");
             for key in (0..KEYS).map(|number| if number % 2 == 0 { "k" } else { "j" }) {
-                // Output that is still on its way is no answer.
+                // Output that is still on its way is not a response.
                 terminal.watch(PRESSED_EVERY);
                 let pressed = terminal.clock.monotonic();
                 terminal.press(key);
@@ -180,7 +181,7 @@ fn measure(how: &str) {
     while child.try_wait().expect("it is a child").is_none() {
         terminal.read(Duration::from_millis(1));
     }
-    // Descendants that it left behind are this program's children now.
+    // Descendants that the program left behind are now children of this program.
     while nix::sys::wait::wait().is_ok() {}
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN).expect("getrusage succeeds");
     let micros = |time: nix::sys::time::TimeVal| time.tv_sec() * 1_000_000 + time.tv_usec();
@@ -191,7 +192,7 @@ fn measure(how: &str) {
     println!("{}", serde_json::to_string(&cost).expect("it is JSON"));
 }
 
-/// Runs a program in a process of its own that measures it.
+/// Runs and measures a program in a process of its own.
 fn run(viewer: &Viewer, how: &str) -> Cost {
     let mut own = Command::new(std::env::current_exe().expect("a running program has a path"));
     own.arg(viewer.needle).arg(&viewer.program).args(viewer.arguments).env(MEASURES, how);
@@ -205,7 +206,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Returns the share of the values, and all, below which the result lies.
+/// Returns the value at this share of the sorted values.
 fn percentile(values: &[f64], share: f64) -> f64 {
     let mut values = values.to_vec();
     values.sort_unstable_by(f64::total_cmp);
@@ -245,7 +246,7 @@ fn compare(machine: &str, viewers: &[Viewer]) {
     }
 }
 
-/// What is measured in a session.
+/// Runs the measurements inside a session.
 fn inside(what: &str) {
     let ordinary = || gpuws(&["top"]);
     match what.split_once(' ') {
@@ -253,7 +254,7 @@ fn inside(what: &str) {
             for viewer in [Some(ordinary()), nvtop()].into_iter().flatten() {
                 let dir = std::env::var(Session::VARIABLE).expect("the session sets it");
                 let calls = Path::new(&dir).join(Session::CALLS);
-                // A file that is not there has no counts.
+                // A missing file has no counts.
                 let _ = std::fs::remove_file(&calls);
                 run(&viewer, if is_test() { "2" } else { "15" });
                 let text = std::fs::read_to_string(&calls).unwrap_or_default();

@@ -1,5 +1,6 @@
-//! Takes a lease on a device of a simulated machine and gives it back. The leases are real: locked
-//! files in a temporary directory, which is `/run/gpuws` where all users of a machine share them.
+//! Takes a lease on a device of a simulated machine and releases it. The leases are real: locked
+//! files in a temporary directory. If all users of a machine share leases, this directory is
+//! `/run/gpuws`.
 
 use gpu_core::{Claim, ProcessTable};
 use gpu_host::{FileLeaseStore, Place, Roots, SafeGpuFiles};
@@ -37,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (device, uuid) in grant.devices.iter().zip(&grant.entry.devices) {
         println!("leased {device}: {uuid}");
     }
-    // Whoever asks for the same device meanwhile is refused, or waits for it.
+    // Another claim on the same device is refused in the meantime, or waits for it.
     let same = Claim { required: grant.entry.devices.clone(), ..Claim::whole(1) };
     let second = Request { claim: same, ..request };
     match take(&second, &ports, &mut watch) {

@@ -1,6 +1,6 @@
-//! Finds the ghost of a machine, ends it, and prints what was proven freed.
+//! Finds the ghost of a machine, ends it, and prints the memory that was verifiably freed.
 //!
-//! The machine is a simulated one. On a live one the ports are `gpu_nvidia::Nvml`,
+//! The machine is simulated. On a live machine, the ports are `gpu_nvidia::Nvml`,
 //! `gpu_host::LinuxHost`, `gpu_host::SystemClock` and `gpu_host::FileJournal`.
 
 use gpu_core::{ActToken, observe};
@@ -14,15 +14,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let ports = Ports { backend: &machine, host: &machine, clock: &machine, journal: &machine };
     let first = observe(ports.backend, ports.host, ports.clock);
     ports.clock.sleep(Duration::from_secs(1));
-    let looks = [first, observe(ports.backend, ports.host, ports.clock)];
+    let snapshots = [first, observe(ports.backend, ports.host, ports.clock)];
 
-    let diagnosis = diagnose(&looks);
+    let diagnosis = diagnose(&snapshots);
     for finding in &diagnosis.findings {
         let evidence = Evidence::texts(&finding.evidence).join("; ");
         println!("{:?}, {:?}: {evidence}", finding.kind, finding.confidence);
     }
     let guard = Guard::new(ports.host, Vec::new())?;
-    let plan = plan(&looks, &diagnosis, &guard, &Request::default());
+    let plan = plan(&snapshots, &diagnosis, &guard, &Request::default());
     for target in &plan.targets {
         println!("end {} {:?}: {}", target.key, target.process.name, target.why);
     }

@@ -1,14 +1,14 @@
-//! Each example runs, and prints what it is there to show.
+//! Runs each example and checks its main output.
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-/// Runs an example with a text as its standard input.
+/// Runs an example with text as its standard input.
 fn run(program: &str, arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the example starts");
-    // An example that reads no input may have ended already.
+    // An example that does not read its input may have exited already.
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     child.wait_with_output().expect("the example ends")
 }

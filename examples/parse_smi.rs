@@ -1,5 +1,5 @@
-//! Reads what nvidia-smi printed, in any of its forms, from standard input; from a recording
-//! where the argument names a simulated machine. Prints the devices and processes.
+//! Reads nvidia-smi output in any of its forms from standard input, or from a recording if the
+//! argument names a simulated machine. Prints the devices and processes.
 //!
 //!     nvidia-smi | cargo run -p gpuws-examples --bin parse_smi
 //!     cargo run -p gpuws-examples --bin parse_smi -- k80-single
@@ -8,7 +8,7 @@ use gpu_core::{Bytes, Reading, Timestamp};
 use gpu_sim::Simulation;
 use std::io::{Read, stdin};
 
-/// The most that is read, in bytes.
+/// The maximum number of bytes to read.
 const LIMIT: u64 = 16 << 20;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    // A paste may hold several outputs; each line that cannot be read is listed.
+    // The input may contain several outputs; each unreadable line is listed.
     let documents = gpu_text::sections(&text);
     if documents.is_empty() {
         return Err("the text holds no output of nvidia-smi".into());

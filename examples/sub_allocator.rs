@@ -1,6 +1,6 @@
-//! Divides the memory of a device as PyTorch does, and shows what the device sees of it.
+//! Divides the memory of a device like PyTorch, and shows the requests that reach the device.
 //!
-//! The device is a simulated one. `gpu_allocator_policy::ModelMemory` needs no machine, and
+//! The device is simulated. `gpu_allocator_policy::ModelMemory` needs no machine, and
 //! `gpu_cuda::CudaMemory` is a real device.
 
 use gpu_allocator_policy::{Caching, Policy, Stream};

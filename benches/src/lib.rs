@@ -1,4 +1,4 @@
-//! What several benches run, and where they find it.
+//! Code and paths that several benches share.
 
 use gpu_sim::Session;
 use std::fs::{self, Permissions};
@@ -22,7 +22,7 @@ fn own_dir() -> PathBuf {
     own.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
-/// Returns a file next to this program or in the parent directory, where cargo puts programs.
+/// Returns a file next to this program or in the parent directory, where cargo places programs.
 pub fn built(name: &str) -> Option<PathBuf> {
     let dir = own_dir();
     let above = dir.parent().unwrap_or(&dir);
@@ -95,7 +95,7 @@ impl Crowd {
 impl Drop for Crowd {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            // It may have ended by itself.
+            // The process may have exited by itself.
             let _ = child.kill().and_then(|()| child.wait());
         }
     }
@@ -121,8 +121,8 @@ pub fn descendants(pid: u32, depth: u32) -> Vec<(u32, u32)> {
     all
 }
 
-/// Returns the memory in KiB that only this process has: without the pages of files and of its
-/// parent that it shares.
+/// Returns the private memory of a process in KiB, excluding pages that it shares with files or with
+/// its parent.
 pub fn private_of(pid: u32) -> Option<u64> {
     let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let private = rollup.lines().filter(|line| line.starts_with("Private_"));

@@ -13,18 +13,18 @@ use std::time::Duration;
 
 /// The maximum number of jobs with a row of their own. Later jobs share [`Work::Others`], because
 /// users can invent any number of program names.
-const MOST_JOBS: usize = 10_000;
+const MAX_JOBS: usize = 10_000;
 
 /// The maximum plausible power draw of a GPU, 5 kW. A larger advance of the energy counter is
 /// discarded.
-const MOST_POWER: Milliwatts = Milliwatts(5_000_000);
+const MAX_POWER: Milliwatts = Milliwatts(5_000_000);
 
 /// The accounts of a machine over time.
 #[derive(Clone, Debug)]
 pub struct Accounts {
     /// Longer intervals count as gaps.
     longest: Duration,
-    looks: usize,
+    snapshots: usize,
     /// The earliest and latest snapshot times, which differ from the first and last if the clock
     /// was set back.
     span: Option<(Timestamp, Timestamp)>,
@@ -69,7 +69,7 @@ pub struct GpuAccount {
 
 /// A holder of memory on a device in a snapshot.
 #[derive(Clone, Copy, Debug)]
-struct Party {
+struct Holder {
     owner: usize,
     job: usize,
     memory: Bytes,
@@ -89,7 +89,7 @@ struct Memory {
 #[derive(Clone, Debug)]
 struct Names<T> {
     all: Vec<T>,
-    places: BTreeMap<T, usize>,
+    indices: BTreeMap<T, usize>,
 }
 
 impl Accounts {
@@ -98,14 +98,14 @@ impl Accounts {
     pub fn new(longest: Duration) -> Self {
         Accounts {
             longest,
-            looks: 0,
+            snapshots: 0,
             span: None,
             last: None,
             watched: Duration::ZERO,
             gaps: Gaps::default(),
             users: BTreeMap::new(),
-            owners: Names { all: Vec::new(), places: BTreeMap::new() },
-            jobs: Names { all: Vec::new(), places: BTreeMap::new() },
+            owners: Names { all: Vec::new(), indices: BTreeMap::new() },
+            jobs: Names { all: Vec::new(), indices: BTreeMap::new() },
             by_owner: Vec::new(),
             by_job: Vec::new(),
             by_day: BTreeMap::new(),
@@ -120,8 +120,8 @@ impl Accounts {
     /// Adds a snapshot and the leases at that time. Both describe the interval since the previous
     /// snapshot. `day` is the day of the snapshot; an interval across midnight belongs to the day
     /// on which it began.
-    pub fn add(&mut self, look: &Snapshot, leases: &[LeaseEntry], day: Day) {
-        let now = look.taken_at;
+    pub fn add(&mut self, snapshot: &Snapshot, leases: &[LeaseEntry], day: Day) {
+        let now = snapshot.taken_at;
         let interval = match self.last {
             Some((before, _)) if now < before => {
                 self.gaps.set_back += 1;
@@ -134,7 +134,7 @@ impl Accounts {
             Some((before, began)) => Some((before, began)),
             None => None,
         };
-        self.looks += 1;
+        self.snapshots += 1;
         let (first, last) = self.span.unwrap_or((now, now));
         self.span = Some((first.min(now), last.max(now)));
         self.last = Some((now, day));
@@ -144,18 +144,18 @@ impl Accounts {
         let pieces = self.series.watch(from, now);
         self.memory.clear();
         let mut known = BTreeMap::new();
-        for (place, device) in look.devices.iter().enumerate() {
-            let place = self.gpu(place, device);
-            self.add_device((look, leases), device, place, (time, day, &pieces), &mut known);
+        for (index, device) in snapshot.devices.iter().enumerate() {
+            let index = self.gpu(index, device);
+            self.add_device((snapshot, leases), device, index, (time, day, &pieces), &mut known);
         }
         self.known = known;
         self.note_peaks(day);
     }
 
-    fn gpu(&mut self, place: usize, device: &DeviceState) -> usize {
+    fn gpu(&mut self, index: usize, device: &DeviceState) -> usize {
         let same = |gpu: &GpuAccount| gpu.id.same_device(device.id());
-        let known = match self.gpus.get(place) {
-            Some(gpu) if same(gpu) => Some(place),
+        let known = match self.gpus.get(index) {
+            Some(gpu) if same(gpu) => Some(index),
             _ => self.gpus.iter().position(same),
         };
         known.unwrap_or_else(|| {
@@ -174,76 +174,76 @@ impl Accounts {
 
     fn add_device(
         &mut self,
-        look: (&Snapshot, &[LeaseEntry]),
+        snapshot: (&Snapshot, &[LeaseEntry]),
         device: &DeviceState,
-        place: usize,
+        index: usize,
         (time, day, pieces): (Duration, Day, &[(usize, u64)]),
         known: &mut BTreeMap<ProcessKey, (usize, usize)>,
     ) {
-        let energy = self.gpus[place].energy(device, time);
-        let Some(parties) = self.parties(look, device, known) else {
-            self.book_nobody(place, day, energy);
+        let energy = self.gpus[index].energy(device, time);
+        let Some(holders) = self.holders(snapshot, device, known) else {
+            self.book_unattributed(index, day, energy);
             return;
         };
         let mut held = Bytes(0);
-        for party in &parties {
-            held += party.memory;
-            self.memory.add(party);
+        for holder in &holders {
+            held += holder.memory;
+            self.memory.add(holder);
         }
-        let gpu = &mut self.gpus[place];
+        let gpu = &mut self.gpus[index];
         gpu.amounts.peak = gpu.amounts.peak.max(held);
         gpu.observed = gpu.observed.saturating_add(time);
         let whole = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
         let whole = whole.map(|share| share.get());
-        let is_measured = whole.is_some() || parties.iter().all(|party| party.own.is_some());
-        if !parties.is_empty() && !is_measured {
+        let is_measured = whole.is_some() || holders.iter().all(|holder| holder.own.is_some());
+        if !holders.is_empty() && !is_measured {
             gpu.unmeasured = gpu.unmeasured.saturating_add(time);
         }
-        let (booked, rest) = divided(&parties, whole, time, energy);
-        self.book_nobody(place, day, rest);
-        for (party, booked) in parties.iter().zip(&booked) {
-            self.gpus[place].amounts.book(booked);
-            self.by_owner[party.owner].book(booked);
-            self.by_job[party.job].book(booked);
+        let (booked, rest) = divided(&holders, whole, time, energy);
+        self.book_unattributed(index, day, rest);
+        for (holder, booked) in holders.iter().zip(&booked) {
+            self.gpus[index].amounts.book(booked);
+            self.by_owner[holder.owner].book(booked);
+            self.by_job[holder.job].book(booked);
             self.by_day.entry(day).or_default().book(booked);
             self.total.book(booked);
-            self.series.book(pieces, party.owner, booked.used, party.memory);
+            self.series.book(pieces, holder.owner, booked.used, holder.memory);
         }
     }
 
     /// Books energy that is not attributed to any process.
-    fn book_nobody(&mut self, place: usize, day: Day, energy: Energy) {
-        self.gpus[place].unattributed += energy;
-        self.gpus[place].amounts.energy += energy;
+    fn book_unattributed(&mut self, index: usize, day: Day, energy: Energy) {
+        self.gpus[index].unattributed += energy;
+        self.gpus[index].amounts.energy += energy;
         self.by_day.entry(day).or_default().energy += energy;
         self.total.energy += energy;
     }
 
     /// Returns the holders of memory on a device; `None` if they are unknown.
-    fn parties(
+    fn holders(
         &mut self,
-        (look, leases): (&Snapshot, &[LeaseEntry]),
+        (snapshot, leases): (&Snapshot, &[LeaseEntry]),
         device: &DeviceState,
         known: &mut BTreeMap<ProcessKey, (usize, usize)>,
-    ) -> Option<Vec<Party>> {
+    ) -> Option<Vec<Holder>> {
         let listed = device.processes.as_ref().ok()?;
-        let mut parties = Vec::with_capacity(listed.len());
+        let mut holders = Vec::with_capacity(listed.len());
         for process in listed {
             // A process that only draws does not keep the GPU from others.
             if process.kind == DeviceProcessKind::Graphics {
                 continue;
             }
             let own = process.utilization.ok().map(|share| share.get());
-            let (owner, job) = self.names(look, process.pid, known);
-            parties.push(Party { owner, job, memory: process.memory.unwrap_or_default(), own });
+            let (owner, job) = self.names(snapshot, process.pid, known);
+            holders.push(Holder { owner, job, memory: process.memory.unwrap_or_default(), own });
         }
         let unlisted = device.memory_unlisted().filter(|memory| memory.0 > 0);
         if let Some(memory) = unlisted {
             let owner = self.owner(Owner::Unlisted);
             let job = self.job(owner, Work::Unknown);
-            parties.push(Party { owner, job, memory, own: None });
+            holders.push(Holder { owner, job, memory, own: None });
         }
-        if parties.is_empty() {
+        if holders.is_empty() {
             // A leased device is reserved for the owner of the lease.
             let uuid = device.id().uuid.as_ref();
             let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
@@ -263,21 +263,21 @@ impl Accounts {
                     None => Work::command(&lease.command),
                 };
                 let job = self.job(owner, work);
-                parties.push(Party { owner, job, memory: Bytes(0), own: Some(0) });
+                holders.push(Holder { owner, job, memory: Bytes(0), own: Some(0) });
             }
         }
-        Some(parties)
+        Some(holders)
     }
 
     fn names(
         &mut self,
-        look: &Snapshot,
+        snapshot: &Snapshot,
         pid: Pid,
         known: &mut BTreeMap<ProcessKey, (usize, usize)>,
     ) -> (usize, usize) {
         // In another PID namespace, the driver's PIDs match no process, or an unrelated one.
-        let visible = look.sees_host_pids != Ok(false);
-        let info = look.process(pid).ok().filter(|_| visible);
+        let visible = snapshot.sees_host_pids != Ok(false);
+        let info = snapshot.process(pid).ok().filter(|_| visible);
         let key = info.map_or(ProcessKey { pid, start: None }, |info| info.key);
         match known.entry(key) {
             btree_map::Entry::Occupied(entry) => return *entry.get(),
@@ -299,19 +299,19 @@ impl Accounts {
     }
 
     fn owner(&mut self, owner: Owner) -> usize {
-        let place = self.owners.place(owner);
-        grow(&mut self.by_owner, place);
-        grow(&mut self.memory.by_owner, place);
-        place
+        let index = self.owners.index(owner);
+        grow(&mut self.by_owner, index);
+        grow(&mut self.memory.by_owner, index);
+        index
     }
 
     fn job(&mut self, owner: usize, work: Work) -> usize {
-        let full = self.jobs.all.len() >= MOST_JOBS;
-        let fits = !full || self.jobs.places.contains_key(&(owner, work.clone()));
-        let place = self.jobs.place((owner, if fits { work } else { Work::Others }));
-        grow(&mut self.by_job, place);
-        grow(&mut self.memory.by_job, place);
-        place
+        let full = self.jobs.all.len() >= MAX_JOBS;
+        let fits = !full || self.jobs.indices.contains_key(&(owner, work.clone()));
+        let index = self.jobs.index((owner, if fits { work } else { Work::Others }));
+        grow(&mut self.by_job, index);
+        grow(&mut self.memory.by_job, index);
+        index
     }
 
     fn note_peaks(&mut self, day: Day) {
@@ -375,7 +375,7 @@ impl Accounts {
 
     /// Returns the number of snapshots.
     pub fn looks(&self) -> usize {
-        self.looks
+        self.snapshots
     }
 
     /// Returns the watched time: the time between snapshots, without the gaps.
@@ -403,7 +403,7 @@ impl GpuAccount {
         let millis = time.as_millis();
         let advance = counter.zip(counted).and_then(|(now, before)| now.checked_sub(before));
         let advance = advance.map(|millijoules| u128::from(millijoules) * 1_000);
-        let most = u128::from(MOST_POWER.0) * millis + 1_000_000;
+        let most = u128::from(MAX_POWER.0) * millis + 1_000_000;
         if let Some(microjoules) = advance.filter(|advance| *advance <= most) {
             return Energy(microjoules);
         }
@@ -415,29 +415,30 @@ impl GpuAccount {
 
 /// Returns the amounts booked for each holder, and the energy that is left.
 fn divided(
-    parties: &[Party],
+    holders: &[Holder],
     whole: Option<u8>,
     time: Duration,
     energy: Energy,
 ) -> (Vec<Booked>, Energy) {
-    let memory: Vec<u64> = parties.iter().map(|party| party.memory.0).collect();
+    let memory: Vec<u64> = holders.iter().map(|holder| holder.memory.0).collect();
     let percent = |share: u64| nanos(time.as_nanos() * u128::from(share) / 100);
-    let own: u64 = parties.iter().map(|party| u64::from(party.own.unwrap_or(0))).sum();
+    let own: u64 = holders.iter().map(|holder| u64::from(holder.own.unwrap_or(0))).sum();
     // Holders without a known share divide the rest.
-    let is_rest = |party: &Party| party.own.is_none();
+    let is_rest = |holder: &Holder| holder.own.is_none();
     let rest_memory: Vec<u64> =
-        parties.iter().filter(|party| is_rest(party)).map(|party| party.memory.0).collect();
+        holders.iter().filter(|holder| is_rest(holder)).map(|holder| holder.memory.0).collect();
     let rest = percent(u64::from(whole.unwrap_or(0)).saturating_sub(own));
     let mut rest = divide_time(rest, &rest_memory);
-    let scaled: Vec<u64> = parties.iter().map(|party| u64::from(party.own.unwrap_or(0))).collect();
+    let scaled: Vec<u64> =
+        holders.iter().map(|holder| u64::from(holder.own.unwrap_or(0))).collect();
     let mut scaled = divide_time(percent(own.min(100)), &scaled);
     let mut held = divide_time(time, &memory);
-    let mut booked: Vec<Booked> = parties
+    let mut booked: Vec<Booked> = holders
         .iter()
-        .map(|party| {
+        .map(|holder| {
             let held = held.next().unwrap_or_default();
             let share = scaled.next().unwrap_or_default();
-            let used = if is_rest(party) {
+            let used = if is_rest(holder) {
                 rest.next().unwrap_or_default()
             } else if own == 0 {
                 // Without compute, `scaled` is an even division.
@@ -445,7 +446,7 @@ fn divided(
             } else {
                 share
             };
-            let idle = if party.own.or(whole) == Some(0) { held } else { Duration::ZERO };
+            let idle = if holder.own.or(whole) == Some(0) { held } else { Duration::ZERO };
             Booked { held, used, idle, energy: Energy::default() }
         })
         .collect();
@@ -470,26 +471,26 @@ impl Memory {
         self.total = Bytes(0);
     }
 
-    fn add(&mut self, party: &Party) {
-        self.by_owner[party.owner] += party.memory;
-        self.by_job[party.job] += party.memory;
-        self.total += party.memory;
+    fn add(&mut self, holder: &Holder) {
+        self.by_owner[holder.owner] += holder.memory;
+        self.by_job[holder.job] += holder.memory;
+        self.total += holder.memory;
     }
 }
 
 impl<T: Clone + Ord> Names<T> {
-    fn place(&mut self, name: T) -> usize {
-        if let Some(place) = self.places.get(&name) {
-            return *place;
+    fn index(&mut self, name: T) -> usize {
+        if let Some(index) = self.indices.get(&name) {
+            return *index;
         }
         self.all.push(name.clone());
-        self.places.insert(name, self.all.len() - 1);
+        self.indices.insert(name, self.all.len() - 1);
         self.all.len() - 1
     }
 }
 
-fn grow<T: Default + Clone>(all: &mut Vec<T>, place: usize) {
-    if all.len() <= place {
-        all.resize(place + 1, T::default());
+fn grow<T: Default + Clone>(all: &mut Vec<T>, index: usize) {
+    if all.len() <= index {
+        all.resize(index + 1, T::default());
     }
 }

@@ -118,8 +118,8 @@ impl Gaps {
         self.longest.push(gap);
         if self.longest.len() > Self::KEPT {
             let shortest = self.longest.iter().enumerate().min_by_key(|(_, gap)| gap.time());
-            if let Some((place, _)) = shortest {
-                self.longest.remove(place);
+            if let Some((index, _)) = shortest {
+                self.longest.remove(index);
             }
         }
     }

@@ -4,7 +4,7 @@ use gpu_core::{ProcessInfo, WorkloadKind, clean};
 use std::fmt;
 
 /// The maximum length of a name in characters: names may be hostile.
-const LONGEST: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// The user, or the reason why there is none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -127,7 +127,7 @@ fn command(info: &ProcessInfo) -> String {
 }
 
 fn cut(text: &str) -> String {
-    clean(text).chars().take(LONGEST).collect()
+    clean(text).chars().take(MAX_NAME_CHARS).collect()
 }
 
 #[cfg(test)]
@@ -158,7 +158,7 @@ mod tests {
         }
         let hostile = with(&["python", &format!("a\u{1b}[2J{}", "x".repeat(500))]);
         let name = Work::of(Some(&hostile)).to_string();
-        assert!(name.chars().count() <= LONGEST && !name.contains('\u{1b}'), "{name}");
+        assert!(name.chars().count() <= MAX_NAME_CHARS && !name.contains('\u{1b}'), "{name}");
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Part {
 
 impl Default for Series {
     fn default() -> Self {
-        Series { start: None, width: Series::NARROWEST, buckets: Vec::new() }
+        Series { start: None, width: Series::MIN_WIDTH, buckets: Vec::new() }
     }
 }
 
@@ -50,7 +50,7 @@ impl Series {
     /// The maximum number of buckets.
     pub const MOST: usize = 512;
     /// The initial width of a bucket.
-    const NARROWEST: Duration = Duration::from_secs(1);
+    const MIN_WIDTH: Duration = Duration::from_secs(1);
 
     /// Returns the start of the first bucket; `None` without buckets.
     pub fn start(&self) -> Option<Timestamp> {
@@ -82,16 +82,16 @@ impl Series {
         let (mut at, end) = (begin, begin.saturating_add(length));
         let mut pieces = Vec::new();
         while at < end {
-            let place = at / width;
-            let until = (place + 1).saturating_mul(width).min(end);
-            pieces.push((place as usize, until - at));
+            let index = at / width;
+            let until = (index + 1).saturating_mul(width).min(end);
+            pieces.push((index as usize, until - at));
             at = until;
         }
         if let Some((last, _)) = pieces.last().filter(|(last, _)| *last >= self.buckets.len()) {
             self.buckets.resize_with(last + 1, Bucket::default);
         }
-        for (place, millis) in &pieces {
-            self.buckets[*place].watched += Duration::from_millis(*millis);
+        for (index, millis) in &pieces {
+            self.buckets[*index].watched += Duration::from_millis(*millis);
         }
         pieces
     }
@@ -105,8 +105,8 @@ impl Series {
         memory: Bytes,
     ) {
         let weights: Vec<u64> = pieces.iter().map(|(_, millis)| *millis).collect();
-        for ((place, millis), used) in pieces.iter().zip(divide_time(used, &weights)) {
-            let part = self.buckets[*place].parts.entry(owner).or_default();
+        for ((index, millis), used) in pieces.iter().zip(divide_time(used, &weights)) {
+            let part = self.buckets[*index].parts.entry(owner).or_default();
             part.used = part.used.saturating_add(used);
             let memory_time = u128::from(memory.0) * u128::from(*millis);
             part.memory_time = part.memory_time.saturating_add(memory_time);
@@ -116,8 +116,8 @@ impl Series {
     fn widen(&mut self) {
         self.width = self.width.saturating_mul(2);
         let mut wider: Vec<Bucket> = Vec::with_capacity(self.buckets.len().div_ceil(2));
-        for (place, bucket) in std::mem::take(&mut self.buckets).into_iter().enumerate() {
-            match wider.last_mut().filter(|_| place % 2 == 1) {
+        for (index, bucket) in std::mem::take(&mut self.buckets).into_iter().enumerate() {
+            match wider.last_mut().filter(|_| index % 2 == 1) {
                 Some(first) => first.join(bucket),
                 None => wider.push(bucket),
             }

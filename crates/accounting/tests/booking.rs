@@ -38,22 +38,22 @@ fn device(
     }
 }
 
-fn look(second: u64, devices: Vec<DeviceState>) -> Snapshot {
-    let mut look = Snapshot::empty(Origin::Live, Timestamp(second * 1_000));
-    look.devices = devices;
+fn snapshot(second: u64, devices: Vec<DeviceState>) -> Snapshot {
+    let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(second * 1_000));
+    snapshot.devices = devices;
     for (pid, user) in [(1, "alice"), (2, "bob"), (3, "alice")] {
         let mut info = ProcessInfo::from_name(Pid(pid), "train");
         info.key.start = Some(StartTime(u64::from(pid)));
         info.user = Ok(user.to_owned());
-        look.processes.insert(Pid(pid), Process::from(Ok(info)));
+        snapshot.processes.insert(Pid(pid), Process::from(Ok(info)));
     }
-    look
+    snapshot
 }
 
 /// Returns the accounts of ten identical seconds.
 fn accounts(devices: &[DeviceState]) -> Accounts {
     let mut accounts = Accounts::new(Duration::from_secs(300));
-    (0..=10).for_each(|second| accounts.add(&look(second, devices.to_vec()), &[], DAY));
+    (0..=10).for_each(|second| accounts.add(&snapshot(second, devices.to_vec()), &[], DAY));
     accounts
 }
 
@@ -132,7 +132,7 @@ fn peak_is_simultaneous_over_all_gpus() {
             device(0, Some(0), &[(1, first, Some(0))], 4),
             device(1, Some(0), &[(3, second_gpu, Some(0))], 4),
         ];
-        accounts.add(&look(second, devices), &[], DAY);
+        accounts.add(&snapshot(second, devices), &[], DAY);
     }
     assert_eq!(rows(&accounts)[0].5, 6_000, "not 9,000");
     assert_eq!(
@@ -146,7 +146,7 @@ fn gap_is_not_booked_but_listed() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     let busy = || vec![device(0, Some(50), &[(1, 1_000, Some(50))], 4)];
     for second in [0, 60, 4_000, 4_060, 4_050, 4_110] {
-        accounts.add(&look(second, busy()), &[], DAY);
+        accounts.add(&snapshot(second, busy()), &[], DAY);
     }
     assert_eq!(accounts.total().held, Duration::from_secs(180));
     let gaps = accounts.gaps();
@@ -159,7 +159,7 @@ fn interval_across_midnight_belongs_to_its_first_day() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     let busy = || vec![device(0, Some(50), &[(1, 1_000, Some(50))], 4)];
     for (second, day) in [(0, 24), (60, 25), (90, 25)] {
-        accounts.add(&look(second, busy()), &[], Day { day, ..DAY });
+        accounts.add(&snapshot(second, busy()), &[], Day { day, ..DAY });
     }
     let days: Vec<_> =
         accounts.days().map(|(day, of)| (day.to_string(), of.held.as_secs())).collect();
@@ -183,7 +183,7 @@ fn energy_counter_is_used_unless_it_restarts() {
         let mut power = Power::absent(Absent::NotSupported);
         power.energy = Ok(counter);
         busy.details = Ok(DeviceDetails { power: Some(power), ..DeviceDetails::default() });
-        accounts.add(&look(second, vec![busy]), &[], DAY);
+        accounts.add(&snapshot(second, vec![busy]), &[], DAY);
     }
     // 2 J, then ten seconds at 300 W, then 1 J.
     assert_eq!(accounts.total().energy.joules(), 3_003.0);
@@ -193,7 +193,7 @@ fn energy_counter_is_used_unless_it_restarts() {
 fn reused_pid_is_booked_to_new_owner() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     for second in 0..=10 {
-        let mut now = look(second, vec![device(0, Some(0), &[(1, 1_000, Some(0))], 4)]);
+        let mut now = snapshot(second, vec![device(0, Some(0), &[(1, 1_000, Some(0))], 4)]);
         if second > 5 {
             let info = now.processes.get_mut(&Pid(1)).unwrap().info_mut().unwrap();
             (info.key.start, info.user) = (Some(StartTime(900)), Ok("carol".into()));
@@ -208,7 +208,7 @@ fn reused_pid_is_booked_to_new_owner() {
 fn too_many_jobs_share_a_row() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     for second in 0..10_100_u64 {
-        let mut now = look(second, vec![device(0, Some(0), &[(1, 1_000, Some(0))], 4)]);
+        let mut now = snapshot(second, vec![device(0, Some(0), &[(1, 1_000, Some(0))], 4)]);
         let info = now.processes.get_mut(&Pid(1)).unwrap().info_mut().unwrap();
         (info.key.start, info.name) = (Some(StartTime(second)), format!("job{second}"));
         accounts.add(&now, &[], DAY);
@@ -245,7 +245,7 @@ fn leased_gpu_without_memory_is_held_and_idle() {
         for device in &mut devices {
             device.info.id.uuid = Ok(DeviceUuid(format!("GPU-{}", device.info.id.index)));
         }
-        let mut now = look(second, devices);
+        let mut now = snapshot(second, devices);
         for (pid, uid) in [(1, 1_000), (2, 1_001)] {
             let info = now.processes.get_mut(&Pid(pid)).unwrap().info_mut().unwrap();
             info.uid = Ok(uid);

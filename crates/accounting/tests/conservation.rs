@@ -64,9 +64,10 @@ fn device(index: usize, shown: &Shown) -> DeviceState {
     }
 }
 
-fn look(at: u64, devices: &[Shown]) -> Snapshot {
-    let mut look = Snapshot::empty(Origin::Live, Timestamp(at));
-    look.devices = devices.iter().enumerate().map(|(index, shown)| device(index, shown)).collect();
+fn snapshot(at: u64, devices: &[Shown]) -> Snapshot {
+    let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(at));
+    snapshot.devices =
+        devices.iter().enumerate().map(|(index, shown)| device(index, shown)).collect();
     // Of the eight PIDs, two have no process, two have no user, and the others belong to three
     // users.
     for pid in 1..=6 {
@@ -76,9 +77,9 @@ fn look(at: u64, devices: &[Shown]) -> Snapshot {
         if pid > 2 {
             info.user = Ok(format!("user{}", pid % 3));
         }
-        look.processes.insert(info.key.pid, Process::from(Ok(info)));
+        snapshot.processes.insert(info.key.pid, Process::from(Ok(info)));
     }
-    look
+    snapshot
 }
 
 fn sum<'a>(rows: impl Iterator<Item = &'a Amounts>) -> (Duration, Duration, Duration, Energy) {
@@ -99,7 +100,7 @@ proptest! {
 
     #[test]
     fn rows_of_users_jobs_gpus_and_days_add_up_to_the_totals(
-        looks in prop::collection::vec(
+        snapshots in prop::collection::vec(
             (prop_oneof![0..5_000_u64, Just(1_000), 0..400_000_u64], any::<bool>(),
              prop::collection::vec(shown(), 1..4)),
             1..12,
@@ -108,12 +109,12 @@ proptest! {
         let mut accounts = Accounts::new(Duration::from_secs(300));
         let mut at = 86_390_000_u64;
         let (mut watched, mut gaps, mut set_back) = (0, 0, 0);
-        for (place, (after, back, devices)) in looks.iter().enumerate() {
+        for (index, (after, back, devices)) in snapshots.iter().enumerate() {
             // Sometimes the clock is set back.
             let back = *back && *after < 50;
             at = if back { at - after } else { at + after };
-            accounts.add(&look(at, devices), &[], day(at));
-            match place {
+            accounts.add(&snapshot(at, devices), &[], day(at));
+            match index {
                 0 => {}
                 _ if back && *after > 0 => set_back += 1,
                 _ if *after > 300_000 => gaps += after,

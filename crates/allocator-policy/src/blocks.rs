@@ -16,7 +16,6 @@ pub(crate) const NONE: BlockId = 0;
 pub(crate) struct Block {
     /// Its start address.
     pub(crate) address: u64,
-    /// Its size.
     pub(crate) size: u64,
     /// The requested size; 0 while it is free.
     pub(crate) requested: u64,
@@ -28,7 +27,6 @@ pub(crate) struct Block {
     pub(crate) links: HeapLinks,
     /// The free list of the policy to which it belongs.
     pub(crate) list: u32,
-    /// Its state.
     pub(crate) state: BlockState,
     /// Whether the policy has queued it for when it next empties its cache.
     pub(crate) queued: bool,

@@ -40,15 +40,17 @@ fn effort(
         if held.len() > live {
             let allocation = held.swap_remove((number * 7919) as usize % held.len());
             match ends {
-                Ends::AtOnce => policy.free(allocation).expect("it is ours"),
-                Ends::Later(_) => retired.push_back(policy.retire(allocation).expect("it is ours")),
+                Ends::AtOnce => policy.free(allocation).expect("it belongs to this policy"),
+                Ends::Later(_) => {
+                    retired.push_back(policy.retire(allocation).expect("it belongs to this policy"))
+                }
             }
         }
         if let Ends::Later(after) = ends
             && retired.len() > after
             && let Some(ended) = retired.pop_front()
         {
-            policy.complete(ended).expect("it is ours");
+            policy.complete(ended).expect("it belongs to this policy");
         }
     }
     (ACCESSES.get() - before) / count

@@ -106,7 +106,6 @@ impl FreeSet {
         self.sorted[class] = Some(all.map(|id| (blocks[id].key(), id)).collect());
     }
 
-    /// Removes a block.
     #[inline(always)]
     pub(crate) fn remove(&mut self, blocks: &mut Blocks, id: BlockId) {
         let class = class_of(blocks[id].size);
@@ -246,7 +245,6 @@ impl FreeSet {
         Some(word * 64 + self.filled[word].ilog2() as usize)
     }
 
-    /// Returns the blocks in order.
     pub(crate) fn in_order(&self, blocks: &Blocks) -> Vec<BlockId> {
         let classes = self.firsts.iter().enumerate();
         let mut all: Vec<_> = classes

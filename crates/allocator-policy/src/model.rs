@@ -290,7 +290,7 @@ mod tests {
         }
         assert_eq!(take(2).address, four.address, "of the two smallest the lower one");
         assert_eq!(take(4).address, other.address);
-        assert_eq!(take(2).address, four.address + (2 << 20), "what was left of it");
+        assert_eq!(take(2).address, four.address + (2 << 20), "the remainder");
         assert_eq!(take(6).address, six.address);
     }
 

@@ -211,7 +211,7 @@ impl<M: DeviceMemory> StreamOrdered<M> {
                 return Ok(found);
             }
         }
-        debug_assert!(self.fitting(list, rounded).is_none(), "nothing was overlooked");
+        debug_assert!(self.fitting(list, rounded).is_none(), "no block was overlooked");
         Err(self.shortage(asked, region_for(rounded)))
     }
 

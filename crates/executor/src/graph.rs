@@ -116,9 +116,9 @@ impl TaskGraph {
         let mut targets = vec![0u32; edges.len()];
         let mut next = counts.clone();
         for (from, to) in edges {
-            let place = &mut next[from as usize];
-            targets[*place as usize] = to;
-            *place += 1;
+            let slot = &mut next[from as usize];
+            targets[*slot as usize] = to;
+            *slot += 1;
         }
         let mut graph = Self {
             offsets: Vec::with_capacity(nodes + 1),

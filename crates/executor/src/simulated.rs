@@ -219,7 +219,7 @@ mod tests {
 
     fn starts(graph: &TaskGraph, streams: &[usize], placed: &[Placed]) -> Vec<u64> {
         let devices = devices(streams);
-        let run = Virtual::new(graph, &devices, placed).expect("the places fit");
+        let run = Virtual::new(graph, &devices, placed).expect("the placements fit");
         let trace = run.run(|_, _| 5, |_| Ok::<(), ()>(()), None).expect("nothing fails");
         let mut starts = vec![0; graph.len()];
         for span in trace.spans {

@@ -111,17 +111,17 @@ impl StreamPlan {
                 inputs[next.index()].push(*node);
             }
         }
-        let mut place = vec![0usize; graph.len()];
+        let mut positions = vec![0usize; graph.len()];
         let mut known = Clocks::default();
         let mut steps = Vec::with_capacity(graph.len());
         for node in order {
             let stream = stream_of[node.index()];
-            for input in known.waits(stream, &inputs[node.index()], &stream_of, &place) {
+            for input in known.waits(stream, &inputs[node.index()], &stream_of, &positions) {
                 steps.push(Step::Wait { stream, node: input });
                 known.join(stream, input);
             }
             steps.push(Step::Launch { stream, node });
-            place[node.index()] = known.launch(stream, node);
+            positions[node.index()] = known.launch(stream, node);
         }
         let mut plan = Self { steps };
         plan.add_records();
@@ -218,10 +218,10 @@ impl Clocks {
         stream: usize,
         inputs: &[NodeIx],
         stream_of: &[usize],
-        place: &[usize],
+        positions: &[usize],
     ) -> Vec<NodeIx> {
         let is_known = |clock: Option<&Clock>, input: &NodeIx| {
-            let (of, at) = (stream_of[input.index()], place[input.index()]);
+            let (of, at) = (stream_of[input.index()], positions[input.index()]);
             clock.and_then(|clock| clock.get(&of)).is_some_and(|known| *known >= at)
         };
         let own = self.of_stream.get(&stream);
@@ -230,7 +230,7 @@ impl Clocks {
         let mut latest: BTreeMap<usize, NodeIx> = BTreeMap::new();
         for input in inputs.iter().filter(|input| !is_known(own, input)) {
             let last = latest.entry(stream_of[input.index()]).or_insert(*input);
-            if place[input.index()] > place[last.index()] {
+            if positions[input.index()] > positions[last.index()] {
                 *last = *input;
             }
         }
@@ -254,11 +254,11 @@ impl Clocks {
     /// Counts a launch, and returns its position on the stream, starting at 1.
     fn launch(&mut self, stream: usize, node: NodeIx) -> usize {
         let own = self.of_stream.entry(stream).or_default();
-        let place = own.entry(stream).or_insert(0);
-        *place += 1;
-        let place = *place;
+        let launches = own.entry(stream).or_insert(0);
+        *launches += 1;
+        let launches = *launches;
         self.of_node.insert(node, own.clone());
-        place
+        launches
     }
 }
 

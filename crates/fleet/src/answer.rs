@@ -246,9 +246,9 @@ mod tests {
             ("{\"schema\": 1, \"a\": \"\\ud800\"}", "no JSON at line 1"),
             (&deep(100_000), "no JSON at line 1"),
         ] {
-            let told = object(text.as_bytes()).unwrap_err();
+            let error = object(text.as_bytes()).unwrap_err();
             assert_eq!(
-                told,
+                error,
                 NoAnswer::Unreadable(why.to_owned()),
                 "{}",
                 &text[..text.len().min(99)]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The maximum length: a user, `@`, and a domain name (RFC 1035 allows 255 bytes).
-const LONGEST: usize = 320;
+const MAX_LENGTH: usize = 320;
 
 /// A host as ssh names it: `gpu01`, `alice@gpu01.lab`, an alias from `ssh_config`, or an IP
 /// address.
@@ -55,7 +55,7 @@ impl FromStr for HostName {
         if !parts().all(|part| part.chars().all(fits)) {
             return refused("a name has letters, digits and ._-: only, after USER@ if any");
         }
-        if text.len() > LONGEST {
+        if text.len() > MAX_LENGTH {
             return refused("it is too long");
         }
         Ok(HostName(text.to_owned()))

@@ -107,7 +107,7 @@ pub(crate) fn attempt(
     limit: Duration,
     ssh: &Ssh,
     (signals, clock): (&EndSignals, &dyn Clock),
-    tell: &mut dyn FnMut(Step<'_>),
+    report: &mut dyn FnMut(Step<'_>),
 ) -> io::Result<Tried> {
     let mut command = ssh.command(host, words, limit / 2);
     command.stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -133,7 +133,7 @@ pub(crate) fn attempt(
         wait(&mut files, left)?;
         let is_gone = !files[0].revents().is_empty();
         // Everything it wrote before it exited is in the pipe by now.
-        errors.pass_on(&mut io::stderr(), &mut |messages| tell(Step::Started(messages)))?;
+        errors.pass_on(&mut io::stderr(), &mut |messages| report(Step::Started(messages)))?;
         if is_gone {
             break;
         }
@@ -142,7 +142,7 @@ pub(crate) fn attempt(
                 return Ok(Tried::Interrupted(signal));
             }
             match alive.take() {
-                Some(_) => tell(Step::Ending),
+                Some(_) => report(Step::Ending),
                 // At the second request, stop waiting: the host ends the job once it notices that
                 // the connection has ended.
                 None => drop(pidfd_send_signal(&pidfd, Signal::TERM)),
@@ -219,7 +219,7 @@ mod tests {
         let (mut messages, mut out) = (Vec::new(), Vec::new());
         for piece in pieces {
             writer.write_all(piece).unwrap();
-            errors.pass_on(&mut out, &mut |told| messages.push(told.to_owned())).unwrap();
+            errors.pass_on(&mut out, &mut |text| messages.push(text.to_owned())).unwrap();
         }
         (messages, out)
     }

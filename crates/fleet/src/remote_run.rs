@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// The first and the longest pause between two rounds of queries.
 const PAUSE: Duration = Duration::from_secs(2);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// The exit code of gpuws for a claim that can never be granted.
 const NEVER: i32 = 2;
@@ -93,7 +93,7 @@ impl RemoteRun {
         &self,
         ssh: &Ssh,
         clock: &dyn Clock,
-        tell: &mut dyn FnMut(Progress<'_>),
+        report: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Outcome> {
         let failed = |error| Error::new(ErrorKind::Io, "run ssh").with_source(error);
         let words = self.words()?;
@@ -101,7 +101,7 @@ impl RemoteRun {
         let question = Question { words: asked.collect(), deadline: self.deadline };
         let signals = EndSignals::new().map_err(failed)?;
         let begin = clock.monotonic();
-        let (mut pause, mut told, mut is_waiting) = (PAUSE, Vec::new(), false);
+        let (mut pause, mut reported, mut is_waiting) = (PAUSE, Vec::new(), false);
         loop {
             let answers = ask(&self.hosts, &question, ssh, clock);
             if let Some(signal) = signals.pause(Duration::ZERO).map_err(failed)? {
@@ -109,17 +109,17 @@ impl RemoteRun {
             }
             for (host, why) in answers.iter().filter_map(unanswered) {
                 let news = (host.clone(), why.clone());
-                if !told.contains(&news) {
-                    tell(Progress::NoAnswer(host, why));
-                    told.retain(|(other, _)| other != host);
-                    told.push(news);
+                if !reported.contains(&news) {
+                    report(Progress::NoAnswer(host, why));
+                    reported.retain(|(other, _)| other != host);
+                    reported.push(news);
                 }
             }
             let rooms: Vec<(&HostName, Room)> = answers.iter().filter_map(room).collect();
             for (host, _) in rooms.iter().filter(|(_, room)| *room == Room::Now) {
                 let mut step = |step: Step<'_>| match step {
-                    Step::Started(messages) => tell(Progress::Started(host, messages)),
-                    Step::Ending => tell(Progress::Ending(host)),
+                    Step::Started(messages) => report(Progress::Started(host, messages)),
+                    Step::Ending => report(Progress::Ending(host)),
                 };
                 let (limit, ports) = (self.deadline * 2, (&signals, clock));
                 match attempt(host, &words, limit, ssh, ports, &mut step).map_err(failed)? {
@@ -142,12 +142,12 @@ impl RemoteRun {
                 return Ok(Outcome::NotNow);
             }
             if !std::mem::replace(&mut is_waiting, true) {
-                tell(Progress::Waiting);
+                report(Progress::Waiting);
             }
             if let Some(signal) = signals.pause(pause.min(left)).map_err(failed)? {
                 return Ok(Outcome::Interrupted(signal));
             }
-            pause = (pause * 3 / 2).min(LONGEST_PAUSE);
+            pause = (pause * 3 / 2).min(MAX_PAUSE);
         }
     }
 }

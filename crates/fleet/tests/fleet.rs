@@ -191,11 +191,11 @@ fn run_within(deadline: Duration, names: &str, cases: &str) -> (Outcome, String)
         wait: Wait::AtMost(Duration::ZERO),
         deadline,
     };
-    let mut told = Vec::new();
-    let mut tell = |progress: Progress<'_>| told.push(format!("{progress:?}"));
-    let outcome = remote.run(&ssh, &RealClock::new(), &mut tell).unwrap();
+    let mut reported = Vec::new();
+    let mut report = |progress: Progress<'_>| reported.push(format!("{progress:?}"));
+    let outcome = remote.run(&ssh, &RealClock::new(), &mut report).unwrap();
     assert_eq!(
-        told.iter().any(|line| line.contains("Started")),
+        reported.iter().any(|line| line.contains("Started")),
         matches!(outcome, Outcome::Ended(_))
     );
     (outcome, fs::read_to_string(&log).unwrap().replace('\n', " "))

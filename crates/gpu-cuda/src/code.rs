@@ -1,6 +1,6 @@
 //! The driver's error codes as errors of gpu-core.
 //!
-//! cudarc's codes are an enum of one CUDA version. This module reads them as numbers.
+//! cudarc's codes are an enum of one CUDA version. This module treats them as numbers.
 
 use cudarc::driver::DriverError;
 use gpu_core::{DeviceFault, Error, ErrorKind, MachineFault};

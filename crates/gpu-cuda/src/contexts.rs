@@ -41,7 +41,7 @@ impl CudaContexts {
         for uuid in devices {
             let what = || format!("create a CUDA context on {uuid}");
             let device = find(uuid, what)?.handle;
-            // SAFETY: the driver gave the device.
+            // SAFETY: the driver returned the device.
             let context = unsafe { result::primary_ctx::retain(device) };
             let context = context.map_err(|code| of_device(code, what()))?;
             contexts.held.push(RetainedContext { device, context });
@@ -58,8 +58,8 @@ impl CudaContexts {
 impl Drop for CudaContexts {
     fn drop(&mut self) {
         for RetainedContext { device, .. } in self.held.drain(..) {
-            // SAFETY: its context was retained once and not released yet. If the release fails,
-            // the context ends with the process.
+            // SAFETY: its context was retained once and has not been released. If the release
+            // fails, the context ends with the process.
             let _ = unsafe { driver::release(device) };
         }
     }

@@ -17,7 +17,7 @@ const UUID: [&str; 2] = ["cuDeviceGetUuid_v2", "cuDeviceGetUuid"];
 const RELEASE: [&str; 2] = ["cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxRelease"];
 
 /// The newest functions that cudarc calls for contexts, streams, events, copies, kernels and
-/// stream-ordered memory. A driver that has these also has the others, which are older.
+/// stream-ordered memory. A driver with these functions also has the others, which are older.
 const OPEN: &[&str] = &["cuDevicePrimaryCtxRelease_v2", "cuMemAllocAsync", "cuMemFreeAsync"];
 
 /// A device that is visible to this process.
@@ -34,8 +34,8 @@ pub(crate) struct Device {
 ///
 /// # Errors
 /// `Machine(NoLibrary)` without a driver; `Field(TooOld)` when the driver lacks a function, as
-/// those before CUDA 11.2 do; `Invalid` for a device that is not visible to this process; `Machine`
-/// and `Device` for CUDA's error codes.
+/// drivers before CUDA 11.2 do; `Invalid` for a device that is not visible to this process;
+/// `Machine` and `Device` for CUDA's error codes.
 pub fn open(device: &DeviceUuid) -> Result<Arc<CudaContext>> {
     let what = || format!("create a CUDA context on {device}");
     let found = find(device, what)?;
@@ -44,10 +44,10 @@ pub fn open(device: &DeviceUuid) -> Result<Arc<CudaContext>> {
     CudaContext::new(ordinal).map_err(|code| of_device(code, what()))
 }
 
-/// Returns the device with a UUID; `what` is the fragment for the error.
+/// Returns the device with this UUID; `what` is the fragment for the error.
 ///
 /// # Errors
-/// As [`open`].
+/// Like [`open`].
 pub(crate) fn find(device: &DeviceUuid, what: impl Fn() -> String) -> Result<Device> {
     let found = devices()?.into_iter().find(|found| is_named(device, &found.uuid));
     found.ok_or_else(|| {
@@ -74,13 +74,15 @@ fn devices() -> Result<Vec<Device>> {
     (0..count).map(device).collect::<Result<_, DriverError>>().map_err(failed)
 }
 
-/// Returns a device's UUID: of the MIG device with the second version, of its parent with the first.
+/// Returns a device's UUID. The second version of the function returns that of the MIG device, the
+/// first version that of its parent.
 fn uuid(device: sys::CUdevice) -> Result<[u8; 16], DriverError> {
     let mut uuid = sys::CUuuid { bytes: [0; 16] };
-    match has(UUID[0]) {
-        // SAFETY: the driver gave the device; the UUID is filled in.
-        true => unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) }.result()?,
-        false => uuid = result::device::get_uuid(device)?,
+    if has(UUID[0]) {
+        // SAFETY: the driver returned the device; the UUID is filled in.
+        unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) }.result()?;
+    } else {
+        uuid = result::device::get_uuid(device)?;
     }
     Ok(uuid.bytes.map(|byte| byte as u8))
 }
@@ -88,23 +90,23 @@ fn uuid(device: sys::CUdevice) -> Result<[u8; 16], DriverError> {
 /// Releases a primary context.
 ///
 /// # Errors
-/// The driver's.
+/// The driver's error codes.
 ///
 /// # Safety
 /// The context was retained once for this release and is not used through that reference again.
 pub(crate) unsafe fn release(device: sys::CUdevice) -> Result<(), DriverError> {
     if has(RELEASE[0]) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         return unsafe { result::primary_ctx::release(device) };
     }
     // Drivers before CUDA 11 have only the first version, which cudarc does not declare.
     type Release = unsafe extern "C" fn(sys::CUdevice) -> sys::CUresult;
-    // SAFETY: the library is there, since the context was retained through it.
+    // SAFETY: the library is loaded, because the context was retained through it.
     let library = unsafe { sys::culib() };
     // SAFETY: in the CUDA Driver API the name is of this type.
     let release = unsafe { library.get::<Release>(RELEASE[1].as_bytes()) };
     match release {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         Ok(release) => unsafe { release(device) }.result(),
         Err(_) => Ok(()),
     }
@@ -129,7 +131,8 @@ fn too_old(function: &str) -> Error {
     Error::new(Absent::TooOld, format!("find {function} in CUDA's driver"))
 }
 
-/// Returns whether there is a driver. A positive answer is cached, because it stays loaded.
+/// Returns whether a driver is installed. A positive answer is cached, because the library stays
+/// loaded.
 fn is_present() -> bool {
     static PRESENT: AtomicBool = AtomicBool::new(false);
     // SAFETY: loading runs the library's constructors. It is the driver's own library, found by
@@ -149,7 +152,7 @@ pub(crate) fn has(function: &str) -> bool {
     unsafe { library.get::<unsafe extern "C" fn()>(function.as_bytes()) }.is_ok()
 }
 
-/// Returns whether these bytes are the UUID, which is in the form of NVML.
+/// Returns whether these bytes are the UUID, which is in NVML's form.
 fn is_named(uuid: &DeviceUuid, bytes: &[u8; 16]) -> bool {
     let text = uuid.0.strip_prefix("GPU-").or_else(|| uuid.0.strip_prefix("MIG-"));
     let digits = text.map(|text| text.replace('-', "").to_ascii_lowercase());

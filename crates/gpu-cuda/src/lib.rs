@@ -1,21 +1,21 @@
 //! CUDA contexts and device memory behind the ports of gpu-core, through cudarc.
 //!
-//! The main decision is to check for the driver and for each function before the first call.
-//! cudarc loads the driver on first use and panics if the driver or a function is missing, but a
-//! machine without a driver, or with a driver without virtual memory or pools, is an ordinary
-//! machine. The module `driver` makes these checks and reports an old driver as
-//! [`gpu_core::Absent::TooOld`]. Devices are named by UUID, because CUDA's ordinals depend on the
-//! environment of the process.
+//! The main decision is to check for the driver and for each function before the first call. cudarc
+//! loads the driver on first use and panics if the driver or a function is missing, but machines
+//! without a driver, or with a driver that lacks virtual memory or pools, are common. The module
+//! `driver` makes these checks and reports an old driver as [`gpu_core::Absent::TooOld`]. Devices
+//! are named by UUID, because CUDA's ordinals depend on the environment of the process.
 //!
 //! - [`CudaContexts`] keeps an idle context on each of several devices.
 //! - [`CudaMemory`] is [`gpu_core::DeviceMemory`] with `cuMemAlloc`, and with virtual memory where
 //!   driver and device support it.
 //! - [`CudaPool`] is [`gpu_core::DeviceMemory`] from the driver's pool.
-//! - [`CudaKernels`] is a product of matrices and sums of vectors, compiled at run time by NVRTC.
+//! - [`CudaKernels`] is matrix multiplication, vector addition and vector sum, compiled at run time
+//!   by NVRTC.
 //! - [`CudaStreams`] is a set of streams and the events between them, for an executor of graphs.
 //! - [`open`] returns cudarc's context of a device, for streams, events, copies and kernels.
 //!
-//! The crate is separate so that programs that only read devices do not compile cudarc.
+//! This crate is separate so that programs that only read devices need not compile cudarc.
 //!
 //! ```
 //! use gpu_core::{Bytes, DeviceMemory, DeviceUuid, ErrorKind, MachineFault};
@@ -50,7 +50,7 @@ mod pool;
 mod streams;
 
 pub use contexts::CudaContexts;
-/// The crate of the types that [`open`] returns.
+/// The crate that defines the types [`open`] returns.
 pub use cudarc;
 pub use driver::open;
 pub use kernels::{CudaKernels, MatmulShape};

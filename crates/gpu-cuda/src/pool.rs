@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// `reserve` and `release` synchronise the stream. A region is therefore usable on any stream at
 /// once, and memory that the pool returns to the device is free when `release` returns. The pool
-/// keeps memory up to its release threshold, by default none. It has no virtual memory. Dropping it
-/// frees all remaining regions.
+/// keeps memory up to its release threshold, which is zero by default. It has no virtual memory.
+/// Dropping it frees all remaining regions.
 #[derive(Debug)]
 pub struct CudaPool {
     stream: Arc<CudaStream>,
@@ -26,7 +26,7 @@ impl CudaPool {
     /// (`CUDA_VISIBLE_DEVICES`).
     ///
     /// # Errors
-    /// As [`open`]; `Unsupported` when the device has no pools.
+    /// Like [`open`], and `Unsupported` when the device has no pools.
     pub fn open(device: &DeviceUuid) -> Result<Self> {
         let context = open(device)?;
         let what = || format!("open the memory pool of {device}");
@@ -80,7 +80,7 @@ impl DeviceMemory for CudaPool {
             // SAFETY: the memory is not used before the stream is synchronised.
             let address = unsafe { result::malloc_async(self.stream.cu_stream(), bytes) }?;
             self.stream.synchronize().inspect_err(|_| {
-                // The first error is the one to report.
+                // Report the first error.
                 let _ = self.free(address);
             })?;
             Ok(address)

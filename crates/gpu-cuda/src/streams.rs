@@ -5,10 +5,10 @@ use cudarc::driver::{CudaContext, CudaEvent, CudaStream, DriverError};
 use gpu_core::Result;
 use std::sync::Arc;
 
-/// Streams, named by their positions, possibly of several devices.
+/// Streams of one or several devices, identified by index.
 ///
-/// The operations are those that an executor of graphs needs: work on a stream runs in order, and
-/// an event makes a stream wait for another one, also on another device, while the host goes on.
+/// The operations are those that a graph executor needs: work on a stream runs in order, and an
+/// event makes a stream wait for another stream, even on another device, without blocking the host.
 #[derive(Debug)]
 pub struct CudaStreams {
     streams: Vec<Arc<CudaStream>>,
@@ -39,18 +39,18 @@ impl CudaStreams {
     /// Returns a stream, to launch work on it.
     ///
     /// # Panics
-    /// If there is no stream at this position.
+    /// If there is no stream with this index.
     pub fn stream(&self, at: usize) -> &Arc<CudaStream> {
         &self.streams[at]
     }
 
-    /// Records an event after the work that a stream has so far.
+    /// Records an event after the work submitted to a stream so far.
     ///
     /// # Errors
     /// `Device` for CUDA's error codes.
     ///
     /// # Panics
-    /// If there is no stream at this position.
+    /// If there is no stream with this index.
     pub fn record(&self, at: usize) -> Result<CudaEvent> {
         let recorded = self.stream(at).record_event(None);
         recorded.map_err(|code| of_device(code, format!("record an event on stream {at}")))
@@ -62,7 +62,7 @@ impl CudaStreams {
     /// `Device` for CUDA's error codes.
     ///
     /// # Panics
-    /// If there is no stream at this position.
+    /// If there is no stream with this index.
     pub fn wait_event(&self, at: usize, event: &CudaEvent) -> Result<()> {
         let waits = self.stream(at).wait(event);
         waits.map_err(|code| of_device(code, format!("make stream {at} wait for an event")))
@@ -71,10 +71,10 @@ impl CudaStreams {
     /// Waits until all work of all streams is done.
     ///
     /// # Errors
-    /// `Device` for CUDA's error codes, of this call or of earlier work.
+    /// `Device` for CUDA's error codes, from this call or from earlier work.
     pub fn synchronize(&self) -> Result<()> {
         let each = self.streams.iter().map(|stream| stream.synchronize());
-        // Every stream is waited for, also if an earlier one failed.
+        // Wait for every stream, even if an earlier one failed.
         let results: Vec<std::result::Result<(), DriverError>> = each.collect();
         let done: std::result::Result<(), DriverError> = results.into_iter().collect();
         done.map_err(|code| of_device(code, "wait for the streams".to_owned()))

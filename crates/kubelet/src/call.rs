@@ -10,10 +10,10 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 
 /// The maximum size of an answer in bytes, which is also the kubelet's limit.
-pub(crate) const MOST: usize = 16 << 20;
+pub(crate) const MAX_ANSWER_BYTES: usize = 16 << 20;
 
 /// The maximum length in characters of a server message that is quoted.
-const LONGEST: usize = 200;
+const MAX_QUOTED_CHARS: usize = 200;
 
 /// The compression flag and the length of an empty message.
 const EMPTY: &[u8] = &[0; 5];
@@ -100,8 +100,11 @@ async fn exchange(socket: &Path, method: &str, trusted: &[u32]) -> Result<Vec<u8
     let mut message = Vec::new();
     while let Some(chunk) = body.data().await {
         let chunk = chunk.map_err(broken)?;
-        if message.len() + chunk.len() > MOST + EMPTY.len() {
-            return Err(invalid(format_args!("the answer is longer than {} MiB", MOST >> 20)));
+        if message.len() + chunk.len() > MAX_ANSWER_BYTES + EMPTY.len() {
+            return Err(invalid(format_args!(
+                "the answer is longer than {} MiB",
+                MAX_ANSWER_BYTES >> 20
+            )));
         }
         message.extend_from_slice(&chunk);
         body.flow_control().release_capacity(chunk.len()).map_err(broken)?;
@@ -128,7 +131,7 @@ fn check(trailers: &HeaderMap) -> Result<(), Why> {
                 UNIMPLEMENTED => ErrorKind::Unsupported,
                 _ => ErrorKind::Invalid,
             };
-            let short = |text: &str| clean(text).chars().take(LONGEST).collect::<String>();
+            let short = |text: &str| clean(text).chars().take(MAX_QUOTED_CHARS).collect::<String>();
             let message = short(text("grpc-message").unwrap_or_default());
             Err((kind, format!("it answered with gRPC status {} {message}", short(status))))
         }

@@ -61,13 +61,13 @@ fn by_devices(
     pods: &Pods,
     uids: &BTreeMap<Pid, String>,
 ) -> BTreeMap<String, PodName> {
-    let places = places(snapshot);
+    let assignable = assignable(snapshot);
     // The pods on each device, and the devices of each pod.
     let mut on: BTreeMap<usize, BTreeSet<&str>> = BTreeMap::new();
     let mut its: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     for (pid, uid) in uids {
-        for (at, place) in places.iter().enumerate() {
-            if place.pids.contains(pid) {
+        for (at, device) in assignable.iter().enumerate() {
+            if device.pids.contains(pid) {
                 on.entry(at).or_default().insert(uid);
                 its.entry(uid).or_default().insert(at);
             }
@@ -80,14 +80,14 @@ fn by_devices(
             if on.get(&at).is_none_or(|others| others.len() != 1) {
                 return None;
             }
-            for assigned in pods.assigned.iter().filter(|its| places[at].is_assigned(its)) {
+            for assigned in pods.assigned.iter().filter(|its| assignable[at].is_assigned(its)) {
                 let pod = (assigned.namespace.as_str(), assigned.pod.as_str());
                 if *meant.get_or_insert(pod) != pod {
                     return None;
                 }
                 containers.insert(assigned.container.as_str());
             }
-            if !pods.assigned.iter().any(|its| places[at].is_assigned(its)) {
+            if !pods.assigned.iter().any(|its| assignable[at].is_assigned(its)) {
                 return None;
             }
         }
@@ -105,20 +105,20 @@ fn by_devices(
 }
 
 /// A device that can be assigned, and the processes on it.
-struct Place {
+struct Assignable {
     names: [Option<DeviceName>; 3],
     pids: BTreeSet<Pid>,
 }
 
-impl Place {
+impl Assignable {
     fn is_assigned(&self, assigned: &Assignment) -> bool {
         assigned.devices.iter().any(|device| self.names.iter().flatten().any(|name| name == device))
     }
 }
 
 /// Returns the assignable devices of a snapshot; for a device in MIG mode, its MIG devices.
-fn places(snapshot: &Snapshot) -> Vec<Place> {
-    let mut places = Vec::new();
+fn assignable(snapshot: &Snapshot) -> Vec<Assignable> {
+    let mut assignable = Vec::new();
     for device in &snapshot.devices {
         let mig: Vec<DeviceState> = device.mig_devices().collect();
         if mig.is_empty() {
@@ -130,15 +130,15 @@ fn places(snapshot: &Snapshot) -> Vec<Place> {
                 Some(DeviceName::Index(device.id().index)),
                 device.id().minor().ok().map(DeviceName::Minor),
             ];
-            places.push(Place { names, pids });
+            assignable.push(Assignable { names, pids });
         }
-        places.extend(mig.iter().map(|device| {
+        assignable.extend(mig.iter().map(|device| {
             let uuid = device.id().uuid.as_ref().ok();
             let name = uuid.map(|uuid| DeviceName::Uuid(uuid.to_string()));
-            Place { names: [name, None, None], pids: listed(device) }
+            Assignable { names: [name, None, None], pids: listed(device) }
         }));
     }
-    places
+    assignable
 }
 
 fn listed(device: &DeviceState) -> BTreeSet<Pid> {

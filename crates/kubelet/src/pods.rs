@@ -49,13 +49,13 @@ pub enum DeviceName {
 
 /// The maximum length in characters of a DNS name (RFC 1123), which Kubernetes requires for pod
 /// names.
-const LONGEST_NAME: usize = 253;
+const MAX_NAME_CHARS: usize = 253;
 
 /// Returns whether the text is a valid name of a pod, namespace or container: lower-case letters,
 /// digits, `-` and `.`, starting with a letter or digit.
 pub(crate) fn is_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    text.len() <= LONGEST_NAME
+    text.len() <= MAX_NAME_CHARS
         && text.bytes().next().is_some_and(plain)
         && text.bytes().all(|byte| plain(byte) || matches!(byte, b'-' | b'.'))
 }

@@ -243,7 +243,7 @@ mod tests {
     fn rejects_comparison_of_incomplete_recording() {
         let known = DeviceTrace { segments: Some(vec![]), ..DeviceTrace::default() };
         let compared = |trace: &DeviceTrace, settings: &str| {
-            let settings: Settings = settings.parse().expect("PyTorch takes it");
+            let settings: Settings = settings.parse().expect("PyTorch accepts it");
             compare(trace, &Workload::default(), &settings).map_err(|error| error.to_string())
         };
         assert!(compared(&known, "").is_ok());

@@ -314,7 +314,11 @@ mod tests {
         };
         assert_eq!(length_with_next_at(asked + 512), asked + 512);
         assert_eq!(length_with_next_at(6 << 20), 6 << 20);
-        assert_eq!(length_with_next_at((6 << 20) + 512), asked, "what lies between was split off");
+        assert_eq!(
+            length_with_next_at((6 << 20) + 512),
+            asked,
+            "the memory in between was split off"
+        );
     }
 
     #[test]

@@ -316,7 +316,7 @@ mod tests {
             if attempt.outcome.survived() {
                 return (attempt.peak.max(Bytes(workload.peak_requested())), attempt.outcome, true);
             }
-            total = attempt.least_refused.expect("something was refused");
+            total = attempt.least_refused.expect("a request was refused");
         }
     }
 
@@ -368,7 +368,7 @@ mod tests {
             });
             let workload = Workload { held: held.collect(), ..builder.job() };
             for choice in policies() {
-                let found = need(&workload, &choice).expect("memory is endless");
+                let found = need(&workload, &choice).expect("memory is unlimited");
                 let (least, tight, exact) = restarted(&workload, &choice);
                 let of = |need: &Need| (need.least, need.tight.clone(), need.exact);
                 prop_assert_eq!(of(&found), (least, tight, exact), "{:?}", choice);
@@ -419,7 +419,7 @@ mod tests {
                     Search { workload: &workload, choice: &choice, replays: 0, steps: 0 };
                 let live = Bytes(workload.peak_requested());
                 let endless = search.attempt(PolicyConfig::ENDLESS).expect("no faults");
-                search.upward(live, endless).expect("memory is endless");
+                search.upward(live, endless).expect("memory is unlimited");
                 // One replay with unlimited memory, at most 64 of the sizes that could suffice, a
                 // bisection, and 4 smaller sizes.
                 let most = MAX_STEPS + 64 * workload.steps.len() as u64;
@@ -429,7 +429,7 @@ mod tests {
         // Without a cache, no replay starts over: one has unlimited memory, one grows, and one
         // confirms.
         for workload in fragmented(3000) {
-            let found = need(&workload, &PolicyConfig::Direct).expect("memory is endless");
+            let found = need(&workload, &PolicyConfig::Direct).expect("memory is unlimited");
             assert_eq!((found.replays, found.exact), (3, true));
         }
     }

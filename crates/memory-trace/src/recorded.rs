@@ -84,7 +84,6 @@ pub(crate) struct Found {
     pub(crate) given_back: Tally,
     /// Decisions of the policy without a recorded event.
     pub(crate) unrecorded: usize,
-    /// The first divergence.
     pub(crate) first: Option<Divergence>,
 }
 

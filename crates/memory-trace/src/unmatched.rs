@@ -29,7 +29,6 @@ impl Unmatched {
         }
     }
 
-    /// Returns the first event.
     pub(crate) fn first(&self) -> Option<(usize, Event)> {
         *self.events.get(self.start)?
     }

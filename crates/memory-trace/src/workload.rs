@@ -421,7 +421,11 @@ mod tests {
             workload.held.iter().map(|held| (held.address, held.size, held.retired)).collect();
         assert_eq!(held, [(0, 5, false), (1024, 6, true), (2048, 9, true)]);
         assert_eq!(kinds(&workload), [(StepKind::Complete, 2)]);
-        assert_eq!(workload.peak_requested(), 5, "what work still uses is not the program's");
+        assert_eq!(
+            workload.peak_requested(),
+            5,
+            "memory used by work no longer belongs to the program"
+        );
     }
 
     #[test]

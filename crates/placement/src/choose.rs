@@ -4,7 +4,7 @@ use crate::filter::Pool;
 use crate::offer::{Choice, Offer, Passed, Refusal, Why};
 use crate::partition::{Divisions, MAX_EXACT, Worth};
 use crate::rules::{Costs, Rule};
-use crate::scores::{Scores, Set, first, places, sets};
+use crate::scores::{Scores, Set, first, positions, sets};
 use crate::search::{self, reachable, search};
 use gpu_core::{Claim, Link, Topology};
 
@@ -29,8 +29,8 @@ pub fn choose(
     topology: Option<&Topology>,
 ) -> Result<Choice, Refusal> {
     let pool = Pool::of(claim, offers)?;
-    let members: Vec<&Offer> = pool.places.iter().map(|place| &offers[*place]).collect();
-    let number = |place: usize| members[place].id.index as usize;
+    let members: Vec<&Offer> = pool.positions.iter().map(|position| &offers[*position]).collect();
+    let number = |position: usize| members[position].id.index as usize;
     let scores = Scores::of(members.len(), |from, to| match topology {
         Some(topology) if !members[from].is_mig() && !members[to].is_mig() => {
             topology.score(number(from), number(to))
@@ -40,14 +40,14 @@ pub fn choose(
     let best = Best::of(&scores, &pool);
     let costs = Costs::of(claim, &members, &scores);
     let (set, rule) = prefer(&best, &costs, &pool);
-    let why = if pool.places.len() == pool.size || pool.required == set {
+    let why = if pool.positions.len() == pool.size || pool.required == set {
         Why::OnlyOne
     } else if best.worst.is_some() || rule == Some(Rule::LeavesLinked) {
         let worst = best.worst.unwrap_or_else(|| most_linked(&scores, &pool));
         let weakest = |set| topology.and_then(|t| weakest(t, &scores, set, number));
         Why::Linked {
             weakest: weakest(set),
-            instead: places(worst).map(|place| pool.places[place]).collect(),
+            instead: positions(worst).map(|position| pool.positions[position]).collect(),
             instead_weakest: weakest(worst),
         }
     } else {
@@ -60,11 +60,11 @@ pub fn choose(
         }
     };
     let mut passed = pool.passed;
-    let others = places(first(members.len()) & !set);
-    passed.extend(others.map(|place| (pool.places[place], Passed::OtherSetBetter)));
-    passed.sort_by_key(|(place, _)| *place);
+    let others = positions(first(members.len()) & !set);
+    passed.extend(others.map(|position| (pool.positions[position], Passed::OtherSetBetter)));
+    passed.sort_by_key(|(position, _)| *position);
     Ok(Choice {
-        devices: places(set).map(|place| pool.places[place]).collect(),
+        devices: positions(set).map(|position| pool.positions[position]).collect(),
         score: scores.within(set),
         total: best.total,
         exact: best.exact,
@@ -140,8 +140,8 @@ impl Best {
             }
             fits
         });
-        let is_told_apart = sets.len() < count;
-        Best { total, exact: true, sets, worst: worst.filter(|_| is_told_apart) }
+        let is_distinct = sets.len() < count;
+        Best { total, exact: true, sets, worst: worst.filter(|_| is_distinct) }
     }
 
     /// Returns the best sets of a good division.
@@ -183,8 +183,10 @@ fn badly_connected(scores: &Scores, pool: &Pool) -> Set {
     let pairs = sets(scores.count(), 2).min_by_key(|pair| scores.within(*pair));
     let mut set = if pool.required == 0 { pairs.unwrap_or(1) } else { pool.required };
     while (set.count_ones() as usize) < pool.size {
-        let others = places(first(scores.count()) & !set);
-        let Some(worst) = others.min_by_key(|place| scores.between(*place, set)) else { break };
+        let others = positions(first(scores.count()) & !set);
+        let Some(worst) = others.min_by_key(|position| scores.between(*position, set)) else {
+            break;
+        };
         set |= 1 << worst;
     }
     set
@@ -193,10 +195,10 @@ fn badly_connected(scores: &Scores, pool: &Pool) -> Set {
 /// Returns the single device with the best connections to the others, or a set of that size.
 fn most_linked(scores: &Scores, pool: &Pool) -> Set {
     let all = first(scores.count());
-    let mut others: Vec<usize> = places(all & !pool.required).collect();
-    others.sort_by_key(|place| std::cmp::Reverse(scores.between(*place, all)));
+    let mut others: Vec<usize> = positions(all & !pool.required).collect();
+    others.sort_by_key(|position| std::cmp::Reverse(scores.between(*position, all)));
     let wanted = pool.size - pool.required.count_ones() as usize;
-    others.into_iter().take(wanted).fold(pool.required, |set, place| set | 1 << place)
+    others.into_iter().take(wanted).fold(pool.required, |set, position| set | 1 << position)
 }
 
 /// Returns the set that the rules prefer, and the first rule by which another set is worse.
@@ -222,17 +224,17 @@ fn prefer(best: &Best, costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
 /// Starts with the best run of numbers and exchanges single devices while the rules prefer that. No
 /// single exchange improves the result.
 fn improve(costs: &Costs, pool: &Pool) -> (Set, Option<Rule>) {
-    let all = first(pool.places.len());
+    let all = first(pool.positions.len());
     let wanted = pool.size - pool.required.count_ones() as usize;
-    let others: Vec<usize> = places(all & !pool.required).collect();
-    let with = |set: Set, place: &usize| set | 1 << place;
+    let others: Vec<usize> = positions(all & !pool.required).collect();
+    let with = |set: Set, position: &usize| set | 1 << position;
     let runs = others.windows(wanted.max(1)).map(|run| run.iter().fold(pool.required, with));
     let mut set = runs.min_by_key(|run| costs.all(*run)).unwrap_or(pool.required);
     loop {
         let now = costs.all(set);
         let neighbours = || {
-            places(set & !pool.required).flat_map(move |out| {
-                places(all & !set).map(move |into| set & !(1 << out) | 1 << into)
+            positions(set & !pool.required).flat_map(move |out| {
+                positions(all & !set).map(move |into| set & !(1 << out) | 1 << into)
             })
         };
         let best = neighbours().min_by_key(|set| costs.all(*set));
@@ -256,7 +258,7 @@ fn weakest(
     set: Set,
     number: impl Fn(usize) -> usize,
 ) -> Option<Link> {
-    let pairs = places(set).flat_map(|from| places(set).map(move |to| (from, to)));
+    let pairs = positions(set).flat_map(|from| positions(set).map(move |to| (from, to)));
     let pairs = pairs.filter(|(from, to)| from < to);
     let (from, to) = pairs.min_by_key(|(from, to)| scores.pair(*from, *to))?;
     let row = topology.links.get(number(from))?;

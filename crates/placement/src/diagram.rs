@@ -20,9 +20,9 @@ const BETWEEN: i64 = 96;
 const BAR: i64 = 26;
 /// Height of the title.
 const HEADING: i64 = 24;
-const LEAST_WIDTH: i64 = 420;
+const MIN_WIDTH: i64 = 420;
 /// How many unrelated devices are in a row.
-const LONGEST_ROW: usize = 8;
+const MAX_ROW: usize = 8;
 
 /// The parts of the PCI tree, the widest first, each with the label of its box.
 const PARTS: [(Link, &str); 4] = [
@@ -42,7 +42,7 @@ pub fn picture(
 ) -> String {
     let tree = Tree { topology };
     let rows = tree.rows();
-    let mut places = vec![(0, 0); topology.links.len()];
+    let mut corners = vec![(0, 0); topology.links.len()];
     let depth = 1 + rows.iter().map(|row| tree.depth(row, 0)).max().unwrap_or(0);
     let step = DEVICE.1 + BETWEEN + 2 * depth * (PAD + NAME) - NAME;
     let shared = tree.shared();
@@ -51,7 +51,7 @@ pub fn picture(
     for (line, row) in rows.iter().enumerate() {
         for (column, device) in row.iter().enumerate() {
             let x = MARGIN + depth * PAD + column as i64 * (DEVICE.0 + GAP);
-            places[*device] = (x, top + line as i64 * step);
+            corners[*device] = (x, top + line as i64 * step);
         }
     }
     let longest = rows.iter().map(Vec::len).max().unwrap_or(0) as i64;
@@ -59,8 +59,8 @@ pub fn picture(
     let last = top + (rows.len() as i64 - 1).max(0) * step;
     let bottom = last + DEVICE.1 + depth * PAD + MARGIN;
     let height = bottom + shared.map_or(0, |_| BAR + 2 * GAP);
-    let mut picture = Picture { svg: String::new(), places, nodes };
-    picture.begin(title, width.max(LEAST_WIDTH), height);
+    let mut picture = Picture { svg: String::new(), corners, nodes };
+    picture.begin(title, width.max(MIN_WIDTH), height);
     for row in &rows {
         picture.boxes(&tree, row, 0);
     }
@@ -114,7 +114,7 @@ impl Tree<'_> {
         let all: Vec<usize> = (0..self.topology.links.len()).collect();
         let mut rows = self.split(&all, |path| path != Some(Link::Sys));
         if rows.iter().all(|row| row.len() == 1) {
-            return all.chunks(LONGEST_ROW).map(<[usize]>::to_vec).collect();
+            return all.chunks(MAX_ROW).map(<[usize]>::to_vec).collect();
         }
         for row in &mut rows {
             *row = self.in_order(row, 0);
@@ -196,14 +196,14 @@ fn arc_room(rows: &[Vec<usize>]) -> i64 {
 }
 
 /// Returns the bend of a line between devices at this distance.
-fn arc(places: i64) -> i64 {
-    if places < 2 { 0 } else { 34 + 16 * places }
+fn arc(distance: i64) -> i64 {
+    if distance < 2 { 0 } else { 34 + 16 * distance }
 }
 
 struct Picture<'a> {
     svg: String,
     /// The upper left corner of each device.
-    places: Vec<(i64, i64)>,
+    corners: Vec<(i64, i64)>,
     nodes: &'a [Option<u32>],
 }
 
@@ -213,7 +213,7 @@ impl Picture<'_> {
     }
 
     fn begin(&mut self, title: &str, width: i64, height: i64) {
-        let title = escape_markup(title, LONGEST_NAME);
+        let title = escape_markup(title, MAX_NAME_CHARS);
         self.add(format_args!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
              width=\"{width}\" height=\"{height}\" role=\"img\" font-family=\"sans-serif\">\n\
@@ -239,8 +239,8 @@ impl Picture<'_> {
         if tree.has_box(devices, part) {
             let around = tree.depth(devices, part);
             let (left, top) =
-                devices.iter().map(|device| self.places[*device]).min().unwrap_or((0, 0));
-            let right = devices.iter().map(|device| self.places[*device].0).max().unwrap_or(0);
+                devices.iter().map(|device| self.corners[*device]).min().unwrap_or((0, 0));
+            let right = devices.iter().map(|device| self.corners[*device].0).max().unwrap_or(0);
             let (x, y) = (left - around * PAD, top - around * (PAD + NAME));
             let width = right + DEVICE.0 + around * PAD - x;
             let height = DEVICE.1 + around * (2 * PAD + NAME);
@@ -269,7 +269,7 @@ impl Picture<'_> {
     }
 
     fn lines(&mut self, tree: &Tree<'_>) {
-        let count = self.places.len();
+        let count = self.corners.len();
         for from in 0..count {
             for to in from + 1..count {
                 if let Some(lanes) = tree.lanes(from, to) {
@@ -281,7 +281,7 @@ impl Picture<'_> {
 
     fn line(&mut self, from: usize, to: usize, lanes: u8) {
         let middle = |device: usize| {
-            let (x, y) = self.places[device];
+            let (x, y) = self.corners[device];
             (x + DEVICE.0 / 2, y + DEVICE.1 / 2)
         };
         let ((x1, y1), (x2, y2)) = (middle(from), middle(to));
@@ -311,8 +311,8 @@ impl Picture<'_> {
     fn bar(&mut self, lanes: u8, width: i64, bottom: i64) {
         let link = Link::NvLink(lanes);
         let y = bottom + GAP / 2;
-        for device in 0..self.places.len() {
-            let (x, top) = self.places[device];
+        for device in 0..self.corners.len() {
+            let (x, top) = self.corners[device];
             let x = x + DEVICE.0 / 2;
             let top = top + DEVICE.1;
             self.add(format_args!(
@@ -330,9 +330,9 @@ impl Picture<'_> {
     }
 
     fn device(&mut self, device: usize, name: Option<&str>) {
-        let (x, y) = self.places[device];
+        let (x, y) = self.corners[device];
         let title =
-            name.map_or(String::new(), |name| format!(": {}", escape_markup(name, LONGEST_NAME)));
+            name.map_or(String::new(), |name| format!(": {}", escape_markup(name, MAX_NAME_CHARS)));
         self.add(format_args!(
             "<g><title>GPU {device}{title}</title>\
              <rect class=\"gpu\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"6\"/>\
@@ -346,7 +346,7 @@ impl Picture<'_> {
 }
 
 /// The maximum length of a name that is drawn in full.
-const LONGEST_NAME: usize = 120;
+const MAX_NAME_CHARS: usize = 120;
 
 #[cfg(test)]
 mod tests {
@@ -427,6 +427,6 @@ mod tests {
         let svg = picture(&topology(1, pairs, false), &name, &[Some(name.clone())], &[]);
         assert!(!svg.contains("<script") && !svg.contains('\u{1b}'), "{svg}");
         assert!(svg.contains("&lt;/title&gt;&lt;script&gt;\\u{1b}&amp;&quot;x"), "{svg}");
-        assert!(!svg.contains(&"x".repeat(LONGEST_NAME)), "{svg}");
+        assert!(!svg.contains(&"x".repeat(MAX_NAME_CHARS)), "{svg}");
     }
 }

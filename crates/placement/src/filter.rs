@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// The devices that are eligible for a claim now, at least as many as it requests.
 pub(crate) struct Pool {
     /// Their positions in the list of offers, ascending.
-    pub(crate) places: Vec<usize>,
+    pub(crate) positions: Vec<usize>,
     /// The required devices as positions in the pool.
     pub(crate) required: Set,
     /// The requested number.
@@ -30,57 +30,58 @@ impl Pool {
             return Err(Refusal::Contradictory);
         }
         let (mut free, mut passed) = (Vec::new(), Vec::new());
-        for (place, offer) in offers.iter().enumerate() {
+        for (position, offer) in offers.iter().enumerate() {
             match reason(claim, offers, offer) {
-                None => free.push(place),
-                Some(reason) => passed.push((place, reason)),
+                None => free.push(position),
+                Some(reason) => passed.push((position, reason)),
             }
         }
         let mut must = Vec::with_capacity(required.len());
         for uuid in required {
             let is_it = |offer: &Offer| offer.id.uuid.as_ref() == Ok(uuid);
-            let place = offers.iter().position(is_it);
-            must.push(place.ok_or_else(|| Refusal::Missing(uuid.clone()))?);
+            let position = offers.iter().position(is_it);
+            must.push(position.ok_or_else(|| Refusal::Missing(uuid.clone()))?);
         }
         let lasting = |(_, reason): &&(usize, Passed)| reason.is_lasting();
         let never: BTreeSet<usize> =
-            passed.iter().filter(lasting).map(|(place, _)| *place).collect();
+            passed.iter().filter(lasting).map(|(position, _)| *position).collect();
         let could = (offers.len() - never.len()).min(MAX);
-        if could < size || must.iter().any(|place| never.contains(place)) {
+        if could < size || must.iter().any(|position| never.contains(position)) {
             let could = could as u32;
             return Err(Refusal::Never { could, passed });
         }
-        if free.len() < size || must.iter().any(|place| !free.contains(place)) {
+        if free.len() < size || must.iter().any(|position| !free.contains(position)) {
             return Err(Refusal::NotNow { free, could: could as u32, passed });
         }
-        let mut pool = Pool { places: free, required: 0, size, passed };
+        let mut pool = Pool { positions: free, required: 0, size, passed };
         pool.spare_displays(offers, &must);
         pool.drop_beyond(MAX, &must);
-        pool.passed.sort_by_key(|(place, _)| *place);
-        let is_required = |(_, place): &(usize, &usize)| must.contains(place);
-        let required = pool.places.iter().enumerate().filter(is_required);
+        pool.passed.sort_by_key(|(position, _)| *position);
+        let is_required = |(_, position): &(usize, &usize)| must.contains(position);
+        let required = pool.positions.iter().enumerate().filter(is_required);
         pool.required = required.fold(0, |set, (bit, _)| set | 1 << bit);
         Ok(pool)
     }
 
     /// Rejects devices that drive a display if there are enough others.
     fn spare_displays(&mut self, offers: &[Offer], must: &[usize]) {
-        let is_spared = |place: &usize| offers[*place].display && !must.contains(place);
-        let spared = self.places.iter().filter(|place| is_spared(place)).count();
-        if self.places.len() - spared >= self.size {
-            let displays = self.places.extract_if(.., |place| is_spared(place));
-            self.passed.extend(displays.map(|place| (place, Passed::DrivesDisplay)));
+        let is_spared = |position: &usize| offers[*position].display && !must.contains(position);
+        let spared = self.positions.iter().filter(|position| is_spared(position)).count();
+        if self.positions.len() - spared >= self.size {
+            let displays = self.positions.extract_if(.., |position| is_spared(position));
+            self.passed.extend(displays.map(|position| (position, Passed::DrivesDisplay)));
         }
     }
 
     /// Rejects devices beyond the limit; required ones come first.
     fn drop_beyond(&mut self, most: usize, must: &[usize]) {
-        let mut beyond = self.places.len().saturating_sub(most);
+        let mut beyond = self.positions.len().saturating_sub(most);
         while beyond > 0 {
-            let Some(last) = self.places.iter().rposition(|place| !must.contains(place)) else {
+            let Some(last) = self.positions.iter().rposition(|position| !must.contains(position))
+            else {
                 return;
             };
-            self.passed.push((self.places.remove(last), Passed::OtherSetBetter));
+            self.passed.push((self.positions.remove(last), Passed::OtherSetBetter));
             beyond -= 1;
         }
     }

@@ -65,8 +65,8 @@ impl Matrix {
         shown.map(|(cell, meaning, _)| (cell, meaning)).collect()
     }
 
-    fn label(&self, place: usize) -> String {
-        format!("GPU{place}")
+    fn label(&self, index: usize) -> String {
+        format!("GPU{index}")
     }
 
     /// Returns the width of a column of the matrix, gap included.
@@ -79,9 +79,9 @@ impl Matrix {
     /// Returns the column for host memory; `None` if no device reports it.
     fn affinity(&self) -> Option<Vec<String>> {
         self.nodes.iter().any(Option::is_some).then(|| {
-            let node = |place: usize| self.nodes.get(place).copied().flatten();
+            let node = |index: usize| self.nodes.get(index).copied().flatten();
             let cell =
-                |place| node(place).map_or(NOT_REPORTED.to_owned(), |node: u32| node.to_string());
+                |index| node(index).map_or(NOT_REPORTED.to_owned(), |node: u32| node.to_string());
             (0..self.links.len()).map(cell).collect()
         })
     }
@@ -107,12 +107,12 @@ impl Matrix {
             line.truncate(line.trim_end().len());
             line
         };
-        let mut head = columns.clone().map(|place| format!("{}{place}", form.head));
+        let mut head = columns.clone().map(|index| format!("{}{index}", form.head));
         let mut lines = vec![line("", &mut head, affinity.map(|_| NUMA))];
-        for (place, row) in self.links.iter().enumerate() {
+        for (index, row) in self.links.iter().enumerate() {
             let cell = |column| row.get(column).copied().unwrap_or(Link::Unknown).to_string();
-            let aside = affinity.map(|affinity| affinity[place].as_str());
-            lines.push(line(&self.label(place), &mut columns.clone().map(cell), aside));
+            let aside = affinity.map(|affinity| affinity[index].as_str());
+            lines.push(line(&self.label(index), &mut columns.clone().map(cell), aside));
         }
         lines
     }

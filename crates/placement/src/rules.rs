@@ -1,7 +1,7 @@
 //! Ranks sets that are connected equally well.
 
 use crate::offer::Offer;
-use crate::scores::{Scores, Set, first, places};
+use crate::scores::{Scores, Set, first, positions};
 use gpu_core::{Bytes, Claim, Reading, Share};
 
 /// Amounts of memory that differ by less than this count as equal.
@@ -74,8 +74,9 @@ impl Costs {
     /// Returns the cost of a set by a rule; the lowest wins. Only sets of the same size and
     /// connection can be compared.
     pub(crate) fn of_set(&self, rule: Rule, set: Set) -> u64 {
-        let sum = |costs: &[u64]| places(set).map(|place| costs[place]).sum();
-        let highest = |costs: &[u64]| places(set).map(|place| costs[place]).max().unwrap_or(0);
+        let sum = |costs: &[u64]| positions(set).map(|position| costs[position]).sum();
+        let highest =
+            |costs: &[u64]| positions(set).map(|position| costs[position]).max().unwrap_or(0);
         match rule {
             Rule::Fits => sum(&self.fit),
             // The remaining free devices keep all scores except those of the set's devices. This
@@ -105,9 +106,9 @@ fn steps(memory: Reading<Bytes>) -> u64 {
 fn blocks(pool: &[&Offer]) -> Vec<Set> {
     let mut blocks = Vec::new();
     for size in [2, 4, 8] {
-        for place in 0..pool.len() {
-            let begin = pool[place].id.index;
-            if !begin.is_multiple_of(size) || pool[place].is_mig() {
+        for position in 0..pool.len() {
+            let begin = pool[position].id.index;
+            if !begin.is_multiple_of(size) || pool[position].is_mig() {
                 continue;
             }
             let is_in = |offer: &&Offer| {

@@ -7,12 +7,12 @@ pub(crate) const MAX: usize = 64;
 pub(crate) type Set = u64;
 
 /// Returns the positions in a set, ascending.
-pub(crate) fn places(mut set: Set) -> impl Iterator<Item = usize> {
+pub(crate) fn positions(mut set: Set) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
-        let place = set.trailing_zeros() as usize;
+        let position = set.trailing_zeros() as usize;
         (set != 0).then(|| {
             set &= set - 1;
-            place
+            position
         })
     })
 }
@@ -70,12 +70,12 @@ impl Scores {
 
     /// Returns the sum of the scores between a device and those of a set.
     pub(crate) fn between(&self, device: usize, set: Set) -> u32 {
-        places(set).map(|other| self.pair(device, other)).sum()
+        positions(set).map(|other| self.pair(device, other)).sum()
     }
 
     /// Returns the sum of the scores of all pairs in a set.
     pub(crate) fn within(&self, set: Set) -> u32 {
-        places(set).map(|device| self.between(device, set)).sum::<u32>() / 2
+        positions(set).map(|device| self.between(device, set)).sum::<u32>() / 2
     }
 
     /// Returns whether all pairs have the same score.

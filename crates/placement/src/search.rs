@@ -9,7 +9,7 @@
 //! after [`STEPS`] steps at the latest; the best division so far is then the answer, and is not
 //! called exact.
 
-use crate::scores::{Scores, Set, first, places};
+use crate::scores::{Scores, Set, first, positions};
 
 /// The maximum number of partial sets to try, which takes a few milliseconds.
 pub(crate) const STEPS: u32 = 20_000;
@@ -87,12 +87,12 @@ fn greedy(scores: &Scores, size: usize, required: Set) -> Vec<Set> {
 
 /// Returns the candidate that adds the highest score to a set; the lowest among equals.
 fn best_addition(scores: &Scores, set: Set, candidates: Set) -> usize {
-    let better = |best: (u32, usize), place: usize| {
-        let gain = scores.between(place, set);
-        if gain > best.0 { (gain, place) } else { best }
+    let better = |best: (u32, usize), position: usize| {
+        let gain = scores.between(position, set);
+        if gain > best.0 { (gain, position) } else { best }
     };
     let lowest = candidates.trailing_zeros() as usize;
-    places(candidates).fold((scores.between(lowest, set), lowest), better).1
+    positions(candidates).fold((scores.between(lowest, set), lowest), better).1
 }
 
 /// Exchanges two devices of different sets while that raises the total.
@@ -109,8 +109,8 @@ fn raise(scores: &Scores, sets: &[Set], required: Set) -> Option<(usize, usize, 
     for (one, a) in sets.iter().enumerate() {
         for (other, b) in sets.iter().enumerate().skip(one + 1) {
             let before = scores.within(*a) + scores.within(*b);
-            for from in places(a & !required) {
-                for to in places(b & !required) {
+            for from in positions(a & !required) {
+                for to in positions(b & !required) {
                     let swapped = 1 << from | 1 << to;
                     if scores.within(a ^ swapped) + scores.within(b ^ swapped) > before {
                         return Some((one, other, swapped));
@@ -203,8 +203,8 @@ impl Search<'_> {
             let able = self.ranked[device].iter().filter(|other| partners >> **other & 1 != 0);
             able.take(count).map(|other| self.scores.pair(device, *other)).sum()
         };
-        let inside = places(at.set).map(|device| highest(device, at.candidates, at.wanted));
-        let outside = places(at.free).map(|device| {
+        let inside = positions(at.set).map(|device| highest(device, at.candidates, at.wanted));
+        let outside = positions(at.free).map(|device| {
             let may_join = at.candidates >> device & 1 != 0;
             let partners = if may_join { at.free | at.set } else { at.free };
             highest(device, partners, self.size - 1)
@@ -255,7 +255,7 @@ mod tests {
         ) {
             let size = 1 + size % count;
             let required = required.into_iter().take(size);
-            let required = required.fold(0, |set, place| set | 1 << (place % count));
+            let required = required.fold(0, |set, position| set | 1 << (position % count));
             let scores = scores(count, &cells);
             let division = search(&scores, size, required, u32::MAX);
             prop_assert!(division.exact && is_division(&division, count, size));

@@ -26,6 +26,15 @@ use std::time::Duration;
 /// The time to withdraw a claim after Ctrl-C.
 const WITHDRAWAL: Duration = Duration::from_secs(2);
 
+<<<<<<< HEAD
+=======
+/// Returns a claim's journal, which never ends a process.
+pub(crate) fn no_journal() -> NoJournal {
+    let what = "write an audit log: a claim ends no process";
+    NoJournal::new(Error::new(ErrorKind::Unsupported, what))
+}
+
+>>>>>>> e1
 /// Granted devices. They are released by `release`, when the object is deleted, or when the process
 /// ends.
 #[pyclass(frozen, module = "gpuws._gpuws")]
@@ -75,17 +84,14 @@ pub(crate) fn claim(
         let (source, locks, root) = opened(&machine)?;
         let (claim, limited_by) = wanted.claim(&source, &outer)?;
         let request = wanted.request(claim, root);
-        let mut told = String::new();
+        let mut reported = String::new();
         let journal = no_journal();
         let grant = {
             let ports = ports(&source, &journal, &locks);
             refuse_to_wait_for_itself(&request, &ports)?;
             let mut watch = |waiting: &Waiting<'_>| {
-                tell_once(&mut told, &request, waiting, tell.as_ref());
-                match stop.is_requested() {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
+                report_once(&mut reported, &request, waiting, tell.as_ref());
+                if stop.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             take(&request, &ports, &mut watch).map_err(|why| {
                 if matches!(why, NotGranted::Silent(_) | NotGranted::Failed(_)) {
@@ -118,7 +124,20 @@ fn opened(machine: &Machine) -> Result<(Arc<Source>, FileLeaseStore, ProcessKey)
     Ok((source, locks, root))
 }
 
+<<<<<<< HEAD
 /// Refuses a claim that would wait for a lease of this very process.
+=======
+/// Returns the ports of a claim.
+pub(crate) fn ports<'a>(
+    source: &'a Source,
+    journal: &'a dyn Journal,
+    locks: &'a FileLeaseStore,
+) -> Ports<'a> {
+    Ports { backend: &*source.backend, host: &*source.host, clock: &*source.clock, journal, locks }
+}
+
+/// Refuses a claim that would wait for a lease of this process itself.
+>>>>>>> e1
 fn refuse_to_wait_for_itself(request: &Request, ports: &Ports<'_>) -> Result<()> {
     let lease = match request.wait {
         Wait::No => None,
@@ -130,20 +149,20 @@ fn refuse_to_wait_for_itself(request: &Request, ports: &Ports<'_>) -> Result<()>
     })
 }
 
-/// Tells about a wait, once for each change.
-fn tell_once(
-    told: &mut String,
+/// Reports a wait, once for each change.
+fn report_once(
+    reported: &mut String,
     request: &Request,
     waiting: &Waiting<'_>,
-    tell: Option<&Py<PyAny>>,
+    report: Option<&Py<PyAny>>,
 ) {
-    let Some(tell) = tell else { return };
+    let Some(report) = report else { return };
     let line = claims::waiting_for(&claims::asked(&request.claim), waiting, &user, None);
-    if line != *told {
-        told.clone_from(&line);
-        // A failure to tell is no reason not to wait.
+    if line != *reported {
+        reported.clone_from(&line);
+        // If reporting fails, keep waiting.
         let line = gpu_core::clean(&line).into_owned();
-        let _ = Python::attach(|py| tell.call1(py, (line,)).map(drop));
+        let _ = Python::attach(|py| report.call1(py, (line,)).map(drop));
     }
 }
 
@@ -159,7 +178,7 @@ fn warnings(grant: &Grant) -> Vec<String> {
     accepted.chain(unseen).collect()
 }
 
-/// Converts the reason why nothing was granted.
+/// Converts the reason why the claim was not granted.
 fn refused(request: &Request, limited_by: Option<&str>, why: NotGranted) -> Failure {
     let what = format!("claim {}", claims::asked(&request.claim));
     let reasons = |refused: &Refused| claims::reasons(refused.passed(), &user, limited_by);

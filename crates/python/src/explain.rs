@@ -21,34 +21,34 @@ pub(crate) fn explain(
 ) -> PyResult<String> {
     interruptible::run(py, Duration::ZERO, move |_| {
         let report = oom::read(&message);
-        // The explanation is worth having without the machine.
-        let look = (live && !report.events.is_empty())
+        // The explanation is useful even without the machine.
+        let snapshot = (live && !report.events.is_empty())
             .then(|| machine.open_for_query(Groups::NONE, true).ok())
             .flatten()
             .map(|source| source.snapshot())
             .filter(|now| now.driver.is_ok() && !now.devices.is_empty());
-        let now = look.as_ref().map(state);
+        let now = snapshot.as_ref().map(state);
         let diagnoses: Vec<Diagnosis> = report
             .events
             .iter()
             .map(|event| diagnose(&gpu_memory_advice::text::shown(event), now.as_ref()))
             .collect();
-        text(&json::Explained::of(&report, &diagnoses, look.as_ref()))
+        text(&json::Explained::of(&report, &diagnoses, snapshot.as_ref()))
     })
 }
 
-/// Returns the memory of a machine, and who has it.
-fn state(look: &Snapshot) -> Now {
-    let devices = look.devices.iter().filter_map(|device| {
+/// Returns the memory of a machine and its holders.
+fn state(snapshot: &Snapshot) -> Now {
+    let devices = snapshot.devices.iter().filter_map(|device| {
         let (total, used) = (device.memory_total().ok()?, device.memory_used().ok()?);
         let index = device.id().index;
         Some(Device { index, total, free: total.saturating_sub(used), ghost: None })
     });
-    let residents = look.devices.iter().flat_map(|device| {
+    let residents = snapshot.devices.iter().flat_map(|device| {
         device.processes.iter().flatten().map(move |process| Resident {
             pid: process.pid,
-            name: wording::command(look.process(process.pid), None).chars().take(60).collect(),
-            owner: wording::user(look.process(process.pid)).into_owned(),
+            name: wording::command(snapshot.process(process.pid), None).chars().take(60).collect(),
+            owner: wording::user(snapshot.process(process.pid)).into_owned(),
             device: device.id().index,
             memory: process.memory.ok(),
         })

@@ -5,7 +5,8 @@ use gpu_machine::MachineError;
 use gpu_report::fault::{meaning, remedy};
 use pyo3::prelude::*;
 
-/// A failure: its kind, which selects the class of the exception, what failed, and the remedy.
+/// A failure: its kind, which selects the class of the exception, the failed action, and the
+/// remedy.
 #[derive(Debug)]
 pub(crate) struct Failure {
     kind: &'static str,
@@ -13,7 +14,7 @@ pub(crate) struct Failure {
     hint: Option<String>,
 }
 
-/// The result of what can fail.
+/// The result of a fallible operation.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
@@ -32,7 +33,7 @@ impl Failure {
     }
 }
 
-/// Returns the kind of an error, by which Python selects a class.
+/// Returns the kind of an error, which selects a Python class.
 fn kind_of(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Machine(MachineFault::NotPermitted)

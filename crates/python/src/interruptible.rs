@@ -1,4 +1,4 @@
-//! Waits that Ctrl-C ends.
+//! Waits that Ctrl-C can interrupt.
 
 use crate::failure::{Failure, Result};
 use pyo3::prelude::*;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// The interval at which a wait looks for signals.
-const LOOKS: Duration = Duration::from_millis(50);
+/// The interval at which a wait checks for signals.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Whether some work is to end: its caller was interrupted, or another thread has requested it.
+/// Whether work should stop: its caller was interrupted, or another thread requested it.
 #[pyclass(frozen, module = "gpuws._gpuws")]
 #[derive(Clone, Default)]
 pub(crate) struct Stop(Arc<AtomicBool>);
@@ -29,17 +29,17 @@ impl Stop {
 }
 
 impl Stop {
-    /// Returns whether the work is to end.
+    /// Returns whether the work should stop.
     pub(crate) fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Runs `work` on a thread of its own and waits for it without the GIL. If a signal handler of
-/// Python raises, `work` is told to stop and has `patience` to clean up; its result is dropped.
+/// Runs `work` on its own thread and waits for it without the GIL. If a Python signal handler
+/// raises, `work` is asked to stop and has `patience` to clean up; its result is dropped.
 ///
 /// # Errors
-/// That of the work, or of the signal handler.
+/// The error of the work or of the signal handler.
 pub(crate) fn run<T: Send + 'static>(
     py: Python<'_>,
     patience: Duration,
@@ -48,7 +48,7 @@ pub(crate) fn run<T: Send + 'static>(
     run_until(py, &Stop::default(), patience, work)
 }
 
-/// As [`run`]; `stop` also tells the work to end.
+/// Like [`run`], but `stop` can also end the work.
 pub(crate) fn run_until<T: Send + 'static>(
     py: Python<'_>,
     stop: &Stop,
@@ -60,11 +60,12 @@ pub(crate) fn run_until<T: Send + 'static>(
     let start = std::thread::Builder::new().name("gpuws".to_owned());
     start
         .spawn(move || {
-            // Nobody receives the result of work that was interrupted; it is dropped here.
+            // If the work was interrupted, no receiver is left and the result is dropped here.
             let _ = sender.send(work(&theirs));
         })
         .map_err(|error| Failure::new("failed", format!("start a thread: {error}")))?;
-    // A channel has one receiver, which no other thread may use meanwhile: it is moved along.
+    // A channel has a single receiver, which must not be shared between threads, so it is moved
+    // back and forth.
     let mut receiver = Some(receiver);
     let mut wait = |time: Duration| {
         let inner = receiver.take();
@@ -76,7 +77,7 @@ pub(crate) fn run_until<T: Send + 'static>(
         received.unwrap_or(Err(RecvTimeoutError::Disconnected))
     };
     loop {
-        match wait(LOOKS) {
+        match wait(SIGNAL_INTERVAL) {
             Ok(done) => return Ok(done?),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
@@ -87,13 +88,13 @@ pub(crate) fn run_until<T: Send + 'static>(
         stop.request();
         let mut left = patience;
         while !left.is_zero() {
-            // A second Ctrl-C ends this wait as well.
-            if !matches!(wait(left.min(LOOKS)), Err(RecvTimeoutError::Timeout))
+            // A second Ctrl-C also ends this wait.
+            if !matches!(wait(left.min(SIGNAL_INTERVAL)), Err(RecvTimeoutError::Timeout))
                 || py.check_signals().is_err()
             {
                 break;
             }
-            left = left.saturating_sub(LOOKS);
+            left = left.saturating_sub(SIGNAL_INTERVAL);
         }
         return Err(raised);
     }

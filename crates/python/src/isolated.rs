@@ -1,4 +1,4 @@
-//! A job in isolation: the program gpuws supervises it.
+//! A job in isolation, supervised by the program gpuws.
 
 use crate::failure::{Failure, Result};
 use crate::interruptible::{self, Stop};
@@ -15,16 +15,16 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// The interval at which a wait looks for Ctrl-C.
-const LOOKS: Duration = Duration::from_millis(50);
+/// The interval at which a wait checks for Ctrl-C.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The time to end a job after Ctrl-C, beside its grace.
+/// The time to end a job after Ctrl-C, in addition to its grace period.
 const CLEAN_UP: Duration = Duration::from_secs(60);
 
 /// The maximum length of a result.
 const RESULT_LIMIT: usize = 4 << 30;
 
-/// What became of a job.
+/// How a job ended.
 struct Ended {
     outcome: &'static str,
     text: String,
@@ -32,7 +32,7 @@ struct Ended {
     report: Option<String>,
 }
 
-/// A report as Python gets it.
+/// A report in the form that Python receives.
 #[derive(Serialize)]
 struct Report<'a> {
     exit_code: i32,
@@ -77,7 +77,7 @@ impl Ended {
     }
 }
 
-/// How a job is run.
+/// How to run a job.
 #[derive(Clone, Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Terms {
@@ -133,9 +133,9 @@ fn run(
         job = job.time_limit(limit.map_err(|error| Failure::invalid(error.to_string()))?);
     }
     let isolation = job.start(&Reexec::new(roots(), machine.program.clone(), RESULT_LIMIT))?;
-    while !isolation.is_over_within(LOOKS)? {
+    while !isolation.is_over_within(SIGNAL_INTERVAL)? {
         if stop.is_requested() {
-            // This ends the job and everything that it started, and waits for that.
+            // This ends the job and all its descendants, and waits for them.
             drop(isolation);
             return Err(Failure::new("interrupted", "run an isolated job: interrupted"));
         }

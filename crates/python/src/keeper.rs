@@ -1,5 +1,5 @@
-//! The thread that keeps a lease: it renews it, and keeps the devices from looking unused to
-//! safe-gpu.
+//! The thread that keeps a lease: it renews the lease, and keeps the devices from appearing unused
+//! to safe-gpu.
 
 use crate::failure::{Failure, Result};
 use crate::ports::{no_journal, ports};
@@ -18,7 +18,7 @@ const RETRY: Duration = Duration::from_secs(60);
 
 /// A lease and its thread. Dropping this releases the devices.
 pub(crate) struct Keeper {
-    /// Nothing is ever sent: the thread ends when the sender is dropped.
+    /// No message is ever sent: the thread ends when the sender is dropped.
     thread: Option<(Sender<()>, JoinHandle<()>)>,
     pid: u32,
 }
@@ -42,8 +42,8 @@ impl Keeper {
         Ok(Keeper { thread: Some((release, thread)), pid: std::process::id() })
     }
 
-    /// Returns whether this process started the thread. After a fork there is a copy of this in a
-    /// process that has no such thread, and no say in the lease.
+    /// Returns whether this process started the thread. After a fork, the copy of this object is in
+    /// a process that lacks the thread and must not touch the lease.
     pub(crate) fn is_own(&self) -> bool {
         self.pid == std::process::id()
     }
@@ -54,7 +54,7 @@ impl Drop for Keeper {
         match self.thread.take() {
             Some((release, thread)) if self.is_own() => {
                 drop(release);
-                // A thread that has panicked has released the devices as well.
+                // A thread that panicked has also released the devices.
                 let _ = thread.join();
             }
             forked => std::mem::forget(forked),
@@ -74,7 +74,8 @@ fn keep(
     let mut due = ports.clock.monotonic() + RENEWAL;
     loop {
         let left = due.saturating_sub(ports.clock.monotonic());
-        // If no placeholder can be kept, safe-gpu may take the devices; nobody could act on that.
+        // If no placeholder can be kept, safe-gpu may take the devices; there is no way to prevent
+        // this.
         let next = devices.step(&mut |_| {}).map_or(left, |next| next.min(left));
         if released.recv_timeout(next) != Err(RecvTimeoutError::Timeout) {
             return;

@@ -1,12 +1,13 @@
 //! The extension module of the Python package gpuws.
 //!
-//! The main decision is that Python gets the libraries and not a program's output, except for what
-//! must not run in a Python process: NVML, whose calls may hang, and the supervisor of a job, which
-//! ends what descends from it. Both are the program `gpuws`, which the package carries. Views cross
-//! the border as the JSON that the program prints, so an object in Python equals `--json`.
+//! The main decision is to give Python the libraries instead of a program's output, except for
+//! parts that must not run in a Python process: NVML, because its calls may hang, and the
+//! supervisor of a job, because it ends its descendants. Both run in the program `gpuws`, which the
+//! package includes. Views are passed as the JSON that the program prints, so an object in Python
+//! equals `--json`.
 //!
-//! Every call that can wait runs on a thread of its own, while the calling thread has released the
-//! GIL and looks for signals: Ctrl-C ends each wait.
+//! Every call that can wait runs on its own thread, while the calling thread has released the GIL
+//! and checks for signals, so that Ctrl-C ends every wait.
 
 mod claim;
 mod explain;

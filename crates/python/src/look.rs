@@ -1,4 +1,4 @@
-//! Views: what `gpuws status`, `doctor` and `leases` print as JSON.
+//! Views: the JSON of `gpuws status`, `doctor` and `leases`.
 
 use crate::failure::Result;
 use crate::interruptible;
@@ -21,7 +21,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Returns the name of a user, or the number.
+/// Returns the name of a user, or the UID.
 pub(crate) fn user(uid: u32) -> String {
     user_name(uid).unwrap_or_else(|_| format!("user {uid}"))
 }
@@ -35,10 +35,8 @@ pub(crate) fn text(object: &impl Serialize) -> Result<String> {
 #[pyfunction]
 pub(crate) fn status(py: Python<'_>, machine: Machine, details: bool) -> PyResult<String> {
     interruptible::run(py, Duration::ZERO, move |_| {
-        let groups = match details {
-            true => Groups::all(),
-            false => gpu_reaper::defect_groups().and(Groups::NONE),
-        };
+        let groups =
+            if details { Groups::all() } else { gpu_reaper::defect_groups().and(Groups::NONE) };
         let holders = HolderSearch::wanted(details);
         let processes = ProcessDetail::Whole;
         let observation = Observation { groups, holders, processes, driver_messages: false };
@@ -67,7 +65,7 @@ pub(crate) fn doctor(
             source.snapshots(observation, samples.max(1), every).collect();
         let Some(now) = snapshots.last() else { return Ok("{}".to_owned()) };
         let mut past = Past::new();
-        snapshots.iter().for_each(|look| past.add(look));
+        snapshots.iter().for_each(|snapshot| past.add(snapshot));
         let mut diagnosis = gpu_reaper::diagnose_after(&past, now);
         source.leases().excuse(now, &mut diagnosis);
         diagnosis.join_ghosts();
@@ -96,8 +94,9 @@ pub(crate) fn leases(py: Python<'_>, machine: Machine) -> PyResult<String> {
 /// Returns the device files that this process has open as a program with a CUDA context has.
 #[pyfunction]
 pub(crate) fn own_gpu_files(py: Python<'_>) -> PyResult<Vec<String>> {
-    let look = || -> Result<Vec<String>> {
-        // A session is not asked for its members: this process may be its caller, and no member.
+    let query = || -> Result<Vec<String>> {
+        // Do not query the members of the session: this process may be its caller without being a
+        // member.
         let dev = gpu_sim::live::named().map(|session| session.join(Session::DEVICE_FILES));
         let roots = match dev {
             Some(dev) => Roots { dev, ..roots() },
@@ -109,5 +108,5 @@ pub(crate) fn own_gpu_files(py: Python<'_>) -> PyResult<Vec<String>> {
         let of_context = held.into_iter().filter(|file| file.role == FileRole::Memory);
         Ok(of_context.map(|file| file.path.to_string()).collect())
     };
-    Ok(py.detach(look)?)
+    Ok(py.detach(query)?)
 }

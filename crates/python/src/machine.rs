@@ -1,4 +1,4 @@
-//! The machine that a call is about.
+//! The machine that a call uses.
 
 use crate::failure::Result;
 use gpu_core::Groups;
@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// The machine of the last claim, whose child for NVML serves the next one too: starting it takes
-/// most of the time of a claim.
+/// The machine of the last claim. Its NVML child process is reused by the next claim, because
+/// starting it takes most of a claim's time.
 static LAST: Mutex<Option<(Key, Arc<Source>)>> = Mutex::new(None);
 
-/// What a machine depends on. A forked process must not talk to the child of its parent.
+/// The key of a machine. A forked process must not use its parent's child process.
 #[derive(PartialEq)]
 struct Key {
     pid: u32,
@@ -27,7 +27,7 @@ struct Key {
 pub(crate) struct Machine {
     /// The program gpuws.
     pub(crate) program: PathBuf,
-    /// The simulated machine; `None` for this one, or the session's.
+    /// The simulated machine; `None` for this machine or that of the session.
     pub(crate) sim: Option<PathBuf>,
     /// The time to wait for the driver, in seconds.
     pub(crate) deadline_s: f64,
@@ -44,14 +44,15 @@ impl Machine {
         }
     }
 
-    /// Forgets the machine of the last claim: a driver that did not answer is asked anew.
+    /// Forgets the machine of the last claim, so that a driver that did not answer is queried
+    /// again.
     pub(crate) fn forget() {
         if let Ok(mut last) = LAST.try_lock() {
             last.take_if(|(key, _)| key.pid == std::process::id());
         }
     }
 
-    /// Opens it.
+    /// Opens the machine.
     pub(crate) fn open(&self) -> Result<Source> {
         Ok(Source::open(&self.options())?)
     }
@@ -60,8 +61,8 @@ impl Machine {
     pub(crate) fn shared(&self) -> Result<Arc<Source>> {
         let session = live::named();
         let key = Key { pid: std::process::id(), machine: self.clone(), session };
-        // Another thread that claims at this moment, or claimed when this process was forked, is
-        // no reason to wait.
+        // Do not wait for another thread that is claiming, or was claiming when this process was
+        // forked.
         let Ok(mut last) = LAST.try_lock() else { return self.open().map(Arc::new) };
         if let Some((known, source)) = last.as_ref()
             && *known == key
@@ -70,14 +71,14 @@ impl Machine {
         }
         let source = Arc::new(self.open()?);
         match last.replace((key, Arc::clone(&source))) {
-            // Ending the child of the parent is not up to this process.
+            // This process must not end its parent's child.
             Some((old, source)) if old.pid != std::process::id() => std::mem::forget(source),
             _ => {}
         }
         Ok(source)
     }
 
-    /// Opens it for a query of these groups next.
+    /// Opens the machine for a query of these groups.
     pub(crate) fn open_for_query(&self, groups: Groups, once: bool) -> Result<Source> {
         Ok(Source::open_for_query(&self.options(), groups, once)?)
     }

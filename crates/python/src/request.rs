@@ -1,4 +1,4 @@
-//! A claim as Python words it.
+//! A claim in the form that Python passes it.
 
 use crate::failure::{Failure, Result};
 use gpu_core::visible::Form;
@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// The interval at which a waiting claim looks for Ctrl-C.
+/// The interval at which a waiting claim checks for Ctrl-C.
 const PACE: Duration = Duration::from_millis(100);
 
 /// The arguments of a claim.
@@ -30,17 +30,17 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Returns how devices are named in the environment.
+    /// Returns how the environment names devices.
     pub(crate) fn form(&self) -> Form {
         if self.by_index { Form::Index } else { Form::Uuid }
     }
 
-    /// Returns the command that others see in its lease.
+    /// Returns the command that others see in the lease.
     pub(crate) fn command(&self) -> String {
         self.command.chars().take(256).collect()
     }
 
-    /// Returns how long it waits.
+    /// Returns how long to wait.
     pub(crate) fn wait(&self) -> Wait {
         match self.wait_s {
             None => Wait::Forever,
@@ -53,7 +53,7 @@ impl Wanted {
     /// sets them. `outer` replaces variables of the environment.
     ///
     /// # Errors
-    /// If a named device does not exist, or none is left.
+    /// If a named device does not exist, or no device is left.
     pub(crate) fn claim(
         &self,
         source: &Source,

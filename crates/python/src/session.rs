@@ -47,8 +47,8 @@ impl Simulated {
     }
 }
 
-/// Starts a simulated machine with real processes in the place of its simulated ones. `library` is
-/// the simulated NVML.
+/// Starts a simulated machine, with real processes in place of its simulated ones. `library` is the
+/// simulated NVML.
 #[pyfunction]
 pub(crate) fn simulate(py: Python<'_>, machine: PathBuf, library: PathBuf) -> PyResult<Simulated> {
     interruptible::run(py, Duration::from_secs(5), move |_| {

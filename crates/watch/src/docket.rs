@@ -2,7 +2,7 @@
 
 use crate::identity::Identity;
 use crate::policy::{ReapPolicy, ReapRule};
-use crate::watch::{MOST_RAISED, Suspected, Tracked, Watch, is_recent};
+use crate::watch::{MAX_RAISED, Suspected, Tracked, Watch, is_recent};
 use gpu_core::{DeviceId, ProcessInfo, ProcessKey};
 use gpu_reaper::{Confidence, Finding};
 use std::time::Duration;
@@ -37,31 +37,31 @@ impl Watch {
         let mut warned = Vec::new();
         let policy = &self.policy;
         let Some(reap) = &policy.reap else { return warned };
-        let most = reap.most_per_hour.min(MOST_RAISED);
+        let most = reap.most_per_hour.min(MAX_RAISED);
         for (id, tracked) in &mut self.tracked {
             let due: Vec<Condemned> = tracked
                 .covered(id, policy, reap)
-                .filter(|(rule, suspect, condemned)| {
-                    let is_near = condemned.lasted + rule.warn >= rule.after;
+                .filter(|(rule, suspect, pending)| {
+                    let is_near = pending.lasted + rule.warn >= rule.after;
                     !rule.warn.is_zero() && suspect.warned.is_none() && is_near
                 })
-                .map(|(rule, _, condemned)| Condemned {
-                    left: rule.warn.max(rule.after.saturating_sub(condemned.lasted)),
-                    ..condemned
+                .map(|(rule, _, pending)| Condemned {
+                    left: rule.warn.max(rule.after.saturating_sub(pending.lasted)),
+                    ..pending
                 })
                 .collect();
-            for condemned in due {
+            for pending in due {
                 // A ghost on several devices gets one warning.
-                if !warned.iter().any(|other: &Condemned| other.key() == condemned.key()) {
-                    let Ok(uid) = condemned.process.uid else { continue };
+                if !warned.iter().any(|other: &Condemned| other.key() == pending.key()) {
+                    let Ok(uid) = pending.process.uid else { continue };
                     let recent = self.warned.entry(uid).or_default();
                     if recent.len() >= most {
                         continue;
                     }
                     recent.push_back(now);
-                    warned.push(condemned.clone());
+                    warned.push(pending.clone());
                 }
-                if let Some(suspect) = tracked.suspects.get_mut(&condemned.key()) {
+                if let Some(suspect) = tracked.suspects.get_mut(&pending.key()) {
                     suspect.warned = Some(now);
                 }
             }
@@ -73,30 +73,30 @@ impl Watch {
     /// shows, once the time of their rule and their warning period have passed. Returns at most as
     /// many as the hourly limit still allows: first those never tried, then those tried longest
     /// ago, at least an hour before.
-    pub(crate) fn condemned(&self) -> Vec<Condemned> {
+    pub(crate) fn due(&self) -> Vec<Condemned> {
         let now = self.last.unwrap_or_default();
         let Some(reap) = &self.policy.reap else { return Vec::new() };
         let recent = self.ended.iter().filter(|at| is_recent(**at, now)).count();
         let due = self.tracked.iter().flat_map(|(id, tracked)| {
-            tracked.covered(id, &self.policy, reap).filter(move |(rule, suspect, condemned)| {
+            tracked.covered(id, &self.policy, reap).filter(move |(rule, suspect, pending)| {
                 let warned = suspect.warned.map(|at| now.saturating_sub(at));
                 let was_warned =
                     rule.warn.is_zero() || warned.is_some_and(|for_| for_ >= rule.warn);
-                let tried = self.tried.get(&condemned.key());
+                let tried = self.tried.get(&pending.key());
                 let may_try = tried.is_none_or(|at| !is_recent(*at, now));
-                condemned.lasted >= rule.after && was_warned && may_try
+                pending.lasted >= rule.after && was_warned && may_try
             })
         });
-        let mut due: Vec<Condemned> = due.map(|(_, _, condemned)| condemned).collect();
-        due.sort_by_key(|condemned| self.tried.get(&condemned.key()));
+        let mut due: Vec<Condemned> = due.map(|(_, _, pending)| pending).collect();
+        due.sort_by_key(|pending| self.tried.get(&pending.key()));
         let mut chosen: Vec<Condemned> = Vec::new();
-        for condemned in due {
+        for pending in due {
             if chosen.len() >= reap.most_per_hour.saturating_sub(recent) {
                 break;
             }
             // A ghost on several devices appears in several findings.
-            if !chosen.iter().any(|other| other.key() == condemned.key()) {
-                chosen.push(condemned);
+            if !chosen.iter().any(|other| other.key() == pending.key()) {
+                chosen.push(pending);
             }
         }
         chosen
@@ -139,7 +139,7 @@ impl Tracked {
                 .iter()
                 .any(|allowed| allowed.covers(id.kind, Some(process)) != Some(false));
             let lasted = suspect.lasted[rule.min_confidence as usize]?;
-            let condemned = Condemned {
+            let pending = Condemned {
                 id: id.clone(),
                 process: process.clone(),
                 devices: finding.devices.clone(),
@@ -147,7 +147,7 @@ impl Tracked {
                 lasted,
             };
             (!is_allowed && rule.min_confidence > Confidence::Possible)
-                .then_some((rule, suspect, condemned))
+                .then_some((rule, suspect, pending))
         })
     }
 }
@@ -191,7 +191,7 @@ mod tests {
     }
 
     /// A watcher, and the minute of its next scan.
-    struct Scene {
+    struct Scenario {
         watch: Watch,
         minute: u32,
         kind: FindingKind,
@@ -199,14 +199,14 @@ mod tests {
         devices: u32,
     }
 
-    impl Scene {
+    impl Scenario {
         fn new(rule: &str) -> Self {
             let watch = Watch::new(policy(rule), MINUTE);
-            Scene { watch, minute: 0, kind: FindingKind::Ghost, devices: 1 }
+            Scenario { watch, minute: 0, kind: FindingKind::Ghost, devices: 1 }
         }
 
         /// Scans once, with these processes as suspects.
-        fn look(&mut self, suspects: &[(&ProcessInfo, Confidence)]) {
+        fn scan(&mut self, suspects: &[(&ProcessInfo, Confidence)]) {
             let at = MINUTE * self.minute;
             let millis = u64::try_from(at.as_millis()).unwrap();
             let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(millis));
@@ -250,13 +250,13 @@ mod tests {
         /// Scans once a minute for `count` minutes, and sends warnings as a round does.
         fn minutes(&mut self, count: u32, suspects: &[(&ProcessInfo, Confidence)]) {
             for _ in 0..count {
-                self.look(suspects);
+                self.scan(suspects);
                 self.watch.warnings();
             }
         }
 
-        fn condemned(&self) -> Vec<Pid> {
-            self.watch.condemned().iter().map(|one| one.key().pid).collect()
+        fn due(&self) -> Vec<Pid> {
+            self.watch.due().iter().map(|one| one.key().pid).collect()
         }
     }
 
@@ -266,23 +266,23 @@ mod tests {
 
     /// Returns whether the rule ends this process if it stays a suspect of this kind for an hour.
     fn ends(rule: &str, kind: FindingKind, info: &ProcessInfo) -> bool {
-        let mut scene = Scene { kind, ..Scene::new(rule) };
-        scene.minutes(60, &high(info));
-        scene.condemned() == [info.key.pid]
+        let mut scenario = Scenario { kind, ..Scenario::new(rule) };
+        scenario.minutes(60, &high(info));
+        scenario.due() == [info.key.pid]
     }
 
     #[test]
     fn suspect_is_due_after_its_time_and_warning() {
-        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
-        scene.minutes(7, &high(&info));
-        scene.look(&high(&info));
-        let warned: Vec<Duration> = scene.watch.warnings().iter().map(|one| one.left).collect();
+        let (mut scenario, info) = (Scenario::new(GHOSTS), process(7, 1));
+        scenario.minutes(7, &high(&info));
+        scenario.scan(&high(&info));
+        let warned: Vec<Duration> = scenario.watch.warnings().iter().map(|one| one.left).collect();
         assert_eq!(warned, [3 * MINUTE], "seven minutes have passed");
-        scene.minutes(2, &high(&info));
-        assert_eq!(scene.condemned(), []);
-        scene.look(&high(&info));
-        assert_eq!(scene.condemned(), [Pid(7)]);
-        assert!(scene.watch.warnings().is_empty(), "it is warned of once");
+        scenario.minutes(2, &high(&info));
+        assert_eq!(scenario.due(), []);
+        scenario.scan(&high(&info));
+        assert_eq!(scenario.due(), [Pid(7)]);
+        assert!(scenario.watch.warnings().is_empty(), "there is a single warning");
     }
 
     #[test]
@@ -291,118 +291,118 @@ mod tests {
         let likely = [(&info, Confidence::Likely)];
         let breaks: [&[(&ProcessInfo, Confidence)]; 3] = [&[], &likely, &high(&other)];
         for pause in breaks {
-            let mut scene = Scene::new(GHOSTS);
-            scene.minutes(10, &high(&info));
-            scene.look(pause);
-            scene.minutes(10, &high(&info));
-            assert_eq!(scene.condemned(), [], "{pause:?}");
-            scene.minutes(2, &high(&info));
-            assert_eq!(scene.condemned(), [Pid(7)], "{pause:?}");
+            let mut scenario = Scenario::new(GHOSTS);
+            scenario.minutes(10, &high(&info));
+            scenario.scan(pause);
+            scenario.minutes(10, &high(&info));
+            assert_eq!(scenario.due(), [], "{pause:?}");
+            scenario.minutes(2, &high(&info));
+            assert_eq!(scenario.due(), [Pid(7)], "{pause:?}");
         }
     }
 
     #[test]
     fn process_with_reused_pid_has_its_own_time() {
-        let mut scene = Scene::new(GHOSTS);
-        scene.minutes(10, &high(&process(7, 1)));
+        let mut scenario = Scenario::new(GHOSTS);
+        scenario.minutes(10, &high(&process(7, 1)));
         let second = process(7, 2);
-        scene.minutes(10, &high(&second));
-        assert_eq!(scene.condemned(), []);
-        scene.minutes(1, &high(&second));
-        assert_eq!(scene.watch.condemned()[0].key(), second.key);
+        scenario.minutes(10, &high(&second));
+        assert_eq!(scenario.due(), []);
+        scenario.minutes(1, &high(&second));
+        assert_eq!(scenario.watch.due()[0].key(), second.key);
     }
 
     #[test]
     fn time_without_scans_does_not_count() {
-        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
-        scene.minutes(5, &high(&info));
-        scene.minute += 60;
-        scene.minutes(10, &high(&info));
-        assert_eq!(scene.condemned(), []);
-        scene.minutes(1, &high(&info));
-        assert_eq!(scene.condemned(), [Pid(7)]);
+        let (mut scenario, info) = (Scenario::new(GHOSTS), process(7, 1));
+        scenario.minutes(5, &high(&info));
+        scenario.minute += 60;
+        scenario.minutes(10, &high(&info));
+        assert_eq!(scenario.due(), []);
+        scenario.minutes(1, &high(&info));
+        assert_eq!(scenario.due(), [Pid(7)]);
     }
 
     #[test]
     fn execution_time_neither_counts_nor_interrupts() {
-        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
-        scene.minutes(6, &high(&info));
-        scene.minute += 60;
-        scene.watch.resume(MINUTE * (scene.minute - 1));
-        scene.minutes(4, &high(&info));
-        assert_eq!(scene.condemned(), [], "that hour does not count");
-        scene.minutes(1, &high(&info));
-        assert_eq!(scene.condemned(), [Pid(7)]);
+        let (mut scenario, info) = (Scenario::new(GHOSTS), process(7, 1));
+        scenario.minutes(6, &high(&info));
+        scenario.minute += 60;
+        scenario.watch.resume(MINUTE * (scenario.minute - 1));
+        scenario.minutes(4, &high(&info));
+        assert_eq!(scenario.due(), [], "that hour does not count");
+        scenario.minutes(1, &high(&info));
+        assert_eq!(scenario.due(), [Pid(7)]);
     }
 
     #[test]
     fn gap_without_scans_neither_raises_nor_clears() {
-        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
-        let raised = |scene: &Scene| scene.watch.raised().count();
-        scene.look(&high(&info));
-        scene.minute += 60;
-        scene.look(&high(&info));
-        assert_eq!(raised(&scene), 0);
-        scene.look(&high(&info));
-        assert_eq!(raised(&scene), 1);
-        scene.look(&[]);
-        scene.minute += 60;
-        scene.look(&[]);
-        assert_eq!(raised(&scene), 1);
-        scene.minutes(5, &[]);
-        assert_eq!(raised(&scene), 0);
+        let (mut scenario, info) = (Scenario::new(GHOSTS), process(7, 1));
+        let raised = |scenario: &Scenario| scenario.watch.raised().count();
+        scenario.scan(&high(&info));
+        scenario.minute += 60;
+        scenario.scan(&high(&info));
+        assert_eq!(raised(&scenario), 0);
+        scenario.scan(&high(&info));
+        assert_eq!(raised(&scenario), 1);
+        scenario.scan(&[]);
+        scenario.minute += 60;
+        scenario.scan(&[]);
+        assert_eq!(raised(&scenario), 1);
+        scenario.minutes(5, &[]);
+        assert_eq!(raised(&scenario), 0);
     }
 
     #[test]
     fn new_policy_needs_a_new_warning() {
-        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
-        scene.minutes(12, &high(&info));
-        assert_eq!(scene.condemned(), [Pid(7)]);
-        scene.watch.set_policy(policy(GHOSTS));
-        assert_eq!(scene.condemned(), []);
-        scene.minutes(1, &high(&info));
-        assert_eq!(scene.condemned(), [], "it was warned just now");
-        scene.minutes(3, &high(&info));
-        assert_eq!(scene.condemned(), [Pid(7)]);
+        let (mut scenario, info) = (Scenario::new(GHOSTS), process(7, 1));
+        scenario.minutes(12, &high(&info));
+        assert_eq!(scenario.due(), [Pid(7)]);
+        scenario.watch.set_policy(policy(GHOSTS));
+        assert_eq!(scenario.due(), []);
+        scenario.minutes(1, &high(&info));
+        assert_eq!(scenario.due(), [], "it was warned just now");
+        scenario.minutes(3, &high(&info));
+        assert_eq!(scenario.due(), [Pid(7)]);
     }
 
     #[test]
     fn respects_hourly_limit_and_time_between_attempts() {
         let all: Vec<ProcessInfo> = (1..=3).map(|pid| process(pid + 6, 1)).collect();
         let suspects: Vec<_> = all.iter().map(|info| (info, Confidence::High)).collect();
-        let mut scene = Scene::new(GHOSTS);
-        scene.minutes(12, &suspects);
-        assert_eq!(scene.condemned(), [Pid(7), Pid(8)]);
-        scene.watch.tried(&[all[0].key]);
-        assert_eq!(scene.condemned(), [Pid(8)], "nobody was warned of the third");
-        scene.watch.count_ended(1);
-        assert_eq!(scene.condemned(), [Pid(8)]);
-        scene.watch.count_ended(1);
-        assert_eq!(scene.condemned(), []);
-        scene.minutes(60, &suspects);
-        assert_eq!(scene.condemned(), [Pid(8), Pid(9)], "an hour later, the untried come first");
+        let mut scenario = Scenario::new(GHOSTS);
+        scenario.minutes(12, &suspects);
+        assert_eq!(scenario.due(), [Pid(7), Pid(8)]);
+        scenario.watch.tried(&[all[0].key]);
+        assert_eq!(scenario.due(), [Pid(8)], "no owner was warned of the third");
+        scenario.watch.count_ended(1);
+        assert_eq!(scenario.due(), [Pid(8)]);
+        scenario.watch.count_ended(1);
+        assert_eq!(scenario.due(), []);
+        scenario.minutes(60, &suspects);
+        assert_eq!(scenario.due(), [Pid(8), Pid(9)], "an hour later, the untried come first");
     }
 
     #[test]
     fn process_on_several_devices_is_counted_once() {
         let all: Vec<ProcessInfo> = (1..=3).map(|pid| process(pid + 6, 1)).collect();
         let suspects: Vec<_> = all.iter().map(|info| (info, Confidence::High)).collect();
-        let mut scene = Scene { devices: 4, ..Scene::new(GHOSTS) };
-        scene.minutes(12, &suspects);
-        assert_eq!(scene.condemned(), [Pid(7), Pid(8)]);
+        let mut scenario = Scenario { devices: 4, ..Scenario::new(GHOSTS) };
+        scenario.minutes(12, &suspects);
+        assert_eq!(scenario.due(), [Pid(7), Pid(8)]);
     }
 
     #[test]
     fn break_or_new_policy_does_not_shorten_retry_interval() {
-        let (mut scene, info) = (Scene::new(GHOSTS), process(7, 1));
-        scene.minutes(12, &high(&info));
-        scene.watch.tried(&[info.key]);
-        scene.look(&[]);
-        scene.watch.set_policy(policy(GHOSTS));
-        scene.minutes(58, &high(&info));
-        assert_eq!(scene.condemned(), []);
-        scene.minutes(1, &high(&info));
-        assert_eq!(scene.condemned(), [Pid(7)]);
+        let (mut scenario, info) = (Scenario::new(GHOSTS), process(7, 1));
+        scenario.minutes(12, &high(&info));
+        scenario.watch.tried(&[info.key]);
+        scenario.scan(&[]);
+        scenario.watch.set_policy(policy(GHOSTS));
+        scenario.minutes(58, &high(&info));
+        assert_eq!(scenario.due(), []);
+        scenario.minutes(1, &high(&info));
+        assert_eq!(scenario.due(), [Pid(7)]);
     }
 
     #[test]
@@ -412,19 +412,19 @@ mod tests {
         other.uid = Ok(1002);
         let everybody = all.iter().chain([&other]);
         let suspects: Vec<_> = everybody.map(|info| (info, Confidence::High)).collect();
-        let mut scene = Scene { devices: 2, ..Scene::new(GHOSTS) };
+        let mut scenario = Scenario { devices: 2, ..Scenario::new(GHOSTS) };
         let mut warned = Vec::new();
         for _ in 0..60 {
-            scene.look(&suspects);
-            warned.extend(scene.watch.warnings().iter().map(|one| one.key().pid));
+            scenario.scan(&suspects);
+            warned.extend(scenario.watch.warnings().iter().map(|one| one.key().pid));
         }
         assert_eq!(warned, [Pid(7), Pid(100), Pid(101)]);
         for _ in 0..10 {
-            scene.look(&suspects);
-            warned.extend(scene.watch.warnings().iter().map(|one| one.key().pid));
+            scenario.scan(&suspects);
+            warned.extend(scenario.watch.warnings().iter().map(|one| one.key().pid));
         }
         assert_eq!(warned[3..], [Pid(102), Pid(103)], "an hour later two more");
-        assert_eq!(scene.condemned(), [Pid(7), Pid(100)], "only who was warned");
+        assert_eq!(scenario.due(), [Pid(7), Pid(100)], "only processes with a warning");
     }
 
     #[test]

@@ -97,76 +97,76 @@ impl Watch {
     /// that are due after both scans.
     ///
     /// Without a token, or with `dry_run` in the policy, the plan is only reported.
-    pub fn round(&mut self, machine: &mut Machine<'_>, told: &mut dyn FnMut(Told<'_>)) {
-        self.look_and_tell(machine, Purpose::Tell, told);
+    pub fn round(&mut self, machine: &mut Machine<'_>, notify: &mut dyn FnMut(Told<'_>)) {
+        self.scan_and_report(machine, Purpose::Tell, notify);
         let reap = &self.policy().reap;
         let is_dry_run = machine.token.is_none() || reap.as_ref().is_none_or(|reap| reap.dry_run);
         for condemned in &self.warnings() {
-            told(Told::Warning { condemned, is_dry_run });
+            notify(Told::Warning { condemned, is_dry_run });
         }
-        if self.condemned().is_empty() || (machine.go_on)().is_break() {
+        if self.due().is_empty() || (machine.go_on)().is_break() {
             return;
         }
-        let looks = [(); 2].map(|()| {
+        let scans = [(); 2].map(|()| {
             machine.ports.clock.sleep(PAUSE);
-            self.look_and_tell(machine, Purpose::Plan, told)
+            self.scan_and_report(machine, Purpose::Plan, notify)
         });
-        let condemned = self.condemned();
-        if condemned.is_empty() || (machine.go_on)().is_break() {
+        let due = self.due();
+        if due.is_empty() || (machine.go_on)().is_break() {
             return;
         }
-        self.reap(machine, &looks, &condemned, told);
+        self.reap(machine, &scans, &due, notify);
     }
 
-    fn look_and_tell(
+    fn scan_and_report(
         &mut self,
         machine: &mut Machine<'_>,
         purpose: Purpose,
-        told: &mut dyn FnMut(Told<'_>),
+        notify: &mut dyn FnMut(Told<'_>),
     ) -> Look {
-        let look = (machine.look)(purpose);
-        let was_blind = std::mem::replace(&mut self.blind, is_blind(&look.snapshot));
-        match &look.snapshot.driver {
-            Err(fault) if self.blind && !was_blind => told(Told::Blind(fault)),
-            _ if was_blind && !self.blind => told(Told::Sighted),
+        let scan = (machine.look)(purpose);
+        let was_blind = std::mem::replace(&mut self.blind, is_blind(&scan.snapshot));
+        match &scan.snapshot.driver {
+            Err(fault) if self.blind && !was_blind => notify(Told::Blind(fault)),
+            _ if was_blind && !self.blind => notify(Told::Sighted),
             _ => {}
         }
         let at = machine.ports.clock.monotonic();
         let before = self.held_back();
-        for change in self.look(&look.snapshot, &look.diagnosis, at) {
-            told(Told::Change(&change));
+        for change in self.look(&scan.snapshot, &scan.diagnosis, at) {
+            notify(Told::Change(&change));
         }
         if before == 0 && self.held_back() > 0 {
-            told(Told::HeldBack(self.held_back()));
+            notify(Told::HeldBack(self.held_back()));
         }
-        look
+        scan
     }
 
     /// Plans for exactly these processes, and executes the plan if that is permitted.
     fn reap(
         &mut self,
         machine: &Machine<'_>,
-        looks: &[Look; 2],
-        condemned: &[Condemned],
-        told: &mut dyn FnMut(Told<'_>),
+        scans: &[Look; 2],
+        due: &[Condemned],
+        notify: &mut dyn FnMut(Told<'_>),
     ) {
         let Some(policy) = self.policy().reap.clone() else { return };
-        let keys: Vec<ProcessKey> = condemned.iter().map(Condemned::key).collect();
+        let keys: Vec<ProcessKey> = due.iter().map(Condemned::key).collect();
         self.tried(&keys);
         let guard = match Guard::new(machine.ports.host, policy.protect.clone()) {
             Ok(guard) => guard,
-            Err(error) => return told(Told::NotPlanned(&error)),
+            Err(error) => return notify(Told::NotPlanned(&error)),
         };
         let request = Request {
-            suspects: condemned.iter().map(|one| (one.id.kind, one.key())).collect(),
+            suspects: due.iter().map(|one| (one.id.kind, one.key())).collect(),
             grace: policy.grace,
             ..Request::default()
         };
-        let snapshots = [looks[0].snapshot.clone(), looks[1].snapshot.clone()];
-        let plan = gpu_reaper::plan(&snapshots, &looks[1].diagnosis, &guard, &request);
-        let now = &looks[1].snapshot;
+        let snapshots = [scans[0].snapshot.clone(), scans[1].snapshot.clone()];
+        let plan = gpu_reaper::plan(&snapshots, &scans[1].diagnosis, &guard, &request);
+        let now = &scans[1].snapshot;
         if plan.targets.is_empty() {
-            return told(Told::Spared { now, plan: &plan });
+            return notify(Told::Spared { now, plan: &plan });
         }
         let report = machine.token.filter(|_| !policy.dry_run).map(|token| {
             gpu_reaper::execute(&plan, &guard, machine.ports, token, &mut |_| (machine.go_on)())
@@ -175,7 +175,7 @@ impl Watch {
         self.count_ended(report.as_ref().map_or(plan.targets.len(), |report| {
             report.actions.iter().filter(|action| !action.signals.is_empty()).count()
         }));
-        told(Told::Reap { now, plan: &plan, report: report.as_ref() });
+        notify(Told::Reap { now, plan: &plan, report: report.as_ref() });
         self.resume(machine.ports.clock.monotonic());
     }
 }

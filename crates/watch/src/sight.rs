@@ -18,9 +18,9 @@ pub(crate) fn shows_absence(now: &Snapshot, id: &Identity, finding: &Finding) ->
     if is_blind(now) || now.devices.is_empty() {
         return false;
     }
-    let sleep_tells = finding.kind != FindingKind::DriverLeak;
+    let sleep_shows_absence = finding.kind != FindingKind::DriverLeak;
     let answered = |device: &DeviceState| {
-        sleep_tells && device.memory_used() == Err(Absent::Asleep)
+        sleep_shows_absence && device.memory_used() == Err(Absent::Asleep)
             || device.sample.is_ok() && device.processes.is_ok() && device.mig.is_ok()
     };
     // A device may be missing because the driver was too slow to report it.
@@ -73,7 +73,7 @@ mod tests {
     use gpu_reaper::Confidence;
 
     /// Returns a scan of one device that, like the driver, did not answer for this reason.
-    fn look(why: Absent) -> Snapshot {
+    fn scan(why: Absent) -> Snapshot {
         let fault = Fault { kind: why.into(), text: "query GPU 0".to_owned() };
         let mut now = Snapshot::empty(Origin::Live, Timestamp(0));
         let info = DeviceInfo::unknown(DeviceId::from_index(0));
@@ -94,12 +94,12 @@ mod tests {
                 evidence: Vec::new(),
                 advice: Vec::new(),
             };
-            shows_absence(&look(why), &Identity::of(&finding), &finding)
+            shows_absence(&scan(why), &Identity::of(&finding), &finding)
         };
         assert!(absence(Absent::Asleep, FindingKind::Ghost));
         assert!(!absence(Absent::Asleep, FindingKind::DriverLeak));
         assert!(!absence(Absent::Asleep, FindingKind::SlowPcie));
         assert!(!absence(Absent::NoAnswer, FindingKind::Ghost));
-        assert!(is_blind(&look(Absent::NoAnswer)) && !is_blind(&look(Absent::Asleep)));
+        assert!(is_blind(&scan(Absent::NoAnswer)) && !is_blind(&scan(Absent::Asleep)));
     }
 }

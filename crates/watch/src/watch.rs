@@ -8,19 +8,19 @@ use gpu_reaper::{Confidence, Diagnosis, Evidence, Finding, FindingKind, Sign};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// The longest gap between two scans, in intervals but at least [`LEAST_GAP`], after which a
+/// The longest gap between two scans, in intervals but at least [`MIN_GAP`], after which a
 /// finding still counts as having lasted in between.
 const GAPS: u32 = 3;
-const LEAST_GAP: Duration = Duration::from_secs(30);
+const MIN_GAP: Duration = Duration::from_secs(30);
 
 /// The maximum number of findings of one kind and one user that are raised within an hour, so that
 /// a user who starts and ends many processes cannot flood the recipients.
-pub(crate) const MOST_RAISED: usize = 64;
+pub(crate) const MAX_RAISED: usize = 64;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// The smallest change in memory that counts as an update.
-const NEWS: Bytes = Bytes::from_mib(1024);
+const MIN_CHANGE: Bytes = Bytes::from_mib(1024);
 
 /// A watcher. It keeps its state in memory only, so a new watcher raises existing findings again.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ impl Watch {
     pub fn new(policy: Policy, every: Duration) -> Self {
         Watch {
             policy,
-            longest_gap: every.saturating_mul(GAPS).max(LEAST_GAP),
+            longest_gap: every.saturating_mul(GAPS).max(MIN_GAP),
             tracked: BTreeMap::new(),
             last: None,
             raised: BTreeMap::new(),
@@ -178,11 +178,11 @@ impl Watch {
         }
         // What happened during a long gap is unknown.
         let step = if gap <= self.longest_gap { gap } else { Duration::ZERO };
-        let mut changes = self.miss(now, &found, step);
+        let mut changes = self.update_absent(now, &found, step);
         for (id, finding) in found {
             let tracked = self.tracked.entry(id.clone()).or_insert_with(|| Tracked::new(now, at));
             tracked.see(now, finding, at, step, self.longest_gap);
-            changes.extend(self.tell(id, at));
+            changes.extend(self.event(id, at));
         }
         changes.sort_by(|a, b| (&a.id, a.kind).cmp(&(&b.id, b.kind)));
         changes
@@ -198,7 +198,7 @@ impl Watch {
     }
 
     /// Updates the findings that a scan lacks.
-    fn miss(
+    fn update_absent(
         &mut self,
         now: &Snapshot,
         found: &BTreeMap<Identity, &Finding>,
@@ -228,7 +228,7 @@ impl Watch {
     }
 
     /// Returns the event about a finding that the scan shows, if one is due.
-    fn tell(&mut self, id: Identity, at: Duration) -> Option<Change> {
+    fn event(&mut self, id: Identity, at: Duration) -> Option<Change> {
         let tracked = self.tracked.get_mut(&id)?;
         let kind = match &tracked.raised {
             None if tracked.lasted < self.policy.threshold(id.kind).after => return None,
@@ -238,16 +238,16 @@ impl Watch {
                 let owner = info.and_then(|info| info.uid.ok());
                 let raised = self.raised.entry((id.kind, owner)).or_default();
                 // Findings about devices are bounded by the number of devices.
-                if id.process.is_some() && raised.len() >= MOST_RAISED {
+                if id.process.is_some() && raised.len() >= MAX_RAISED {
                     self.held_back += 1;
                     return None;
                 }
                 raised.push_back(at);
                 ChangeKind::Raised
             }
-            Some(told) => {
-                let is_due = at.saturating_sub(told.at) >= self.policy.tell.update_every;
-                if !is_due || !told.is_news(&tracked.finding) {
+            Some(last) => {
+                let is_due = at.saturating_sub(last.at) >= self.policy.tell.update_every;
+                if !is_due || !last.is_news(&tracked.finding) {
                     return None;
                 }
                 ChangeKind::Updated
@@ -375,11 +375,11 @@ impl Raised {
         let has_new = finding.suspects.iter().any(|s| !self.suspects.contains(&s.process));
         let differs = |a: Bytes, b: Bytes| {
             let by = Bytes(a.0.abs_diff(b.0));
-            by >= NEWS && by.0 >= a.max(b).0 / 4
+            by >= MIN_CHANGE && by.0 >= a.max(b).0 / 4
         };
         let memory = self.memory.zip(finding.memory);
         finding.confidence > self.confidence
             || has_new
-            || memory.is_some_and(|(told, now)| differs(told, now))
+            || memory.is_some_and(|(before, now)| differs(before, now))
     }
 }

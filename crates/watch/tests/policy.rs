@@ -73,7 +73,7 @@ fn parses_complete_policy() {
     let hoarder = policy.threshold(FindingKind::Hoarder);
     assert_eq!(hoarder.min_confidence, Confidence::High);
     assert_eq!(hoarder.clear_after, Duration::from_secs(3_600));
-    assert_eq!(hoarder.after, usual.after, "what a kind leaves out is that of all kinds");
+    assert_eq!(hoarder.after, usual.after, "a kind inherits values that it omits");
     assert_eq!(policy.ignored.len(), 2);
     assert_eq!(policy.allowed[0].kinds, [FindingKind::Orphan]);
     assert_eq!(policy.allowed[0].user, Some(990));
@@ -157,8 +157,8 @@ fn rule_must_be_explicit_and_possible() {
         ("[[reap.rule]]", "grace = \"5m\"\n[[reap.rule]]", "'grace' is longer than 4m"),
         ("[[reap.rule]]", "protect = [\"17\"]\n[[reap.rule]]", "'17' is a PID"),
     ] {
-        let told = why(&rule_with(from, to));
-        assert!(told.contains(expected), "{to}: {told}");
+        let error = why(&rule_with(from, to));
+        assert!(error.contains(expected), "{to}: {error}");
     }
     let possible = rule_with("\"high\"", "\"possible\"").replace("ghost", "hoarder");
     assert!(why(&possible).contains("only possible"));
@@ -188,8 +188,8 @@ fn reports_names_missing_on_the_machine() {
 
 #[test]
 fn process_name_is_not_an_allowance() {
-    let told = why("[[allow]]\nprogram = \"vllm\"");
-    assert!(told.contains("a process chooses its own name"), "{told}");
+    let error = why("[[allow]]\nprogram = \"vllm\"");
+    assert!(error.contains("a process chooses its own name"), "{error}");
     assert!(why("[[allow]]\nkinds = [\"ghost\"]").contains("name a 'user'"));
     assert!(why("[[allow]]\nservice = \"vllm\"").contains("does not end in .service"));
     assert!(why("[[allow]]\nservice = \"docker.service\"").contains("processes of others"));
@@ -249,7 +249,7 @@ fn every_condition_of_an_allowance_must_hold() {
     let mut hidden = process(session, "/usr/bin/vllm", 0);
     hidden.executable = Err(Absent::NotPermitted);
     assert_eq!(by_program.covers(kind, Some(&hidden)), None);
-    assert_eq!(both.covers(kind, Some(&hidden)), Some(false), "the user is surely another");
+    assert_eq!(both.covers(kind, Some(&hidden)), Some(false), "the user is certainly different");
     // The name has no effect: it may be unknown, or belong to a deleted user.
     let mut renamed = process(session, "/usr/bin/vllm", 0);
     renamed.user = Ok("ray".into());

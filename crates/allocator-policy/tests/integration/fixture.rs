@@ -202,7 +202,7 @@ impl<P: Policy> Model<P> {
         }
         let live = self.live.iter();
         let live = live.map(|(live, asked)| (live.address(), (live.size().0, *asked)));
-        assert_eq!(active, live.collect(), "what is handed out is what was asked for");
+        assert_eq!(active, live.collect(), "the request gets what it asked for");
         for (retired, size) in &self.retired {
             let (address, length) =
                 awaiting.range(..=retired.address()).next_back().expect("it waits");

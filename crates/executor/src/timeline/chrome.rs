@@ -23,8 +23,8 @@ pub fn chrome(trace: &Trace, graph: &TaskGraph) -> String {
         let start = Micros(span.start_nanos);
         let _ = write!(json, ",\"cat\":\"node\",\"ts\":{start},\"dur\":{duration}");
         let _ = write!(json, ",\"args\":{{\"node\":{}}}}}", span.node.0);
-        if let Some(place) = row_of.get_mut(span.node.index()) {
-            *place = Some((*span, rows.ids[*row]));
+        if let Some(slot) = row_of.get_mut(span.node.index()) {
+            *slot = Some((*span, rows.ids[*row]));
         }
     }
     let mut id = 0;

@@ -89,13 +89,13 @@ struct Bar<'a> {
 
 /// Returns the bars of a row; no two start at the same unit.
 fn bars<'a>(spans: &[&'a Span], makespan: u64) -> Vec<Bar<'a>> {
-    let place = |nanos: u64| {
+    let position = |nanos: u64| {
         let scaled = u128::from(nanos) * u128::from(WIDTH) / u128::from(makespan.max(1));
         scaled as u64
     };
     let mut bars: Vec<Bar<'a>> = Vec::new();
     for span in spans {
-        let (from, to) = (place(span.start_nanos), place(span.end_nanos));
+        let (from, to) = (position(span.start_nanos), position(span.end_nanos));
         match bars.last_mut() {
             Some(last) if from == last.from || from == to && from < last.to => {
                 last.more += 1;

@@ -133,19 +133,19 @@ proptest! {
     fn virtual_time_runs_each_node_once_after_its_inputs(
         (nodes, edges) in graphs(),
         fault in faults().prop_filter("caught by threads only", |f| !matches!(f, Fault::Panic(_))),
-        places in prop::collection::vec((0usize..3, prop::option::of(0usize..2), 0u64..50), 60),
+        placements in prop::collection::vec((0usize..3, prop::option::of(0usize..2), 0u64..50), 60),
         delay in 0u64..20,
     ) {
         let graph = TaskGraph::from_edges(nodes, edges.iter().copied()).expect("no cycle");
         let device = |at| VirtualDevice { name: format!("gpu:{at}"), streams: 2 };
         let devices: Vec<VirtualDevice> = (0..3).map(device).collect();
-        let place = |(device, stream, duration_nanos): &(usize, Option<usize>, u64)| Placed {
+        let to_placed = |(device, stream, duration_nanos): &(usize, Option<usize>, u64)| Placed {
             device: *device,
             stream: *stream,
             duration_nanos: *duration_nanos,
         };
-        let placed: Vec<Placed> = places.iter().take(nodes).map(place).collect();
-        let run = Virtual::new(&graph, &devices, &placed).expect("the places fit");
+        let placed: Vec<Placed> = placements.iter().take(nodes).map(to_placed).collect();
+        let run = Virtual::new(&graph, &devices, &placed).expect("the placements fit");
         let (log, cancel) = (Log::new(nodes), Cancel::default());
         let kernel = |node| log.run(node, fault, &cancel);
         let result = run.run(|_, _| delay, kernel, Some(&cancel));

@@ -11,17 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const SOURCE: &str = include_str!("kernels.cu");
 
-/// Threads along each side of a block of `matmul`.
+/// The number of threads along each side of a `matmul` block.
 const TILE: u32 = 16;
-/// Threads of a block of the other kernels.
+/// The number of threads in a block of the other kernels.
 const THREADS: u32 = 256;
-/// The most blocks of a sum: as many partial sums are added in the second step.
+/// The maximum number of blocks in a sum, and therefore of partial sums in its second step.
 const PARTS: u32 = 1024;
-/// The most blocks along the second dimension of a grid (CUDA C++ Programming Guide, technical
-/// specifications per compute capability).
-const MOST_BLOCKS: u32 = 65_535;
+/// The maximum number of blocks along the second dimension of a grid (CUDA C++ Programming Guide,
+/// technical specifications per compute capability).
+const MAX_BLOCKS: u32 = 65_535;
 
-/// The rows and columns of a product: `rows × inner` times `inner × columns`.
+/// The dimensions of a product: `rows × inner` times `inner × columns`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatmulShape {
     /// Rows of the first matrix and of the product.
@@ -32,11 +32,11 @@ pub struct MatmulShape {
     pub columns: u32,
 }
 
-/// Kernels for one device, compiled by NVRTC when this is created: a product of matrices, a sum of
-/// two vectors, and the sum of a vector, in single precision.
+/// Kernels for one device, compiled by NVRTC on creation: matrix multiplication, vector addition
+/// and vector sum, in single precision.
 ///
-/// Each call enqueues its kernel on a stream and returns. The order between streams is the
-/// caller's, by cudarc's events.
+/// Each call enqueues its kernel on a stream and returns. The caller orders streams with cudarc's
+/// events.
 #[derive(Debug)]
 pub struct CudaKernels {
     matmul: CudaFunction,
@@ -48,8 +48,8 @@ impl CudaKernels {
     /// Compiles the kernels for the device of a context.
     ///
     /// # Errors
-    /// `Machine(NoLibrary)` without NVRTC (`libnvrtc.so`), which is a part of the CUDA toolkit and
-    /// not of the driver; `Unsupported` if this NVRTC cannot compile for the device; `Device` for
+    /// `Machine(NoLibrary)` without NVRTC (`libnvrtc.so`), which is part of the CUDA toolkit, not
+    /// of the driver; `Unsupported` if this NVRTC cannot compile for the device; `Device` for
     /// CUDA's error codes.
     pub fn compile(context: &Arc<CudaContext>) -> Result<Self> {
         let failed = |code| of_device(code, "load the kernels".to_owned());
@@ -67,7 +67,7 @@ impl CudaKernels {
     /// Enqueues `out = a × b` for matrices in row-major order.
     ///
     /// # Errors
-    /// `Invalid` if a length is not that of the shape, or if there are more than 1,048,560 rows;
+    /// `Invalid` if a length does not match the shape, or if there are more than 1,048,560 rows;
     /// `Device` for CUDA's error codes.
     pub fn matmul(
         &self,
@@ -85,7 +85,7 @@ impl CudaKernels {
         check(has(b, [inner, columns]), what, "the second matrix has another length")?;
         check(has(out, [rows, columns]), what, "the product has another length")?;
         let blocks = (columns.div_ceil(TILE), rows.div_ceil(TILE));
-        check(blocks.1 <= MOST_BLOCKS, what, "a grid has at most 65,535 blocks of 16 rows")?;
+        check(blocks.1 <= MAX_BLOCKS, what, "a grid has at most 65,535 blocks of 16 rows")?;
         if blocks.0 == 0 || blocks.1 == 0 {
             return Ok(());
         }
@@ -96,7 +96,7 @@ impl CudaKernels {
             block_dim: (TILE, TILE, 1),
             shared_mem_bytes: 0,
         };
-        // SAFETY: the arguments are those of the kernel, which bounds each access by these lengths.
+        // SAFETY: the arguments match the kernel, which bounds each access by these lengths.
         unsafe { call.launch(config) }.map_err(|code| of_device(code, what()))?;
         Ok(())
     }
@@ -119,16 +119,16 @@ impl CudaKernels {
         }
         let mut call = stream.launch_builder(&self.add);
         call.arg(a).arg(b).arg(out).arg(&length);
-        // SAFETY: the arguments are those of the kernel, which bounds each access by this length.
+        // SAFETY: the arguments match the kernel, which bounds each access by this length.
         unsafe { call.launch(linear(length)) }.map_err(|code| of_device(code, what()))?;
         Ok(())
     }
 
     /// Enqueues the sum of a vector into the first element of `out`. The order of the additions
-    /// depends on the length alone, so equal input gives an equal sum.
+    /// depends only on the length, so equal inputs give equal sums.
     ///
     /// # Errors
-    /// `Invalid` if `out` has no element or the vector has none; `Device` for CUDA's error codes.
+    /// `Invalid` if `out` or the vector is empty; `Device` for CUDA's error codes.
     pub fn sum(
         &self,
         stream: &Arc<CudaStream>,
@@ -161,7 +161,7 @@ impl CudaKernels {
         let length = input.len() as u64;
         let mut call = stream.launch_builder(&self.sum);
         call.arg(input).arg(out).arg(&length);
-        // SAFETY: the arguments are those of the kernel; `out` has an element for each block.
+        // SAFETY: the arguments match the kernel; `out` has an element for each block.
         unsafe { call.launch(config) }?;
         Ok(())
     }
@@ -178,10 +178,7 @@ fn linear(length: u64) -> LaunchConfig {
 }
 
 fn check(holds: bool, what: impl Fn() -> String, why: &'static str) -> Result<()> {
-    match holds {
-        true => Ok(()),
-        false => Err(Error::new(ErrorKind::Invalid, what()).with_source(why)),
-    }
+    if holds { Ok(()) } else { Err(Error::new(ErrorKind::Invalid, what()).with_source(why)) }
 }
 
 /// Compiles the kernels for a compute capability.
@@ -203,7 +200,7 @@ fn refused(error: CompileError, what: String) -> Error {
     match error {
         CompileError::CompileError { nvrtc, log, .. } => {
             let kind = match nvrtc.0 {
-                // The architecture is newer or older than those that this NVRTC knows.
+                // This NVRTC does not know the architecture, which is newer or older.
                 sys::nvrtcResult::NVRTC_ERROR_INVALID_OPTION => ErrorKind::Unsupported,
                 _ => Absent::NotSupported.into(),
             };
@@ -220,7 +217,8 @@ fn refused(error: CompileError, what: String) -> Error {
     }
 }
 
-/// Returns whether there is an NVRTC. A positive answer is cached, because it stays loaded.
+/// Returns whether NVRTC is installed. A positive answer is cached, because the library stays
+/// loaded.
 fn is_present() -> bool {
     static PRESENT: AtomicBool = AtomicBool::new(false);
     // SAFETY: loading runs the library's constructors. It is NVIDIA's library, found by the
@@ -237,13 +235,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grid_of_a_vector_has_a_block_for_each_256_elements_up_to_1024() {
+    fn vector_grid_has_one_block_per_256_elements_up_to_1024() {
         let blocks = |length| linear(length).grid_dim.0;
         assert_eq!([1, 256, 257, 262_144, u64::MAX].map(blocks), [1, 1, 2, 1024, 1024]);
     }
 
     #[test]
-    fn source_has_the_sizes_of_the_launches() {
+    fn kernel_source_matches_launch_sizes() {
         assert!(SOURCE.contains(&format!("#define TILE {TILE}\n")));
         assert!(SOURCE.contains(&format!("#define THREADS {THREADS}\n")));
     }
@@ -268,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_architecture_is_an_error_with_the_words_of_nvrtc() {
+    fn unknown_architecture_reports_nvrtc_error() {
         let error = ptx(1, 0).unwrap_err();
         if is_present() {
             assert_eq!(error.kind(), ErrorKind::Unsupported);

@@ -27,7 +27,7 @@ const FUNCTIONS: &[&str] = &[
 ///
 /// It retains the primary CUDA context of the device, which occupies some memory. Dropping it frees
 /// all remaining memory. `cuMemFree` waits for submitted work; unmapping does not, so the caller
-/// must synchronise before it unmaps pages.
+/// must synchronise before unmapping pages.
 #[derive(Debug)]
 pub struct CudaMemory {
     /// `None` without virtual memory.
@@ -58,7 +58,7 @@ impl CudaMemory {
     /// (`CUDA_VISIBLE_DEVICES`).
     ///
     /// # Errors
-    /// As [`CudaContexts::hold`].
+    /// Like [`CudaContexts::hold`].
     pub fn open(device: &DeviceUuid) -> Result<Self> {
         let contexts = CudaContexts::hold(std::slice::from_ref(device))?;
         let none = || Error::new(ErrorKind::Invalid, format!("open the memory of {device}"));
@@ -91,7 +91,7 @@ impl CudaMemory {
 
     fn unmap_pages(&self, part: Region, what: impl Fn() -> String) -> Result<()> {
         let size = length(part.size.0)?;
-        // SAFETY: every page of the part was mapped, each by itself.
+        // SAFETY: every page of the part was mapped separately.
         self.call(what, || unsafe { sys::cuMemUnmap(part.address, size) }.result())
     }
 }
@@ -137,7 +137,7 @@ impl DeviceMemory for CudaMemory {
         if taken.regions.get(&region.address) != Some(&region.size.0) {
             return Err(Error::new(ErrorKind::Invalid, what()));
         }
-        // SAFETY: the region was allocated here and not freed yet.
+        // SAFETY: the region was allocated here and has not been freed.
         self.call(what, || unsafe { result::free_sync(region.address) })?;
         taken.regions.remove(&region.address);
         Ok(())
@@ -156,8 +156,8 @@ impl DeviceMemory for CudaMemory {
         Ok(Region { address, size })
     }
 
-    /// Allocates memory for each page separately: the driver only unmaps whole mappings, and any
-    /// pages may be unmapped.
+    /// Allocates memory for each page separately: the driver unmaps only whole mappings, but
+    /// callers may unmap any pages.
     fn map(&self, part: Region) -> Result<()> {
         let what = || format!("map {} bytes at {:#x}", part.size.0, part.address);
         let paging = self.paging(what)?;
@@ -169,7 +169,8 @@ impl DeviceMemory for CudaMemory {
         let bytes = length(part.size.0)?;
         let mut done = 0;
         let pages = paging.pages(part).try_for_each(|page| {
-            // SAFETY: the context is current; the page lies in a range of ours and has no memory.
+            // SAFETY: the context is current; the page lies in a range reserved here and has no
+            // memory.
             self.call(what, || unsafe { paging.map_page(page) })?;
             done += paging.page;
             Ok(())
@@ -215,7 +216,7 @@ impl DeviceMemory for CudaMemory {
             own.mapped.remove(&page);
         }
         let bytes = length(range.size.0)?;
-        // SAFETY: the range was reserved here with this size, and has no mapped page any more.
+        // SAFETY: the range was reserved here with this size and has no mapped pages.
         self.call(what, || unsafe { sys::cuMemAddressFree(range.address, bytes) }.result())?;
         taken.ranges.remove(&range.address);
         Ok(())

@@ -1,6 +1,6 @@
 //! Virtual memory management of the CUDA Driver API.
 //!
-//! cudarc only declares its functions and structs.
+//! cudarc declares only its functions and structs.
 
 use crate::contexts::RetainedContext;
 use crate::driver::has;
@@ -36,7 +36,7 @@ impl Paging {
         }
         let attribute =
             sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED;
-        // SAFETY: the driver gave the device.
+        // SAFETY: the driver returned the device.
         let supported = unsafe { result::device::get_attribute(held.device, attribute) };
         if supported.unwrap_or(0) == 0 {
             return None;
@@ -44,7 +44,7 @@ impl Paging {
         let smallest = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM;
         let properties = properties(held.device);
         let mut page = 0;
-        // SAFETY: the size is filled in; the properties are whole and only read.
+        // SAFETY: the size is filled in; the properties are complete and only read.
         let queried =
             unsafe { sys::cuMemGetAllocationGranularity(&mut page, &properties, smallest) };
         (queried.result().is_ok() && page > 0)
@@ -79,11 +79,11 @@ impl Paging {
     pub(super) unsafe fn map_page(self, page: u64) -> Result<(), DriverError> {
         let (properties, size) = (properties(self.device), self.page as usize);
         let mut handle = 0;
-        // SAFETY: the handle is filled in; the properties are whole and only read.
+        // SAFETY: the handle is filled in; the properties are complete and only read.
         unsafe { sys::cuMemCreate(&mut handle, size, &properties, 0) }.result()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees it.
         let mapped = unsafe { sys::cuMemMap(page, size, 0, handle, 0) }.result();
-        // SAFETY: the handle was created above. Mapped memory stays without it.
+        // SAFETY: the handle was created above. Mapped memory does not need the handle.
         let discarded = unsafe { sys::cuMemRelease(handle) }.result();
         if discarded.is_err() {
             if mapped.is_ok() {
@@ -91,8 +91,8 @@ impl Paging {
                 // SAFETY: the page was mapped above.
                 unsafe { sys::cuMemUnmap(page, size) };
             }
-            // SAFETY: the handle was not released. If this fails again, its memory ends with the
-            // context.
+            // SAFETY: the handle has not been released. If this fails again, its memory ends with
+            // the context.
             unsafe { sys::cuMemRelease(handle) };
         }
         mapped.and(discarded)
@@ -107,7 +107,7 @@ impl Paging {
             location: location(self.device),
             flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
         };
-        // SAFETY: the caller's promise; the description is whole and only read.
+        // SAFETY: the caller guarantees it; the description is complete and only read.
         unsafe { sys::cuMemSetAccess(address, size, &access, 1) }.result()
     }
 }

@@ -1,4 +1,4 @@
-//! Contexts are held by UUID until they are dropped, also on old drivers.
+//! Contexts are held by UUID until they are dropped, even on old drivers.
 
 use crate::stand_in::{StandIn, device, failing, failing_code, log, on, on_each};
 use gpu_core::{DeviceFault, DeviceUuid, ErrorKind, MachineFault};

@@ -4,7 +4,7 @@ use crate::stand_in::{StandIn, device, failing, failing_code, on, on_each};
 use gpu_core::{Bytes, DeviceFault, DeviceMemory, ErrorKind, Region};
 use gpu_cuda::CudaMemory;
 
-/// The stand-in aborts if its context is destroyed while anything is allocated.
+/// The stand-in aborts if its context is destroyed while memory is allocated.
 #[test]
 fn drop_releases_remaining_memory() {
     on(StandIn::default(), "failures::drop_releases_remaining_memory", || {
@@ -114,7 +114,7 @@ fn fail_once() {
     assert!(failure.fault().text.ends_with(&format!("CUDA error {}", failing_code())));
 }
 
-/// Retries until it succeeds, which is the second time.
+/// Retries once: the second attempt succeeds.
 fn again<T>(failures: &mut Vec<gpu_core::Error>, work: impl Fn() -> gpu_core::Result<T>) -> T {
     work().unwrap_or_else(|error| {
         failures.push(error);

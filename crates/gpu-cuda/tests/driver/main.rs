@@ -1,5 +1,5 @@
-//! Contexts, memory and pools: on a stand-in for NVIDIA's driver, on one that is too old for most
-//! functions, and without a driver.
+//! Contexts, memory and pools, on a stand-in for NVIDIA's driver, on one that lacks most functions
+//! because it is too old, and without a driver.
 
 mod contexts;
 mod failures;

@@ -4,7 +4,7 @@ use crate::stand_in::{StandIn, device, failing, failing_code, log, on, on_each};
 use gpu_core::{Bytes, DeviceFault, DeviceMemory, ErrorKind, Region};
 use gpu_cuda::CudaPool;
 
-/// The stand-in aborts if its context is destroyed while anything is allocated.
+/// The stand-in aborts if its context is destroyed while memory is allocated.
 #[test]
 fn drop_returns_regions_of_the_pool() {
     on(StandIn::default(), "pool::drop_returns_regions_of_the_pool", || {

@@ -1,4 +1,4 @@
-//! A missing driver, or one that lacks a function, causes an error and no panic.
+//! A missing driver, or a driver that lacks a function, causes an error instead of a panic.
 
 use crate::stand_in::{StandIn, device, on};
 use gpu_core::{Absent, DeviceMemory, ErrorKind, MachineFault};

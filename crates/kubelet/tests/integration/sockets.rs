@@ -128,7 +128,11 @@ fn reports_invalid_answers_without_using_them() {
 fn rejects_pod_without_uid() {
     let pods = Answer::list(vec![pod("lab", "job", "*", &[])], ALPHA);
     let (pods, errors) = asked(&StandIn::new(Some(honest()), Some(pods)));
-    assert_eq!((pods.assigned.len(), pods.known.len()), (1, 0), "the other socket is believed");
+    assert_eq!(
+        (pods.assigned.len(), pods.known.len()),
+        (1, 0),
+        "the other socket's answer is used"
+    );
     assert!(errors[0].fault().text.contains("gives a pod no UID"), "{errors:?}");
 }
 

@@ -79,7 +79,7 @@ fn user_settings_are_extended_but_limit_is_never_raised() {
 
     let value = "roundup_power2_divisions:[256:1,512:2]";
     let kept = advice(&[torch("2.11")], &[(NEW, value)]);
-    assert!(kept.variables[0].value.starts_with(value), "what is not understood is kept");
+    assert!(kept.variables[0].value.starts_with(value), "unknown values are kept");
 
     for wide in ["0.9", "-1", "nan", "x", ""] {
         let had = format!("per_process_memory_fraction:{wide}");

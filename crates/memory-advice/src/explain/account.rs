@@ -46,7 +46,7 @@ pub struct Account {
 }
 
 /// The maximum size of a context. Any more belongs to libraries or another engine in the process.
-pub(super) const MOST_CONTEXT: Bytes = Bytes::from_mib(2048);
+pub(super) const MAX_CONTEXT: Bytes = Bytes::from_mib(2048);
 
 /// Formats an amount with no more digits than its rounding error justifies: `≈ 390 MiB`.
 pub fn approximate(bytes: Bytes, slack: Bytes) -> String {
@@ -129,7 +129,7 @@ fn process(shown: &OomFigures, held: Option<Bytes>) -> Option<Bytes> {
 }
 
 /// The minimum memory of a process with a CUDA context; the smallest measured is 107 MiB.
-const LEAST_CONTEXT: Bytes = Bytes::from_mib(64);
+const MIN_CONTEXT: Bytes = Bytes::from_mib(64);
 
 /// Returns the listed processes that could be this one, under its PID outside the container; none
 /// if this process could also be an additional one. The sums decide: for an additional process, the
@@ -145,13 +145,13 @@ fn readings(shown: &OomFigures, held: Option<Bytes>) -> Vec<Other> {
         return Vec::new();
     };
     let named: Bytes = shown.others.iter().filter_map(|other| other.memory).sum();
-    if !shown.surely_more(free + named + held.max(LEAST_CONTEXT), total) {
+    if !shown.surely_more(free + named + held.max(MIN_CONTEXT), total) {
         return Vec::new();
     }
     let is_usual = |other: &Other| {
         other.memory.is_some_and(|memory| {
-            !shown.surely_more(held + LEAST_CONTEXT, memory)
-                && !shown.surely_more(memory, held + MOST_CONTEXT)
+            !shown.surely_more(held + MIN_CONTEXT, memory)
+                && !shown.surely_more(memory, held + MAX_CONTEXT)
         })
     };
     let holds = |other: &&Other| other.memory.is_some_and(|it| !shown.surely_more(held, it));
@@ -162,13 +162,13 @@ fn readings(shown: &OomFigures, held: Option<Bytes>) -> Vec<Other> {
 
 /// Returns descriptions of figures that cannot all be true.
 pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<String> {
-    let mut said = shown.impossible.clone();
+    let mut contradictions = shown.impossible.clone();
     let held = shown.in_use.map(|in_use| in_use + shown.unused.unwrap_or_default());
     if let (Some(process), Some(held)) = (shown.process, held)
         && process == Bytes(0)
         && held > Bytes(0)
     {
-        said.push(format!(
+        contradictions.push(format!(
             "the message reports 0 bytes for this process although its allocator holds {}: the driver \
                 does not know its PID, as in a container with its own PID namespace",
             amount(held)
@@ -176,7 +176,7 @@ pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<Strin
     } else if let (Some(process), Some(held)) = (shown.process, held)
         && shown.surely_more(held, process)
     {
-        said.push(format!(
+        contradictions.push(format!(
             "the allocator holds {}, more than the {} of the whole process",
             amount(held),
             amount(process)
@@ -185,7 +185,7 @@ pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<Strin
     if let (Some(held), Some(total)) = (held, shown.total)
         && shown.surely_more(held, total)
     {
-        said.push(format!(
+        contradictions.push(format!(
             "{} held on a device of {}: the driver oversubscribes with host memory, or the name \
                 stands for several devices",
             amount(held),
@@ -198,7 +198,7 @@ pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<Strin
         let ours = shown.process.or(held).unwrap_or_default();
         let others: Bytes = shown.others.iter().filter_map(|other| other.memory).sum();
         if shown.surely_more(free + ours + others, total) {
-            said.push(format!(
+            contradictions.push(format!(
                 "free memory plus process memory is {}, more than the device's {}: the figures \
                     were read at different times",
                 amount(free + ours + others),
@@ -208,10 +208,10 @@ pub(super) fn contradictions(shown: &OomFigures, account: &Account) -> Vec<Strin
     }
     let absurd = shown.others.iter().filter(|other| other.memory.is_none());
     for other in absurd {
-        said.push(format!(
+        contradictions.push(format!(
             "the memory reported for process {} is impossible: the driver does not know it",
             other.pid
         ));
     }
-    said
+    contradictions
 }

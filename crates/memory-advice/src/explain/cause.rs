@@ -1,12 +1,12 @@
 //! The cause that the figures indicate.
 
-use super::account::{Account, MOST_CONTEXT, approximate};
+use super::account::{Account, MAX_CONTEXT, approximate};
 use super::answer::Cause;
 use super::evidence::{MessageSource, OomFigures};
 use gpu_core::{Bytes, amount};
 
 /// The minimum memory of an unnamed process: a smaller amount is the driver's own.
-const LEAST_STRANGER: Bytes = Bytes::from_mib(64);
+const MIN_UNNAMED: Bytes = Bytes::from_mib(64);
 
 /// More memory than any device has.
 const ANY_DEVICE: Bytes = Bytes(1 << 40);
@@ -137,7 +137,7 @@ fn of_device(shown: &OomFigures, account: &Account) -> Cause {
     // If the memory of this process is unknown, a context explains this much of the rest.
     let explained = if account.context.is_some() { Bytes(0) } else { CONTEXT };
     let unnamed = account.unnamed.unwrap_or_default().saturating_sub(explained);
-    let unnamed = if unnamed < LEAST_STRANGER { Bytes(0) } else { unnamed };
+    let unnamed = if unnamed < MIN_UNNAMED { Bytes(0) } else { unnamed };
     if others > Bytes(0) && suffices(others) {
         if are_small(shown) { Cause::ManyContexts } else { Cause::OtherProcesses }
     } else if (unnamed > Bytes(0) && suffices(others + unnamed))
@@ -156,7 +156,7 @@ fn of_device(shown: &OomFigures, account: &Account) -> Cause {
 
 /// Describes a cause with the figures of the message.
 pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Vec<String> {
-    let mut said = Vec::new();
+    let mut reasons = Vec::new();
     let asked = shown.asked.unwrap_or_default();
     let lacking = approximate(account.lacking.unwrap_or_default(), account.lacking_slack);
     let after_cache = match account.lacking_after_cache {
@@ -164,7 +164,7 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
         _ => lacking.clone(),
     };
     match cause {
-        Cause::LargerThanDevice => said.push(match (shown.total, shown.limit) {
+        Cause::LargerThanDevice => reasons.push(match (shown.total, shown.limit) {
             (None, Some(limit)) => format!(
                 "It requested {} in one allocation, more than any GPU has and than its own limit of \
                     {}; no setting helps.",
@@ -182,43 +182,43 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
                 amount(total)
             ),
         }),
-        Cause::TooBig => too_big(&mut said, shown, account, asked),
-        Cause::Full => full(&mut said, shown, account),
+        Cause::TooBig => too_big(&mut reasons, shown, account, asked),
+        Cause::Full => full(&mut reasons, shown, account),
         Cause::BufferLimit | Cause::Disturbed | Cause::ImpossibleFigure => {}
-        Cause::Fragmented => fragmented(&mut said, shown, account, asked),
-        Cause::OtherProcesses if account.itself_among.is_empty() => said.push(format!(
+        Cause::Fragmented => fragmented(&mut reasons, shown, account, asked),
+        Cause::OtherProcesses if account.itself_among.is_empty() => reasons.push(format!(
             "Short by {after_cache}, which other processes hold: {}.",
             named(shown, account)
         )),
-        Cause::OtherProcesses => said.push(format!(
+        Cause::OtherProcesses => reasons.push(format!(
             "Short by {after_cache}; the message lists {}.",
             named(shown, account)
         )),
-        Cause::ManyContexts => said.push(format!(
+        Cause::ManyContexts => reasons.push(format!(
             "Short by {after_cache}; {} other processes together hold {}, a small amount each, \
                 typical of one CUDA context per process.",
             account.strangers(shown),
             amount(account.others.unwrap_or_default())
         )),
-        Cause::Unnamed => unnamed(&mut said, shown, account),
-        Cause::Limit => said.push(limit(shown, account, asked)),
-        Cause::TakenBefore => ladder(&mut said, shown),
-        Cause::HostMemory => said.push(
+        Cause::Unnamed => unnamed(&mut reasons, shown, account),
+        Cause::Limit => reasons.push(limit(shown, account, asked)),
+        Cause::TakenBefore => ladder(&mut reasons, shown),
+        Cause::HostMemory => reasons.push(
             "This is the message of the CPU allocator: host memory ran out, not GPU memory."
                 .to_owned(),
         ),
-        Cause::NoFailure => said.push(
+        Cause::NoFailure => reasons.push(
             "The program reports that this is not a failure: it continued without the extra memory."
                 .to_owned(),
         ),
-        Cause::FreeEnough => said.push(format!(
+        Cause::FreeEnough => reasons.push(format!(
             "{} were free when the message was written, but {} were requested: memory was freed \
                 in between, or another limit applies (platform, container, or driver limit for a \
                 single allocation).",
             amount(shown.free.unwrap_or_default()),
             amount(asked)
         )),
-        Cause::NotTold => said.push(unknown(shown, account)),
+        Cause::NotTold => reasons.push(unknown(shown, account)),
     }
     let of_cache = matches!(cause, Cause::OtherProcesses | Cause::ManyContexts | Cause::TooBig);
     if of_cache
@@ -226,7 +226,7 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
         && shown.speaker.is_torch()
         && let Some(unused) = shown.unused
     {
-        said.push(match unused {
+        reasons.push(match unused {
             Bytes(0) => "Nothing is cached, so emptying the cache gives nothing.".to_owned(),
             unused if account.lacking_after_cache == Some(Bytes(0)) => {
                 format!("The cache has {}, but not in one piece with what is free.", amount(unused))
@@ -238,25 +238,29 @@ pub(super) fn reasons(cause: Cause, shown: &OomFigures, account: &Account) -> Ve
         });
     }
     if let (Cause::TooBig, Some(others), []) = (cause, account.others, &account.itself_among[..]) {
-        said.push(format!("Other processes hold {}: {}.", amount(others), named(shown, account)));
+        reasons.push(format!(
+            "Other processes hold {}: {}.",
+            amount(others),
+            named(shown, account)
+        ));
     }
     if let Some(pools) = shown.private_pools.filter(|pools| *pools > Bytes(0)) {
-        said.push(format!(
+        reasons.push(format!(
             "{} of the memory in use belong to private pools (CUDA graphs) and cannot serve \
                 other requests.",
             amount(pools)
         ));
     }
-    said.extend(itself(shown, account));
+    reasons.extend(itself(shown, account));
     if account.estimates_free(shown) {
-        said.push(
+        reasons.push(
             "The free memory is an estimate, the total minus the memory of this process: memory of \
                 others is not in it."
                 .to_owned(),
         );
     }
-    foreign(&mut said, shown);
-    said
+    foreign(&mut reasons, shown);
+    reasons
 }
 
 /// Explains which listed process is this one.
@@ -290,14 +294,14 @@ fn itself(shown: &OomFigures, account: &Account) -> Option<String> {
 
 /// Returns the explanation of a cause that the message states.
 pub(super) fn stated(reason: &str, shown: &OomFigures) -> Vec<String> {
-    let mut said = vec![reason.to_owned()];
-    foreign(&mut said, shown);
-    said
+    let mut reasons = vec![reason.to_owned()];
+    foreign(&mut reasons, shown);
+    reasons
 }
 
-fn foreign(said: &mut Vec<String>, shown: &OomFigures) {
+fn foreign(reasons: &mut Vec<String>, shown: &OomFigures) {
     if !shown.may_be_nvidia() {
-        said.push("Not an NVIDIA device: gpuws knows nothing beyond this message.".to_owned());
+        reasons.push("Not an NVIDIA device: gpuws knows nothing beyond this message.".to_owned());
     }
 }
 
@@ -306,25 +310,25 @@ fn foreign(said: &mut Vec<String>, shown: &OomFigures) {
 fn outside(account: &Account) -> Option<String> {
     let context = account.context.filter(|context| *context > Bytes(0))?;
     let size = approximate(context, account.slack);
-    Some(if context <= MOST_CONTEXT {
+    Some(if context <= MAX_CONTEXT {
         format!("{size} context")
     } else {
         format!("{size} of this process outside its allocator")
     })
 }
 
-fn full(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
+fn full(reasons: &mut Vec<String>, shown: &OomFigures, account: &Account) {
     let unused = shown.unused.unwrap_or_default();
     let (free, total) = (shown.free.unwrap_or_default(), shown.total.unwrap_or_default());
-    said.push(format!(
+    reasons.push(format!(
         "{} free and {} cached are {:.1} % of the device: neither an empty cache nor less \
             fragmentation would give much.",
         amount(free),
         amount(unused),
         (free + unused).0 as f64 * 100.0 / (total.0 as f64).max(1.0)
     ));
-    if account.context.is_some_and(|context| context > MOST_CONTEXT) {
-        said.extend(outside(account).map(|outside| {
+    if account.context.is_some_and(|context| context > MAX_CONTEXT) {
+        reasons.extend(outside(account).map(|outside| {
             format!(
                 "{outside}: its context, and an engine, library or second framework that takes \
                     memory by itself."
@@ -346,9 +350,9 @@ fn named(shown: &OomFigures, account: &Account) -> String {
     words.join(", ")
 }
 
-fn too_big(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked: Bytes) {
+fn too_big(reasons: &mut Vec<String>, shown: &OomFigures, account: &Account, asked: Bytes) {
     if let Some(least) = shown.needs_at_least {
-        said.push(format!(
+        reasons.push(format!(
             "The compiled program needs at least {}; the compiler could not reduce it further.",
             amount(least)
         ));
@@ -356,7 +360,7 @@ fn too_big(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked:
     }
     let pool = shown.limit.filter(|_| !shown.speaker.is_torch());
     match (shown.in_use, pool, shown.total, account.needed) {
-        (Some(in_use), Some(limit), ..) => said.push(format!(
+        (Some(in_use), Some(limit), ..) => reasons.push(format!(
             "Too big: {} in use plus {} requested is {}, above the allocator limit of {}.",
             amount(in_use),
             amount(asked),
@@ -366,7 +370,7 @@ fn too_big(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked:
         (Some(in_use), None, Some(total), Some(needed)) if shown.surely_more(needed, total) => {
             let context =
                 outside(account).map_or(String::new(), |outside| format!(" plus {outside}"));
-            said.push(format!(
+            reasons.push(format!(
                 "Too big: {} in use plus {} requested{context} is {}; the device has {}.",
                 amount(in_use),
                 amount(asked),
@@ -374,17 +378,17 @@ fn too_big(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked:
                 amount(total)
             ));
         }
-        _ => said.push(format!(
+        _ => reasons.push(format!(
             "Too big: short by {}, more than any process named in the message holds.",
             approximate(account.lacking_after_cache.unwrap_or_default(), account.lacking_slack)
         )),
     }
 }
 
-fn fragmented(said: &mut Vec<String>, shown: &OomFigures, account: &Account, asked: Bytes) {
+fn fragmented(reasons: &mut Vec<String>, shown: &OomFigures, account: &Account, asked: Bytes) {
     let unused = shown.unused.unwrap_or_default();
     match (shown.free, account.lacking) {
-        (Some(free), Some(lacking)) => said.push(format!(
+        (Some(free), Some(lacking)) => reasons.push(format!(
             "Fragmented: {} free and {} reserved but unused, not contiguous; short by {}.",
             amount(free),
             amount(unused),
@@ -395,7 +399,7 @@ fn fragmented(said: &mut Vec<String>, shown: &OomFigures, account: &Account, ask
                 Some(largest) => format!("the largest piece has {}", amount(largest)),
                 None => "no piece of them is large enough".to_owned(),
             };
-            said.push(format!(
+            reasons.push(format!(
                 "Fragmented: {} of the allocator's memory is unused, but the request needs {} in \
                     one block; {largest}.",
                 amount(unused),
@@ -405,10 +409,10 @@ fn fragmented(said: &mut Vec<String>, shown: &OomFigures, account: &Account, ask
     }
 }
 
-fn unnamed(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
+fn unnamed(reasons: &mut Vec<String>, shown: &OomFigures, account: &Account) {
     let Some(unnamed) = account.unnamed else {
         let held = shown.total.zip(shown.free).map(|(total, free)| total.saturating_sub(free));
-        said.push(match held {
+        reasons.push(match held {
             Some(held) => format!(
                 "{} of the device were in use at startup; the message does not say by whom.",
                 amount(held)
@@ -419,12 +423,12 @@ fn unnamed(said: &mut Vec<String>, shown: &OomFigures, account: &Account) {
         });
         return;
     };
-    said.push(format!(
+    reasons.push(format!(
         "Short by {}; {} of the device is not attributed to any process in the message.",
         approximate(account.lacking_after_cache.unwrap_or_default(), account.lacking_slack),
         approximate(unnamed, account.slack)
     ));
-    said.push(match account.context {
+    reasons.push(match account.context {
         Some(_) => "That is a process it could not see, or a ghost.".to_owned(),
         None => "The context of this process and its memory outside this allocator are in it; the \
             rest is other processes, or a ghost."
@@ -461,9 +465,9 @@ fn limit(shown: &OomFigures, account: &Account, asked: Bytes) -> String {
     )
 }
 
-fn ladder(said: &mut Vec<String>, shown: &OomFigures) {
+fn ladder(reasons: &mut Vec<String>, shown: &OomFigures) {
     let Some((first, last, count)) = shown.ladder else { return };
-    said.push(match count {
+    reasons.push(match count {
         0 | 1 => format!(
             "The driver refused {}: the memory was already in use, by another process or this one.",
             amount(first)

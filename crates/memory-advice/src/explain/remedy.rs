@@ -1,6 +1,6 @@
 //! Remedies for a cause, with values computed from the figures.
 
-use super::account::{Account, MOST_CONTEXT};
+use super::account::{Account, MAX_CONTEXT};
 use super::answer::{Cause, Remedy, RemedyKind};
 use super::evidence::{MessageSource, OomFigures};
 use super::now::Now;
@@ -8,7 +8,7 @@ use crate::CONTEXT;
 use gpu_core::{Bytes, amount};
 
 /// PyTorch's minimum of `max_split_size_mb`, which is above its large segments of 20 MiB.
-const LEAST_SPLIT_MIB: u64 = 21;
+const MIN_SPLIT_MIB: u64 = 21;
 
 /// The value above which `max_split_size_mb` has little effect.
 const MAX_SPLIT_MIB: u64 = 512;
@@ -17,10 +17,10 @@ const MAX_SPLIT_MIB: u64 = 512;
 const JAX_DEFAULT_PERCENT: u64 = 75;
 
 /// The highest sensible fraction for JAX in percent; the context needs the rest.
-const JAX_MOST_PERCENT: u64 = 95;
+const JAX_MAX_PERCENT: u64 = 95;
 
 /// The lowest fraction of the device that is worth setting for vLLM, in percent.
-const LEAST_UTILIZATION: u128 = 30;
+const MIN_UTILIZATION: u128 = 30;
 
 /// The denominator of device fractions.
 const SHARES: u64 = 10_000;
@@ -40,7 +40,6 @@ impl List {
     }
 }
 
-/// Returns the remedies.
 pub(super) fn remedies(
     cause: Cause,
     shown: &OomFigures,
@@ -182,7 +181,7 @@ fn by_figures(
 
 /// Suggests less memory for other consumers in this process; returns whether they use much.
 fn outside(list: &mut List, account: &Account) -> bool {
-    let is_much = account.context.is_some_and(|context| context > MOST_CONTEXT);
+    let is_much = account.context.is_some_and(|context| context > MAX_CONTEXT);
     if is_much {
         list.work(
             "a smaller share for what takes memory beside this allocator: the engine's own fraction \
@@ -236,7 +235,7 @@ fn fragmented(list: &mut List, shown: &OomFigures) {
         ),
         MessageSource::TorchWithSplit => {
             let asked = shown.asked.unwrap_or_default().mib();
-            let most = asked.clamp(LEAST_SPLIT_MIB, MAX_SPLIT_MIB);
+            let most = asked.clamp(MIN_SPLIT_MIB, MAX_SPLIT_MIB);
             list.add(
                 RemedyKind::Environment,
                 format!("{variable}=max_split_size_mb:{most}"),
@@ -272,15 +271,15 @@ fn pool_limit(list: &mut List, shown: &OomFigures, account: &Account, now: Optio
     let of_limit = |percent: u64| Bytes((limit.0 / JAX_DEFAULT_PERCENT).saturating_mul(percent));
     let has_total = |device: &super::Device| device.total >= of_limit(JAX_DEFAULT_PERCENT);
     let is_here = now.is_none_or(|now| now.devices.iter().any(has_total));
-    if needed <= of_limit(JAX_MOST_PERCENT) && is_here {
+    if needed <= of_limit(JAX_MAX_PERCENT) && is_here {
         list.add(
             RemedyKind::Environment,
-            format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{JAX_MOST_PERCENT}"),
+            format!("XLA_PYTHON_CLIENT_MEM_FRACTION=.{JAX_MAX_PERCENT}"),
             format!(
                 "if {} are the usual three quarters of the device: {} would then do \
                  (XLA_CLIENT_MEM_FRACTION in newer JAX; both at once are an error)",
                 amount(limit),
-                amount(of_limit(JAX_MOST_PERCENT))
+                amount(of_limit(JAX_MAX_PERCENT))
             ),
         );
     }
@@ -332,7 +331,7 @@ fn utilization(list: &mut List, shown: &OomFigures) {
         return;
     };
     let hundredths = hundredths.saturating_sub(1).min(99);
-    if hundredths < LEAST_UTILIZATION {
+    if hundredths < MIN_UTILIZATION {
         return;
     }
     list.add(

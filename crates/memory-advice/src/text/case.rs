@@ -9,7 +9,7 @@ const MARGIN: u64 = 256 << 20;
 
 /// The highest sensible fraction of a device for an engine, in hundredths; the context needs the
 /// rest.
-const MOST_HUNDREDTHS: u64 = 95;
+const MAX_HUNDREDTHS: u64 = 95;
 
 /// The percentage of a device at which weights leave too little for everything else.
 const FULL_PERCENT: u128 = 85;
@@ -82,7 +82,7 @@ impl Message<'_> {
         let added = (u128::from(more) * 1_000_000).div_ceil(u128::from(total));
         let hundredths = (u128::from(now) + added).div_ceil(10_000);
         let free = self.fact(Fact::FreeBefore);
-        let most = free.map_or(u128::from(MOST_HUNDREDTHS), |free| {
+        let most = free.map_or(u128::from(MAX_HUNDREDTHS), |free| {
             (u128::from(free) * 100 / u128::from(total)).min(100)
         });
         u64::try_from(hundredths).ok().filter(|_| hundredths <= most)
@@ -122,7 +122,7 @@ impl Message<'_> {
         let all = u128::from(weights) + u128::from(free);
         let least = (u128::from(weights) * 100).checked_div(all)?;
         // Half of the remainder goes to the KV cache.
-        let half = u64::try_from((least + 100) / 2).ok()?.min(MOST_HUNDREDTHS);
+        let half = u64::try_from((least + 100) / 2).ok()?.min(MAX_HUNDREDTHS);
         let now = self.fact(Fact::Utilization).unwrap_or(0) / 10_000;
         (u128::from(half) > least && half > now).then(|| hundredths(half))
     }

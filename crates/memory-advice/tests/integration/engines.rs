@@ -32,28 +32,28 @@ fn diagnoses(text: &str) -> Vec<Diagnosis> {
 }
 
 /// Returns the entire output for a message.
-fn said(diagnosis: &Diagnosis) -> String {
-    let mut said = vec![diagnosis.verdict.clone()];
-    said.extend(diagnosis.reasons.iter().cloned());
-    said.extend(diagnosis.contradictions.iter().cloned());
+fn output(diagnosis: &Diagnosis) -> String {
+    let mut output = vec![diagnosis.verdict.clone()];
+    output.extend(diagnosis.reasons.iter().cloned());
+    output.extend(diagnosis.contradictions.iter().cloned());
     for remedy in &diagnosis.remedies {
-        said.push(format!("{} {}", remedy.set.as_deref().unwrap_or_default(), remedy.why));
+        output.push(format!("{} {}", remedy.set.as_deref().unwrap_or_default(), remedy.why));
     }
-    said.join("\n")
+    output.join("\n")
 }
 
 pub(crate) fn check(rows: &[Row]) {
     for Row { text, causes, words, absent } in rows {
         let all = diagnoses(text);
         let found: Vec<Cause> = all.iter().map(|diagnosis| diagnosis.cause).collect();
-        let said: Vec<String> = all.iter().map(said).collect();
-        let said = said.join("\n\n");
-        assert_eq!(found, *causes, "{text}\n{said}");
+        let output: Vec<String> = all.iter().map(output).collect();
+        let output = output.join("\n\n");
+        assert_eq!(found, *causes, "{text}\n{output}");
         for word in *words {
-            assert!(said.contains(word), "no '{word}':\n{text}\n{said}");
+            assert!(output.contains(word), "no '{word}':\n{text}\n{output}");
         }
         for word in *absent {
-            assert!(!said.contains(word), "'{word}':\n{text}\n{said}");
+            assert!(!output.contains(word), "'{word}':\n{text}\n{output}");
         }
     }
 }
@@ -588,7 +588,11 @@ fn wrapped_and_prefixed_message_is_read() {
             };
             let all = diagnoses(&log);
             assert_eq!(all.len(), 1, "{log}");
-            assert!(said(&all[0]).contains("--max-model-len 32768"), "{log}\n{}", said(&all[0]));
+            assert!(
+                output(&all[0]).contains("--max-model-len 32768"),
+                "{log}\n{}",
+                output(&all[0])
+            );
         }
     }
 }

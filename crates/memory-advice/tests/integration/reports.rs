@@ -79,10 +79,10 @@ fn public_reports_are_explained() {
         let all: Vec<Diagnosis> =
             report.events.iter().map(|event| explain(&shown(event), None)).collect();
         let found: Vec<Cause> = all.iter().map(|diagnosis| diagnosis.cause).collect();
-        let said = all.iter().map(said).collect::<String>();
-        let missing = words.iter().filter(|word| !said.contains(**word)).collect::<Vec<_>>();
+        let output = all.iter().map(output).collect::<String>();
+        let missing = words.iter().filter(|word| !output.contains(**word)).collect::<Vec<_>>();
         if found != *causes || !missing.is_empty() {
-            wrong.push(format!("{name}/{file}: {found:?}, without {missing:?}\n{said}"));
+            wrong.push(format!("{name}/{file}: {found:?}, without {missing:?}\n{output}"));
         }
     }
     writeln!(stderr, "{} of {} reports explained", REPORTS.len() - wrong.len(), REPORTS.len())
@@ -100,11 +100,11 @@ fn directory(dir: &Path, name: &str) -> PathBuf {
     entries.map(|entry| entry.path()).find(is_it).unwrap_or_else(|| panic!("no report {name}"))
 }
 
-fn said(diagnosis: &Diagnosis) -> String {
-    let mut said = vec![diagnosis.verdict.clone()];
-    said.extend(diagnosis.reasons.iter().cloned());
+fn output(diagnosis: &Diagnosis) -> String {
+    let mut output = vec![diagnosis.verdict.clone()];
+    output.extend(diagnosis.reasons.iter().cloned());
     for remedy in &diagnosis.remedies {
-        said.push(format!("{} {}", remedy.set.as_deref().unwrap_or_default(), remedy.why));
+        output.push(format!("{} {}", remedy.set.as_deref().unwrap_or_default(), remedy.why));
     }
-    said.join("\n") + "\n"
+    output.join("\n") + "\n"
 }

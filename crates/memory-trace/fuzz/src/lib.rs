@@ -14,14 +14,14 @@ pub fn read(bytes: &[u8]) {
     let recording = match Recording::read_within(bytes, LIMITS) {
         Ok(recording) => recording,
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.len() < 1_000 && !said.contains(char::is_control), "{said:?}");
+            let message = error.to_string();
+            assert!(message.len() < 1_000 && !message.contains(char::is_control), "{message:?}");
             assert!(!error.remedy().is_empty());
             assert_eq!(Recording::read_within(bytes, LIMITS), Err(error));
             return;
         }
     };
-    recording.check().expect("what is read fits together");
+    recording.check().expect("the input is consistent");
     // The factor is four, because each reference in a pickle takes at least a byte and may be
     // visited twice.
     let most = 4 * bytes.len() + 1_000;
@@ -35,7 +35,7 @@ pub fn read(bytes: &[u8]) {
         }
     }
     let mut lines = Vec::new();
-    recording.write(&mut lines).expect("memory takes it");
+    recording.write(&mut lines).expect("writing to memory succeeds");
     assert!(lines.iter().all(|byte| matches!(byte, b'\n' | b' '..=b'~')));
     assert_eq!(Recording::read(&lines).as_ref(), Ok(&recording));
 }

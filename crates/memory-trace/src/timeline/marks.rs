@@ -8,7 +8,7 @@ use gpu_core::{Bytes, amount, escape_markup};
 
 /// The maximum number of frames in a stack, and of characters in each.
 const MAX_CALLS: usize = 8;
-const LONGEST_CALL: usize = 110;
+const MAX_CALL_CHARS: usize = 110;
 
 impl MarkKind {
     /// Returns its shape around a position, in units.
@@ -131,7 +131,7 @@ fn call(frame: &Frame) -> String {
         0 => without_arguments(&frame.function),
         _ => &frame.function,
     };
-    escape_markup(&format!("{function}{location}"), LONGEST_CALL)
+    escape_markup(&format!("{function}{location}"), MAX_CALL_CHARS)
 }
 
 /// Returns whether a frame belongs to PyTorch's recorder, to its allocator, or to tensor creation.

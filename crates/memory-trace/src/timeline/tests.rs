@@ -47,7 +47,7 @@ fn drawn<T>(
     let choice = PolicyConfig::named("caching").expect("there is one");
     let device = device.map(Bytes::from_mib);
     let timeline = Timeline::new(trace, &recording.stacks, &workload, &choice, device)
-        .expect("the policy can be had");
+        .expect("the policy can be created");
     take(&Timeline { name: "job.pickle".to_owned(), ..timeline })
 }
 
@@ -176,14 +176,14 @@ fn page_csp_allows_only_own_script_and_style() {
     for (text, digest) in allowed() {
         assert_eq!(sha256(&text), digest);
         assert!(html.contains(&format!("'sha256-{digest}'")));
-        assert!(html.contains(&format!(">{text}</")), "what was digested stands in the page");
+        assert!(html.contains(&format!(">{text}</")), "the page contains the digested text");
     }
     assert_eq!(html.matches("<style>").count() + html.matches("<script>").count(), 3);
     assert!(!html.contains(" style=") && !html.contains(" onclick") && !html.contains("unsafe"));
     let without_namespace = html.replace("http://www.w3.org/2000/svg", "");
     assert!(
         !without_namespace.contains("://") && !without_namespace.contains("src="),
-        "nothing is loaded"
+        "the page loads no resources"
     );
     assert!(html.contains("<td>f, a/b.py:7</td>"), "{html}");
 }

@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(budget.take(1), Err(Exceeded(64)));
         assert_eq!(budget.room(&mut table, 7), Ok(()), "it has room for them");
         assert_eq!(budget.room(&mut table, 8), Err(Exceeded(64)));
-        assert_eq!(table.len(), 9, "what did not fit changed nothing");
+        assert_eq!(table.len(), 9, "a failed request has no effect");
         budget.dropped(table);
         assert_eq!(budget.left.get(), 64);
     }

@@ -4,7 +4,7 @@ use super::error::{Place, TraceError};
 use super::{DeviceTrace, Segment};
 
 /// The largest valid size: a PiB, more than any device has.
-pub(crate) const LARGEST: u64 = 1 << 50;
+pub(crate) const MAX_SIZE: u64 = 1 << 50;
 
 /// The upper bound of addresses, so that no sum of an address and a size overflows.
 pub(crate) const ADDRESSES: u64 = 1 << 63;
@@ -16,7 +16,7 @@ pub(crate) fn device(trace: &DeviceTrace) -> Result<(), TraceError> {
         let at = || place(format!("the segment at {:#x}", segment.address));
         let blocks = segment.blocks.iter();
         let mut sizes = blocks.map(|block| block.size).chain([segment.size]);
-        if segment.address >= ADDRESSES || sizes.any(|size| size > LARGEST) {
+        if segment.address >= ADDRESSES || sizes.any(|size| size > MAX_SIZE) {
             return Err(TraceError::malformed(at(), "an address or a size beyond any device"));
         }
         blocks_of(segment)
@@ -41,7 +41,7 @@ pub(crate) fn blocks_of(segment: &Segment) -> Result<(), Inconsistent> {
             let address = block.address;
             return wrong(format!("a block at {address:#x} where one at {end:#x} must follow"));
         }
-        // Neither sum overflows, because sizes are at most LARGEST and addresses are below
+        // Neither sum overflows, because sizes are at most MAX_SIZE and addresses are below
         // ADDRESSES.
         end += block.size;
         if end > segment.address + segment.size {
@@ -89,15 +89,15 @@ mod tests {
 
     #[test]
     fn requires_contiguous_blocks_and_disjoint_segments() {
-        let half = LARGEST / 2;
-        for (segments, said) in [
+        let half = MAX_SIZE / 2;
+        for (segments, expected) in [
             (vec![segment(0, &[(0, 5), (5, 3)], 8), segment(8, &[(8, 1)], 1)], ""),
-            (vec![segment(ADDRESSES - 1, &[(ADDRESSES - 1, LARGEST)], LARGEST)], ""),
+            (vec![segment(ADDRESSES - 1, &[(ADDRESSES - 1, MAX_SIZE)], MAX_SIZE)], ""),
             (vec![segment(ADDRESSES, &[(ADDRESSES, 1)], 1)], "beyond any device"),
-            (vec![segment(0, &[(0, LARGEST + 1)], 1)], "beyond any device"),
-            (vec![segment(0, &[], LARGEST + 1)], "beyond any device"),
+            (vec![segment(0, &[(0, MAX_SIZE + 1)], 1)], "beyond any device"),
+            (vec![segment(0, &[], MAX_SIZE + 1)], "beyond any device"),
             (
-                vec![segment(0, &[(0, half), (half, half), (LARGEST, 1)], LARGEST)],
+                vec![segment(0, &[(0, half), (half, half), (MAX_SIZE, 1)], MAX_SIZE)],
                 "after its segment",
             ),
             (vec![segment(0, &[(0, 0)], 1)], "a block of no bytes"),
@@ -111,9 +111,9 @@ mod tests {
             let trace =
                 DeviceTrace { device: 3, segments: Some(segments), ..DeviceTrace::default() };
             match device(&trace) {
-                Ok(()) => assert_eq!(said, ""),
+                Ok(()) => assert_eq!(expected, ""),
                 Err(error) => {
-                    assert!(!said.is_empty() && error.to_string().contains(said), "{error}")
+                    assert!(!expected.is_empty() && error.to_string().contains(expected), "{error}")
                 }
             }
         }

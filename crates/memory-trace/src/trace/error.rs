@@ -140,10 +140,10 @@ impl fmt::Display for Problem {
 
 /// Returns text from a file for an error message: escaped, and at most one line long.
 pub(crate) fn shown(text: &[u8]) -> String {
-    const LONGEST: usize = 80;
-    let cut = &text[..text.len().min(LONGEST)];
+    const MAX_SHOWN: usize = 80;
+    let cut = &text[..text.len().min(MAX_SHOWN)];
     let mut shown: String = String::from_utf8_lossy(cut).escape_debug().collect();
-    if text.len() > LONGEST {
+    if text.len() > MAX_SHOWN {
         shown.push('…');
     }
     shown
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn every_problem_has_text_and_remedy() {
         let text = |text: &str| text.to_owned();
-        for (place, problem, said, remedy) in [
+        for (place, problem, expected, remedy) in [
             (
                 Place::Whole,
                 Problem::UnknownFormat,
@@ -201,7 +201,7 @@ mod tests {
             ),
         ] {
             let error = TraceError::new(place, problem);
-            assert!(error.to_string().contains(said), "{error}");
+            assert!(error.to_string().contains(expected), "{error}");
             assert!(error.remedy().starts_with(remedy), "{error}: {}", error.remedy());
         }
     }

@@ -7,7 +7,7 @@
 //! Source: `logging_resource_adaptor.hpp` of RMM 0.15 to 25.12, and RMM's guide on logging.
 
 use super::budget::Budget;
-use super::check::{ADDRESSES, LARGEST};
+use super::check::{ADDRESSES, MAX_SIZE};
 use super::error::{Place, TraceError, shown};
 use super::{Action, DeviceTrace, Event, Format, Limits, Recording};
 
@@ -89,7 +89,7 @@ fn row(line: &[u8]) -> Result<Option<Row>, String> {
     let size = field("size")?;
     let failed = action == b"allocate failure";
     let size = number(size, 10)
-        .filter(|&size| failed || size <= LARGEST)
+        .filter(|&size| failed || size <= MAX_SIZE)
         .ok_or_else(|| format!("the size is '{}', which no device has", shown(size)))?;
     let stream = field("stream")?;
     let stream =

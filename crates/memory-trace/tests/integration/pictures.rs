@@ -110,7 +110,7 @@ fn with_timeline<T>(
     let choice = PolicyConfig::named(policy).expect("there is one");
     let device = Some(Bytes::from_mib(mib));
     let timeline = Timeline::new(trace, &recording.stacks, &workload, &choice, device);
-    let mut timeline = timeline.expect("the policy can be had");
+    let mut timeline = timeline.expect("the policy can be created");
     timeline.name = "job.pickle".to_owned();
     take(timeline)
 }

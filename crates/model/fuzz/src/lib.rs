@@ -6,11 +6,11 @@ use gpu_model::read;
 use std::io::Cursor;
 
 /// The minimum number of bytes that describe a tensor, in any format.
-const LEAST: usize = 16;
+const MIN_TENSOR_BYTES: usize = 16;
 
 /// Checks the tensors read from a file with these bytes.
 fn check(tensors: &[Tensor], bytes: &[u8]) {
-    assert!(tensors.len() <= bytes.len() / LEAST);
+    assert!(tensors.len() <= bytes.len() / MIN_TENSOR_BYTES);
     let data: u64 = tensors.iter().map(|tensor| tensor.bytes.0).sum();
     assert!(data <= bytes.len() as u64);
     for tensor in tensors {

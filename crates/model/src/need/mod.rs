@@ -19,7 +19,9 @@ pub use chain::{Chain, Layer, Position, Unknown, chain};
 pub use context::{cells, context};
 pub use estimate::{Estimate, estimate};
 pub use naming::Kind;
-pub(crate) use naming::{Place, is_encoder, is_input_matrix, is_output_matrix, kind, place};
+pub(crate) use naming::{
+    TensorLayer, is_encoder, is_input_matrix, is_output_matrix, kind, tensor_layer,
+};
 pub use overhead::{OVERHEADS, Overhead, overhead};
 pub use run::{Optimizer, Precision, Recompute, Run, Training};
 pub use weights::Part;

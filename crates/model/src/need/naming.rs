@@ -6,7 +6,7 @@
 
 /// The layer of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum TensorLayer {
     Input,
     Block(u64),
     Output,
@@ -93,22 +93,25 @@ const INPUTS: [&str; 16] = [
     "wpe",
 ];
 
-/// Returns the layer of a tensor.
-pub(crate) fn place(name: &str) -> Place {
+pub(crate) fn tensor_layer(name: &str) -> TensorLayer {
     let parts = || name.split('.');
     if is_encoder(name) {
-        return Place::Input;
+        return TensorLayer::Input;
     }
     let mut before = "";
     for part in parts() {
         if LISTS.contains(&before)
             && let Ok(number) = part.parse()
         {
-            return Place::Block(number);
+            return TensorLayer::Block(number);
         }
         before = part;
     }
-    if parts().any(|part| INPUTS.contains(&part)) { Place::Input } else { Place::Output }
+    if parts().any(|part| INPUTS.contains(&part)) {
+        TensorLayer::Input
+    } else {
+        TensorLayer::Output
+    }
 }
 
 /// Returns whether a tensor belongs to an encoder, or to a second model.
@@ -201,28 +204,28 @@ mod tests {
     #[test]
     fn layer_follows_from_name() {
         for (name, layer) in [
-            ("blk.31.attn_q.weight", Place::Block(31)),
-            ("model.layers.7.mlp.experts.12.up_proj.weight", Place::Block(7)),
-            ("transformer.h.3.attn.c_attn.weight", Place::Block(3)),
-            ("bert.encoder.layer.11.output.dense.bias", Place::Block(11)),
-            ("token_embd.weight", Place::Input),
-            ("model.embed_tokens.weight", Place::Input),
-            ("bert.embeddings.position_embeddings.weight", Place::Input),
-            ("model.visual.blocks.4.norm1.weight", Place::Input),
-            ("vision_tower.vision_model.encoder.layers.0.fc1.weight", Place::Input),
-            ("model.language_model.layers.3.mlp.up_proj.weight", Place::Block(3)),
-            ("model.multi_modal_projector.linear_1.weight", Place::Input),
-            ("talker.model.layers.2.mlp.up_proj.weight", Place::Input),
-            ("model.layers.2.mlp.vision_experts.up_proj", Place::Block(2)),
-            ("model.embed_tokens_per_layer.weight", Place::Input),
-            ("output_norm.weight", Place::Output),
-            ("lm_head.weight", Place::Output),
-            ("bert.pooler.dense.weight", Place::Output),
+            ("blk.31.attn_q.weight", TensorLayer::Block(31)),
+            ("model.layers.7.mlp.experts.12.up_proj.weight", TensorLayer::Block(7)),
+            ("transformer.h.3.attn.c_attn.weight", TensorLayer::Block(3)),
+            ("bert.encoder.layer.11.output.dense.bias", TensorLayer::Block(11)),
+            ("token_embd.weight", TensorLayer::Input),
+            ("model.embed_tokens.weight", TensorLayer::Input),
+            ("bert.embeddings.position_embeddings.weight", TensorLayer::Input),
+            ("model.visual.blocks.4.norm1.weight", TensorLayer::Input),
+            ("vision_tower.vision_model.encoder.layers.0.fc1.weight", TensorLayer::Input),
+            ("model.language_model.layers.3.mlp.up_proj.weight", TensorLayer::Block(3)),
+            ("model.multi_modal_projector.linear_1.weight", TensorLayer::Input),
+            ("talker.model.layers.2.mlp.up_proj.weight", TensorLayer::Input),
+            ("model.layers.2.mlp.vision_experts.up_proj", TensorLayer::Block(2)),
+            ("model.embed_tokens_per_layer.weight", TensorLayer::Input),
+            ("output_norm.weight", TensorLayer::Output),
+            ("lm_head.weight", TensorLayer::Output),
+            ("bert.pooler.dense.weight", TensorLayer::Output),
         ] {
-            assert_eq!(place(name), layer, "{name}");
+            assert_eq!(tensor_layer(name), layer, "{name}");
         }
-        assert_eq!(place("blk.99999999999999999999999.x"), Place::Output);
-        assert_eq!(place(""), Place::Output);
+        assert_eq!(tensor_layer("blk.99999999999999999999999.x"), TensorLayer::Output);
+        assert_eq!(tensor_layer(""), TensorLayer::Output);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The weights of each layer, by purpose.
 
-use super::naming::{self, Kind, Place};
+use super::naming::{self, Kind, TensorLayer};
 use super::product;
 use crate::model::{Architecture, Mixer, Model};
 use crate::quantize::Scheme;
@@ -64,21 +64,21 @@ pub(super) fn weights(model: &Model, shape: &Architecture, to: Option<Scheme>) -
         let bytes = converter.as_ref().map_or(tensor.bytes, |to| to.bytes(tensor));
         let size = Sum { bytes, elements: tensor.elements() };
         weights.has_output_matrix |= naming::is_output_matrix(&tensor.name);
-        match naming::place(&tensor.name) {
-            Place::Input => {
+        match naming::tensor_layer(&tensor.name) {
+            TensorLayer::Input => {
                 weights.input.add(size);
                 if naming::is_input_matrix(&tensor.name) {
                     weights.embedding.add(size);
                 }
             }
-            Place::Block(number) => {
+            TensorLayer::Block(number) => {
                 let block = usize::try_from(number).ok();
                 match block.and_then(|block| weights.blocks.get_mut(block)) {
                     Some(parts) => add_part(parts, naming::kind(&tensor.name), size),
                     None => weights.output.add(size),
                 }
             }
-            Place::Output => weights.output.add(size),
+            TensorLayer::Output => weights.output.add(size),
         }
     }
     weights

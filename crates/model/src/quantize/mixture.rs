@@ -5,7 +5,7 @@
 
 use super::role::Role;
 use crate::model::{Architecture, Mixer};
-use crate::need::{Kind, Place, kind, place};
+use crate::need::{Kind, TensorLayer, kind, tensor_layer};
 use crate::tensor::{Encoding, Tensor};
 use gpu_core::Bytes;
 use std::collections::BTreeSet;
@@ -102,9 +102,9 @@ impl Facts {
 }
 
 fn layer(tensor: &Tensor) -> Option<u64> {
-    match place(&tensor.name) {
-        Place::Block(number) => Some(number),
-        Place::Input | Place::Output => None,
+    match tensor_layer(&tensor.name) {
+        TensorLayer::Block(number) => Some(number),
+        TensorLayer::Input | TensorLayer::Output => None,
     }
 }
 

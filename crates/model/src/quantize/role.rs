@@ -1,6 +1,6 @@
 //! The role of a tensor in the rules of quantization.
 
-use crate::need::{Kind, Place, is_input_matrix, is_output_matrix, kind, place};
+use crate::need::{Kind, TensorLayer, is_input_matrix, is_output_matrix, kind, tensor_layer};
 use crate::tensor::Tensor;
 
 /// The role of a tensor in a rule.
@@ -52,7 +52,7 @@ impl Role {
             }
             Kind::Router => Role::Other,
             kind if kind.is_routed() => Role::Expert,
-            _ if matches!(place(name), Place::Block(_)) => Role::Linear,
+            _ if matches!(tensor_layer(name), TensorLayer::Block(_)) => Role::Linear,
             _ => Role::Other,
         }
     }

@@ -13,7 +13,7 @@ const STEP: u64 = 256;
 /// models are placed in the order of the rooms.
 const SEARCHED: usize = 512;
 /// The longest context to try if the model does not state one.
-const LONGEST: u64 = 1 << 20;
+const MAX_CONTEXT: u64 = 1 << 20;
 
 /// The schemes to try for llama.cpp, from wide to narrow.
 const GGML: [&str; 10] =
@@ -161,7 +161,7 @@ pub fn largest_context(
         Ok::<bool, Unknown>(is_enough(&optimal(&chain, &usable, Objective::Latency)))
     };
     let trained = model.shape.as_ref().and_then(|shape| shape.context);
-    let longest = trained.unwrap_or(LONGEST).min(1 << 40);
+    let longest = trained.unwrap_or(MAX_CONTEXT).min(1 << 40);
     if fits(longest)? {
         return Ok(Some(longest));
     }

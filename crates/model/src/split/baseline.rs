@@ -51,8 +51,8 @@ fn pack(chain: &Chain, rooms: &Rooms, limit: Bytes) -> Split {
     }
     order.sort_by_key(kind);
     let mut assigned = vec![None; chain.layers.len()];
-    for (_, place) in chain.layers.iter().zip(&mut assigned).filter(|(layer, _)| layer.pinned) {
-        *place = pinned_room(rooms);
+    for (_, slot) in chain.layers.iter().zip(&mut assigned).filter(|(layer, _)| layer.pinned) {
+        *slot = pinned_room(rooms);
     }
     let mut packing = Packing { chain, rooms, limit, next: 0, held: Vec::new() };
     let free = chain.layers.iter().enumerate().filter(|(_, layer)| !layer.pinned);
@@ -63,8 +63,8 @@ fn pack(chain: &Chain, rooms: &Rooms, limit: Bytes) -> Split {
     for group in groups(chain, &free) {
         let room = packing.room_of(&order, &group);
         for layer in group {
-            if let Some(place) = assigned.get_mut(layer) {
-                *place = room;
+            if let Some(slot) = assigned.get_mut(layer) {
+                *slot = room;
             }
         }
     }

@@ -145,9 +145,9 @@ impl Search<'_> {
         let mut base = vec![(Bytes(0), Bytes(0)); self.rooms.rooms.len()];
         let pinned = self.chain.layers.iter().take(self.skipped);
         if self.skipped > 0
-            && let Some(place) = pinned_room(self.rooms).and_then(|room| base.get_mut(room))
+            && let Some(entry) = pinned_room(self.rooms).and_then(|room| base.get_mut(room))
         {
-            *place = (pinned.map(Layer::bytes).sum(), self.chain.pinned_buffer);
+            *entry = (pinned.map(Layer::bytes).sum(), self.chain.pinned_buffer);
         }
         base
     }
@@ -279,19 +279,19 @@ impl Search<'_> {
             let rooms = order.get(from..).unwrap_or_default();
             (rooms.len() as u64, rooms.iter().map(|room| self.capacity(*room)).sum())
         };
-        let start = (0..order.len()).filter(|place| self.may_start(order[*place], last_resort));
+        let start = (0..order.len()).filter(|index| self.may_start(order[*index], last_resort));
         let mut paths = Paths {
             rooms: vec![0],
             twins: vec![0],
             left: vec![left(0)],
-            next: vec![start.map(|place| place + 1).collect()],
+            next: vec![start.map(|index| index + 1).collect()],
         };
-        for (place, room) in order.iter().enumerate() {
+        for (index, room) in order.iter().enumerate() {
             paths.rooms.push(*room);
             paths.twins.push(*room);
-            paths.left.push(left(place + 1));
-            let after = place + 1..order.len();
-            paths.next.push(after.map(|place| place + 1).collect());
+            paths.left.push(left(index + 1));
+            let after = index + 1..order.len();
+            paths.next.push(after.map(|index| index + 1).collect());
         }
         paths
     }
@@ -330,7 +330,7 @@ impl Search<'_> {
         while !left.is_empty() {
             let nearest = match order.last() {
                 Some(last) => (0..left.len())
-                    .min_by_key(|place| self.rooms.route(*last, left[*place]).nanos(bytes.0)),
+                    .min_by_key(|index| self.rooms.route(*last, left[*index]).nanos(bytes.0)),
                 None => Some(0),
             };
             order.push(left.remove(nearest.unwrap_or(0)));

@@ -16,7 +16,7 @@ const HEADING: i64 = 30;
 /// The minimum width of a box with a label.
 const LABEL: i64 = 34;
 /// The maximum length of a name that is drawn in full.
-const LONGEST_NAME: usize = 60;
+const MAX_NAME_CHARS: usize = 60;
 
 /// A part of a bar: its class, label, description and bytes.
 struct Segment {
@@ -106,7 +106,7 @@ fn length(bytes: Bytes, longest: Bytes) -> i64 {
 fn draw_room(svg: &mut String, room: &Room, used: Bytes, longest: Bytes, y: i64) {
     let class = if used > room.capacity { "lack" } else { "room" };
     let (name, long) =
-        (escape_markup(&room.name, LONGEST_NAME), length(room.capacity, longest).max(1));
+        (escape_markup(&room.name, MAX_NAME_CHARS), length(room.capacity, longest).max(1));
     let has = match room.kind {
         RoomKind::Disk => format!("{} used", amount(used)),
         _ => format!("{} of {} used", amount(used), amount(room.capacity)),
@@ -130,21 +130,21 @@ fn draw_box(svg: &mut String, part: &Segment, start: Bytes, longest: Bytes, y: i
         svg,
         "<g><title>{}</title><rect class=\"{class}\" x=\"{x}\" y=\"{}\" width=\"{long}\" \
          height=\"{}\"/>",
-        escape_markup(&part.title, LONGEST_NAME),
+        escape_markup(&part.title, MAX_NAME_CHARS),
         y + 4,
         HEIGHT - 8,
     );
     let fits = long >= LABEL || (long >= LABEL / 2 && part.label.len() <= 2);
     if fits {
         let (x, y) = (x + long / 2, y + HEIGHT / 2 + 4);
-        let label = escape_markup(&part.label, LONGEST_NAME);
+        let label = escape_markup(&part.label, MAX_NAME_CHARS);
         let _ = write!(svg, "<text class=\"inner\" x=\"{x}\" y=\"{y}\">{label}</text>");
     }
     svg.push_str("</g>\n");
 }
 
 fn begin(svg: &mut String, title: &str, width: i64, height: i64) {
-    let title = escape_markup(title, LONGEST_NAME);
+    let title = escape_markup(title, MAX_NAME_CHARS);
     let _ = writeln!(
         svg,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
@@ -225,6 +225,6 @@ mod tests {
         let split = optimal(&chain, &rooms, Objective::Latency);
         let svg = picture(&chain, &rooms, &split, &name);
         assert!(!svg.contains("<script") && !svg.contains('\u{1b}'), "{svg}");
-        assert!(!svg.contains(&"x".repeat(LONGEST_NAME)), "{svg}");
+        assert!(!svg.contains(&"x".repeat(MAX_NAME_CHARS)), "{svg}");
     }
 }

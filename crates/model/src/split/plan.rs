@@ -217,9 +217,9 @@ pub fn measure(
     let mut before: Option<usize> = None;
     for (index, layer) in chain.layers.iter().enumerate() {
         let Some(room) = assigned.get(index).copied().flatten() else { continue };
-        let (Some(place), Some(of)) = (used.get_mut(room), rooms.rooms.get(room)) else { continue };
-        place.weights += layer.weights + layer.training;
-        place.context += layer.context;
+        let (Some(usage), Some(of)) = (used.get_mut(room), rooms.rooms.get(room)) else { continue };
+        usage.weights += layer.weights + layer.training;
+        usage.context += layer.context;
         let buffer = if layer.pinned {
             chain.pinned_buffer
         } else if pipelined {
@@ -229,10 +229,10 @@ pub fn measure(
         } else {
             layer.buffer
         };
-        place.buffer = place.buffer.max(buffer);
+        usage.buffer = usage.buffer.max(buffer);
         let mut time = if layer.pinned { 0 } else { of.layer_nanos(layer) };
         if of.kind == RoomKind::Gpu {
-            place.overhead = chain.overhead;
+            usage.overhead = chain.overhead;
         }
         if let Some(from) = before.filter(|from| *from != room) {
             let bytes = chain.layers.get(index - 1).map_or(Bytes(0), |layer| layer.crossing);
@@ -246,11 +246,11 @@ pub fn measure(
     let on_cpu = |room: usize| rooms.rooms.get(room).is_some_and(|of| of.kind != RoomKind::Gpu);
     let mut unpinned = chain.layers.iter().zip(&assigned).filter(|(layer, _)| !layer.pinned);
     let first_gpu = unpinned.clone().find_map(|(_, room)| room.filter(|room| !on_cpu(*room)));
-    if let Some(place) = first_gpu.and_then(|room| used.get_mut(room))
+    if let Some(usage) = first_gpu.and_then(|room| used.get_mut(room))
         && (unpinned.any(|(_, room)| room.is_some_and(on_cpu))
             || moved.iter().any(|part| on_cpu(part.room)))
     {
-        place.buffer += chain.offload;
+        usage.buffer += chain.offload;
     }
     if pipelined {
         add_entries(chain, &assigned, &mut used);
@@ -316,9 +316,9 @@ fn add_entries(chain: &Chain, assigned: &[Option<usize>], used: &mut [Use]) {
     let mut before = None;
     for (layer, room) in chain.layers.iter().zip(assigned).filter(|(layer, _)| !layer.pinned) {
         if *room != before
-            && let Some(place) = room.and_then(|room| used.get_mut(room))
+            && let Some(usage) = room.and_then(|room| used.get_mut(room))
         {
-            place.buffer += layer.entry;
+            usage.buffer += layer.entry;
         }
         before = *room;
     }

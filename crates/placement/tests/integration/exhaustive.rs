@@ -120,10 +120,10 @@ prop_compose! {
         let path = |from: usize, to: usize| cell(&paths, from, to);
         let topology = crate::fixture::topology(count, |from, to| cell(&links, from, to), Some(&path));
         let mut offers = offers(0..count);
-        for (place, offer) in offers.iter_mut().enumerate() {
-            offer.capacity = Ok(Bytes(large[place] * 40 * GIB));
-            offer.temperature = Ok(Celsius(hot[place]));
-            offer.last_leased = recent[place].map(Timestamp);
+        for (index, offer) in offers.iter_mut().enumerate() {
+            offer.capacity = Ok(Bytes(large[index] * 40 * GIB));
+            offer.temperature = Ok(Celsius(hot[index]));
+            offer.last_leased = recent[index].map(Timestamp);
         }
         (topology, offers)
     }

@@ -10,7 +10,7 @@ fn chosen(topology: &Topology, free: &[usize], count: u32, required: &[usize]) -
     let offers = offers(free.iter().copied());
     let mut choice = choose(&claim, &offers, Some(topology)).expect("there are enough");
     // Use the indexes of the devices instead of their positions.
-    choice.devices.iter_mut().for_each(|place| *place = free[*place]);
+    choice.devices.iter_mut().for_each(|index| *index = free[*index]);
     choice
 }
 

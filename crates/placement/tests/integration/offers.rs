@@ -17,7 +17,7 @@ fn first(change: impl Fn(&mut Offer), claim: &Claim) -> Option<Passed> {
     let mut offers = offers(0..2);
     change(&mut offers[0]);
     let choice = choose(claim, &offers, None).expect("the second is there");
-    let passed = choice.passed.into_iter().find(|(place, _)| *place == 0);
+    let passed = choice.passed.into_iter().find(|(index, _)| *index == 0);
     passed.map(|(_, reason)| reason)
 }
 
@@ -93,7 +93,7 @@ fn each_device_is_rejected_for_its_first_reason() {
 fn devices_with_duplicate_uuid_are_ineligible() {
     let mut all = offers([0, 0, 1]);
     all[1].id.index = 2;
-    let unknown = |place| (place, Passed::Barred(Bar::NameUnknown));
+    let unknown = |index| (index, Passed::Barred(Bar::NameUnknown));
     let choice = choose(&Claim::whole(1), &all, None).expect("one has a name of its own");
     assert_eq!((choice.devices, choice.passed), (vec![2], vec![unknown(0), unknown(1)]));
 }

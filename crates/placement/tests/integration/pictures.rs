@@ -41,11 +41,11 @@ fn bar_joins_devices_of_two_rows() {
 #[test]
 fn devices_of_one_bridge_are_side_by_side() {
     let drawn = picture(&dgx1_p100(), "dgx1-p100", &[], &[]);
-    let place = |device: usize| -> u32 {
+    let position = |device: usize| -> u32 {
         let start = format!("<title>GPU {device}</title><rect class=\"gpu\" x=\"");
         let (_, rest) = drawn.split_once(&start).expect("it is drawn");
         rest.split('"').next().unwrap().parse().unwrap()
     };
-    let places = [0, 2, 1, 3].map(place);
-    assert!(places.is_sorted(), "{places:?}");
+    let positions = [0, 2, 1, 3].map(position);
+    assert!(positions.is_sorted(), "{positions:?}");
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 
 /// The longest time from SIGTERM to SIGKILL. The watcher does not scan in the meantime, and
 /// [`gpu_reaper::Past::every`] starts over after a gap of five minutes.
-const MOST_GRACE: Duration = Duration::from_secs(4 * 60);
+const MAX_GRACE: Duration = Duration::from_secs(4 * 60);
 
 /// The shortest time before a process is ended, which gives people time to notice the finding.
-const LEAST_AFTER: Duration = Duration::from_secs(60);
+const MIN_AFTER: Duration = Duration::from_secs(60);
 
 /// An error in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,7 +232,7 @@ fn tell(table: TellTable) -> Result<Tell, PolicyError> {
 
 fn reap(table: ReapTable, accounts: Accounts<'_>) -> Result<ReapPolicy, PolicyError> {
     let grace = table.grace.map_or(gpu_reaper::Request::GRACE, |time| time.0);
-    if grace > MOST_GRACE {
+    if grace > MAX_GRACE {
         return Err(wrong("reap: 'grace' is longer than 4m, and nothing is watched meanwhile"));
     }
     if table.rule.is_empty() {
@@ -273,7 +273,7 @@ fn rule(table: RuleTable, accounts: Accounts<'_>) -> Result<ReapRule, String> {
         _ => return Err("give either 'users', a list of names, or 'all_users = true'".to_owned()),
     };
     let (after, warn) = (table.after.0, table.warn.0);
-    if after < LEAST_AFTER {
+    if after < MIN_AFTER {
         return Err("'after' is less than 1m".to_owned());
     }
     if warn > after {

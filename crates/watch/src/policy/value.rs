@@ -12,7 +12,7 @@ use std::time::Duration;
 use strsim::osa_distance;
 
 /// The maximum length in characters of the part of an unknown name that is compared.
-const LONGEST: usize = 64;
+const MAX_COMPARED: usize = 64;
 
 /// A value written as text in the file, such as `10m`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -158,7 +158,7 @@ pub(super) fn plain(message: &str) -> String {
 
 /// Suggests the closest known name, or lists them all.
 pub(super) fn hint(unknown: &str, known: &[&str]) -> String {
-    let unknown: String = unknown.chars().take(LONGEST).collect();
+    let unknown: String = unknown.chars().take(MAX_COMPARED).collect();
     let distances = known.iter().map(|name| (osa_distance(&unknown, name), *name));
     let near = distances.filter(|(far, name)| *far <= name.len().max(unknown.len()) / 2).min();
     match near {

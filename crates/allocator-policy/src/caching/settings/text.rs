@@ -4,7 +4,7 @@ use super::{INTERVALS, SettingError};
 use gpu_core::Bytes;
 
 /// The maximum number of characters of a name or value in an error.
-const LONGEST: usize = 1 << 10;
+const MAX_SHOWN: usize = 1 << 10;
 
 /// The maximum number of characters of an unknown name that are compared.
 const COMPARED: usize = 64;
@@ -89,7 +89,7 @@ pub(super) fn divisions(value: &str) -> Option<[u64; INTERVALS]> {
 
 /// Shortens external text and removes its control characters.
 pub(super) fn plain(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control()).take(LONGEST).collect()
+    text.chars().filter(|letter| !letter.is_control()).take(MAX_SHOWN).collect()
 }
 
 /// Returns a similar known name.

@@ -39,7 +39,7 @@ fn sizes_1_to_1023_use_654_336_bytes() {
             assert!(pair[0].address() + pair[0].size().0 <= pair[1].address(), "{pair:?}");
         }
         for allocation in taken {
-            bfc.free(allocation).expect("it is of this allocator");
+            bfc.free(allocation).expect("it belongs to this allocator");
         }
         assert_eq!(figures(&bfc), (1023, 0, 654_336, 1024));
     }
@@ -50,12 +50,12 @@ fn freed_chunks_merge_into_one() {
     let mut bfc = bfc(1 << 30, false);
     let first = take(&mut bfc, 4096);
     let address = first.address();
-    bfc.free(first).expect("it is of this allocator");
+    bfc.free(first).expect("it belongs to this allocator");
     assert_eq!(figures(&bfc), (1, 0, 4096, 4096));
     for _ in 0..1024 {
         let sizes = [4 * 1024, 8 * 1_048_576, 8 * 2048, 4 * 10_485_760];
         let taken = sizes.map(|size| take(&mut bfc, size));
-        taken.into_iter().for_each(|chunk| bfc.free(chunk).expect("it is of this allocator"));
+        taken.into_iter().for_each(|chunk| bfc.free(chunk).expect("it belongs to this allocator"));
     }
     let peak = 4 * 1024 + 8 * 1_048_576 + 8 * 2048 + 4 * 10_485_760;
     assert_eq!(figures(&bfc), (4097, 0, peak, 41_943_040));
@@ -73,7 +73,7 @@ fn request_beyond_limit_fails() {
     assert_eq!(shortage.largest_free, Bytes((1 << 20) - 256));
     let refused = bfc.allocate(Bytes(1 << 20), Stream(0)).expect_err("256 bytes are taken");
     assert_eq!(refused.to_string(), "allocate 1048576 bytes: out of memory");
-    bfc.free(first).expect("it is of this allocator");
+    bfc.free(first).expect("it belongs to this allocator");
     assert_eq!(take(&mut bfc, 1 << 20).size(), Bytes(1 << 20));
     assert_eq!(bfc.usage().out_of_memory, 2);
 }
@@ -85,11 +85,11 @@ fn in_use_follows_allocate_and_free() {
     assert_eq!(figures(&bfc), (1, 1024, 1024, 1024));
     let second = take(&mut bfc, 2048);
     assert_eq!(figures(&bfc), (2, 3072, 3072, 2048));
-    bfc.free(second).expect("it is of this allocator");
+    bfc.free(second).expect("it belongs to this allocator");
     assert_eq!(figures(&bfc), (2, 1024, 3072, 2048));
     bfc.reset_peaks();
     assert_eq!(figures(&bfc), (0, 1024, 1024, 0));
-    bfc.free(first).expect("it is of this allocator");
+    bfc.free(first).expect("it belongs to this allocator");
 }
 
 #[test]
@@ -101,10 +101,10 @@ fn whole_chunk_is_charged() {
     // The remainder of a chunk is split off only if it is at least as long as the request.
     let (hole, wall) = (take(&mut bfc, 2048), take(&mut bfc, 256));
     let at = hole.address();
-    bfc.free(hole).expect("it is of this allocator");
+    bfc.free(hole).expect("it belongs to this allocator");
     let most = take(&mut bfc, 1280);
     assert_eq!((most.address(), most.size()), (at, Bytes(2048)));
-    bfc.free(most).expect("it is of this allocator");
+    bfc.free(most).expect("it belongs to this allocator");
     let half = take(&mut bfc, 1024);
     assert_eq!((half.address(), half.size()), (at, Bytes(1024)));
     assert!(wall.address() > at);
@@ -210,15 +210,15 @@ fn free_regions_are_released_if_sufficient_for_request() {
         let mut bfc = Bfc::new(memory, settings).expect("a limit is set");
         let sizes = [2, 4, 8].map(|mib| mib << 20);
         let [two, four, eight] = sizes.map(|size| take(&mut bfc, size));
-        bfc.free(four).expect("it is of this allocator");
-        bfc.free(eight).expect("it is of this allocator");
+        bfc.free(four).expect("it belongs to this allocator");
+        bfc.free(eight).expect("it belongs to this allocator");
         assert!(bfc.allocate(Bytes(15 << 20), Stream(0)).is_err(), "2 MiB stay");
         assert_eq!(bfc.usage().segments, 3, "nothing goes back for nothing");
         let big = bfc.allocate(Bytes(12 << 20), Stream(0));
         assert_eq!(big.is_ok(), garbage_collection);
         assert_eq!(bfc.usage().segments, if garbage_collection { 2 } else { 3 });
         assert_eq!(bfc.usage().retries, u64::from(garbage_collection));
-        bfc.free(two).expect("it is of this allocator");
+        bfc.free(two).expect("it belongs to this allocator");
     }
 }
 
@@ -229,7 +229,7 @@ fn adjacent_regions_merge_only_when_enabled() {
         let memory = ModelMemory::new(Bytes::from_mib(64));
         let mut bfc = Bfc::new(memory, settings).expect("a limit is set");
         let taken = [2, 4, 8].map(|mib| take(&mut bfc, mib << 20));
-        taken.into_iter().for_each(|chunk| bfc.free(chunk).expect("it is of this allocator"));
+        taken.into_iter().for_each(|chunk| bfc.free(chunk).expect("it belongs to this allocator"));
         let (segments, largest) = if adjacent_regions { (1, 14 << 20) } else { (3, 8 << 20) };
         assert_eq!(bfc.usage().segments, segments);
         assert_eq!(bfc.usage().largest_free, Bytes(largest));
@@ -247,7 +247,7 @@ fn foreign_allocation_is_rejected() {
     let (mut one, mut other) = (bfc(1 << 20, false), bfc(1 << 20, false));
     let (a, b) = (take(&mut one, 256), take(&mut other, 256));
     assert!(matches!(other.free(a), Err(Failure::Foreign { .. })));
-    let retired = other.retire(b).expect("it is of this allocator");
+    let retired = other.retire(b).expect("it belongs to this allocator");
     assert!(matches!(one.complete(retired), Err(Failure::Foreign { .. })));
     assert_eq!((one.in_use(), other.in_use()), (Bytes(256), Bytes(0)));
 }
@@ -279,7 +279,7 @@ fn pool_peak_survives_reset_peaks() {
     let memory = ModelMemory::new(Bytes::from_mib(64));
     let mut bfc = Bfc::new(memory, settings).expect("a limit is set");
     let long = take(&mut bfc, 32 << 20);
-    bfc.free(long).expect("it is of this allocator");
+    bfc.free(long).expect("it belongs to this allocator");
     let most = bfc.statistics().peak_pool_bytes;
     assert_eq!(bfc.empty_cache().ok(), Some(most));
     bfc.reset_peaks();

@@ -39,7 +39,7 @@ fn failed_region_release_keeps_only_that_region() {
         // A gap between regions keeps adjacent regions apart.
         let taken = [2, 4, 8].map(|mib| bfc.allocate(Bytes(mib << 20), Stream(0)));
         for chunk in taken {
-            bfc.free(chunk.expect("64 MiB are free")).expect("it is of this allocator");
+            bfc.free(chunk.expect("64 MiB are free")).expect("it belongs to this allocator");
         }
         memory.fail(1, DeviceFault::InUse);
         assert!(matches!(bfc.empty_cache(), Err(Failure::Device(_))));

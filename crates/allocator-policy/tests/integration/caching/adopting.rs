@@ -42,12 +42,12 @@ fn adopted_segment_keeps_its_blocks() {
 
     let lowest = caching.allocate(Bytes(512), Stream(3)).expect("it is cached");
     assert_eq!(lowest.address(), at);
-    caching.free(lowest).expect("it is its own");
+    caching.free(lowest).expect("it belongs to this policy");
     for allocation in adopted.allocations {
-        caching.free(allocation).expect("it is its own");
+        caching.free(allocation).expect("it belongs to this policy");
     }
     for retired in adopted.retired {
-        caching.complete(retired).expect("it is its own");
+        caching.complete(retired).expect("it belongs to this policy");
     }
     check(&caching, true);
     assert_eq!(caching.empty_cache().ok(), Some(Bytes(2 * MIB)));
@@ -217,11 +217,11 @@ proptest! {
             Ok(adopted) => {
                 check(&caching, true);
                 for allocation in adopted.allocations {
-                    caching.free(allocation).expect("it is its own");
+                    caching.free(allocation).expect("it belongs to this policy");
                     check(&caching, true);
                 }
                 for retired in adopted.retired {
-                    caching.complete(retired).expect("it is its own");
+                    caching.complete(retired).expect("it belongs to this policy");
                 }
                 check(&caching, true);
                 prop_assert_eq!(caching.usage().largest_free, region.size);

@@ -143,7 +143,6 @@ impl Work {
         self.lock().refuse = refuse;
     }
 
-    /// Destroys a stream.
     pub(crate) fn destroy(&self, stream: Stream) {
         self.lock().destroyed = Some(stream);
     }
@@ -186,13 +185,13 @@ impl Events for Work {
 /// Creates an allocator with settings in PyTorch's form.
 pub(crate) fn caching(device: &Arc<Device>, settings: &str) -> Caching<Arc<Device>> {
     let settings = settings.parse::<Settings>().expect("the settings are valid");
-    Caching::new(device.clone(), settings).expect("the device tells its memory")
+    Caching::new(device.clone(), settings).expect("the device reports its memory")
 }
 
 /// Changes the settings to a text in PyTorch's form.
 pub(crate) fn set(caching: &mut Caching<Arc<Device>>, settings: &str) {
     let settings = settings.parse::<Settings>().expect("the settings are valid");
-    caching.set_settings(settings).expect("the device tells its memory");
+    caching.set_settings(settings).expect("the device reports its memory");
 }
 
 /// Returns whether the result is an out-of-memory error.

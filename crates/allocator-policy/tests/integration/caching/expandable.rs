@@ -62,7 +62,7 @@ fn free_pages_are_unmapped_and_refilled_first() {
     let mut take = |mib: u64| caching.allocate(Bytes(mib * MIB), STREAM).expect("it is free");
     let (a, b, c) = (take(10), take(70), take(20));
     let start = a.address();
-    caching.free(b).expect("it is its own");
+    caching.free(b).expect("it belongs to this policy");
     device.calls();
     // The full pages between 10 and 80 MiB are those from 20 to 80.
     assert_eq!(caching.empty_cache().ok(), Some(Bytes(60 * MIB)));
@@ -86,7 +86,7 @@ fn empty_range_is_released() {
     let device = Device::new(800 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let a = caching.allocate(Bytes(30 * MIB), STREAM).expect("800 MiB are free");
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     device.calls();
     assert_eq!(caching.empty_cache().ok(), Some(Bytes(40 * MIB)));
     let calls = device.calls();
@@ -101,7 +101,7 @@ fn oom_moves_pages_between_streams() {
     let device = Device::new(100 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let a = caching.allocate(Bytes(80 * MIB), Stream(1)).expect("100 MiB are free");
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     let _b = caching.allocate(Bytes(60 * MIB), Stream(2)).expect("pages of stream 1 go back");
     assert_eq!((caching.reserved(), device.model.used()), (Bytes(60 * MIB), Bytes(60 * MIB)));
     assert_eq!(caching.statistics().num_alloc_retries, 1);
@@ -114,9 +114,9 @@ fn pages_mapped_by_failed_request_stay_consistent() {
     let mut caching = caching(&device, EXPANDABLE);
     let a = caching.allocate(Bytes(30 * MIB), STREAM).expect("100 MiB are free");
     assert!(out_of_memory(caching.allocate(Bytes(90 * MIB), STREAM)));
-    assert_eq!(device.model.used(), Bytes(40 * MIB), "what was mapped is undone");
+    assert_eq!(device.model.used(), Bytes(40 * MIB), "mapped pages are unmapped");
     check(&caching, false);
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     assert!(caching.allocate(Bytes(90 * MIB), STREAM).is_ok());
 }
 
@@ -131,8 +131,8 @@ fn pages_that_fail_to_unmap_stay_free() {
     assert!(failed.is_err());
     check(&caching, false);
     assert_eq!(caching.reserved(), device.model.used());
-    caching.free(a).expect("it is its own");
-    caching.empty_cache().expect("the device takes it");
+    caching.free(a).expect("it belongs to this policy");
+    caching.empty_cache().expect("the device accepts it");
     assert_eq!(device.model.used(), Bytes(0));
 }
 
@@ -144,7 +144,7 @@ fn growable_end_block_is_used_last() {
     let mut take = |mib: u64| caching.allocate(Bytes(mib * MIB), STREAM).expect("it is free");
     let (a, b, c) = (take(15), take(10), take(5));
     let first = a.address();
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     // 15 MiB are free at the bottom and 10 MiB at the end, which is the smaller block.
     let d = caching.allocate(Bytes(10 * MIB), STREAM).expect("it is cached");
     assert_eq!(d.address(), first);
@@ -157,12 +157,12 @@ fn disabling_keeps_existing_ranges() {
     let device = Device::new(800 * MIB);
     let mut caching = caching(&device, EXPANDABLE);
     let a = caching.allocate(Bytes(40 * MIB), STREAM).expect("800 MiB are free");
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     set(&mut caching, "");
     device.calls();
     let b = caching.allocate(Bytes(30 * MIB), STREAM).expect("760 MiB are free");
     assert_eq!(device.calls(), [Call::Reserve(30 * MIB)]);
-    caching.free(b).expect("it is its own");
+    caching.free(b).expect("it belongs to this policy");
     let _c = caching.allocate(Bytes(30 * MIB), STREAM).expect("it is cached");
     assert_eq!(device.calls(), []);
     check(&caching, false);
@@ -173,9 +173,9 @@ fn pages_are_unmapped_after_stream_wait() {
     let (device, work) = (Device::new(800 * MIB), Work::default());
     let settings: Settings = EXPANDABLE.parse().expect("it is a setting");
     let mut caching = Caching::with_events(device.clone(), settings, work.clone())
-        .expect("the device tells its memory");
+        .expect("the device reports its memory");
     let a = caching.allocate(Bytes(40 * MIB), STREAM).expect("800 MiB are free");
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     work.refuse(true);
     assert!(caching.empty_cache().is_err());
     assert_eq!(device.model.used(), Bytes(40 * MIB), "memory in use is not taken away");
@@ -199,8 +199,8 @@ fn lowest_of_equal_blocks_is_used() {
     let mut take = |mib: u64| caching.allocate(Bytes(mib * MIB), STREAM).expect("it is free");
     let (a, b, c, d) = (take(15), take(5), take(15), take(5));
     let lowest = a.address();
-    caching.free(c).expect("it is its own");
-    caching.free(a).expect("it is its own");
+    caching.free(c).expect("it belongs to this policy");
+    caching.free(a).expect("it belongs to this policy");
     let again = caching.allocate(Bytes(10 * MIB), STREAM).expect("it is cached");
     assert_eq!(again.address(), lowest);
     drop((b, d));
@@ -212,7 +212,7 @@ fn drop_waits_for_all_work_before_unmapping() {
         let (device, work) = (Device::new(800 * MIB), Work::default());
         let settings: Settings = settings.parse().expect("they are settings");
         let mut caching = Caching::with_events(device.clone(), settings, work.clone())
-            .expect("the device tells its memory");
+            .expect("the device reports its memory");
         let _used = caching.allocate(Bytes(40 * MIB), STREAM).expect("800 MiB are free");
         drop(caching);
         assert_eq!((work.waits(), device.model.used()), (waits, Bytes(0)));
@@ -230,8 +230,8 @@ fn page_size_is_fixed_when_range_is_reserved() {
     set(&mut caching, "expandable_segments:True,large_segment_size_mb:64");
     let b = caching.allocate(Bytes(10 * MIB), STREAM).expect("764 MiB are free");
     assert_eq!(device.calls(), [page]);
-    caching.free(a).expect("it is its own");
-    caching.free(b).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
+    caching.free(b).expect("it belongs to this policy");
     assert_eq!(caching.empty_cache().ok(), Some(Bytes(48 * MIB)));
     assert_eq!(device.calls()[..4], [Call::Unmap(12 * MIB); 4]);
     let _c = caching.allocate(Bytes(10 * MIB), STREAM).expect("800 MiB are free");

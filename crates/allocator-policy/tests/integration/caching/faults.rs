@@ -25,7 +25,7 @@ fn job(settings: &str, failing: Option<(usize, ErrorKind)>) -> usize {
                 check(&caching, ordinary);
                 if held.len() > 4 {
                     let index = (round as usize + held.len()) % held.len();
-                    caching.free(held.swap_remove(index)).expect("it is its own");
+                    caching.free(held.swap_remove(index)).expect("it belongs to this policy");
                     check(&caching, ordinary);
                 }
             }
@@ -36,7 +36,7 @@ fn job(settings: &str, failing: Option<(usize, ErrorKind)>) -> usize {
         }
         assert_eq!(device.model.used(), caching.reserved());
         for allocation in held {
-            caching.free(allocation).expect("it is its own");
+            caching.free(allocation).expect("it belongs to this policy");
         }
         check(&caching, ordinary);
         let _ = caching.empty_cache();

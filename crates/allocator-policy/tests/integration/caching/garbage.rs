@@ -15,13 +15,13 @@ fn gc_releases_blocks_older_than_mean_before_reserving() {
     let taken = [20, 30, 40]
         .map(|mib| caching.allocate(Bytes(mib * MIB), STREAM).expect("200 MiB are free"));
     let [old, young, used] = taken;
-    caching.free(old).expect("it is its own");
+    caching.free(old).expect("it belongs to this policy");
     // Searches in the large pool let the free block age.
     for _ in 0..5 {
         let again = caching.allocate(Bytes(40 * MIB), STREAM).expect("200 MiB are free");
-        caching.free(again).expect("it is its own");
+        caching.free(again).expect("it belongs to this policy");
     }
-    caching.free(young).expect("it is its own");
+    caching.free(young).expect("it belongs to this policy");
     assert_eq!(caching.reserved(), Bytes(130 * MIB));
     device.calls();
     let _new = caching.allocate(Bytes(60 * MIB), STREAM).expect("200 MiB are free");
@@ -47,7 +47,7 @@ fn gc_needs_limit_and_threshold() {
         let device = Device::new(200 * MIB);
         let mut caching = caching(&device, settings);
         let a = caching.allocate(Bytes(50 * MIB), STREAM).expect("200 MiB are free");
-        caching.free(a).expect("it is its own");
+        caching.free(a).expect("it belongs to this policy");
         device.calls();
         let _b = caching.allocate(Bytes(60 * MIB), STREAM).expect("200 MiB are free");
         assert_eq!(device.calls(), [Call::Reserve(60 * MIB)], "with {settings}");
@@ -60,12 +60,12 @@ fn gc_skips_split_and_small_blocks() {
     let settings = "garbage_collection_threshold:0.1,per_process_memory_fraction:1.0";
     let mut caching = caching(&device, settings);
     let small = caching.allocate(Bytes(512), STREAM).expect("100 MiB are free");
-    caching.free(small).expect("it is its own");
+    caching.free(small).expect("it belongs to this policy");
     let (a, b) = (
         caching.allocate(Bytes(5 * MIB), STREAM).expect("100 MiB are free"),
         caching.allocate(Bytes(5 * MIB), STREAM).expect("100 MiB are free"),
     );
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     device.calls();
     let _c = caching.allocate(Bytes(30 * MIB), STREAM).expect("100 MiB are free");
     assert_eq!(device.calls(), [Call::Reserve(30 * MIB)]);
@@ -86,8 +86,8 @@ fn gc_skips_expandable_segments() {
     let a = caching.allocate(Bytes(40 * MIB), STREAM).expect("120 MiB are allowed");
     set(&mut caching, &settings("True"));
     let b = caching.allocate(Bytes(40 * MIB), STREAM).expect("80 MiB are allowed");
-    caching.free(a).expect("it is its own");
-    caching.free(b).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
+    caching.free(b).expect("it belongs to this policy");
     let _c = caching.allocate(Bytes(80 * MIB), STREAM).expect("it is collected");
     assert_eq!(caching.reserved(), Bytes(80 * MIB));
     check(&caching, false);
@@ -100,10 +100,10 @@ fn gc_stops_at_threshold() {
     let mut caching = caching(&device, settings);
     let [old, _used] =
         [20, 60].map(|mib| caching.allocate(Bytes(mib * MIB), STREAM).expect("200 MiB are free"));
-    caching.free(old).expect("it is its own");
+    caching.free(old).expect("it belongs to this policy");
     for _ in 0..5 {
         let young = caching.allocate(Bytes(40 * MIB), STREAM).expect("200 MiB are free");
-        caching.free(young).expect("it is its own");
+        caching.free(young).expect("it belongs to this policy");
     }
     assert_eq!(caching.reserved(), Bytes(120 * MIB), "20 MiB above the threshold");
     device.calls();

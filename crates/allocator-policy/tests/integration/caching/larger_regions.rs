@@ -45,7 +45,7 @@ fn caching(settings: &str) -> (Arc<ModelMemory>, Caching<Generous>) {
     let model = Arc::new(ModelMemory::new(Bytes(160 * MIB)));
     let settings: Settings = settings.parse().expect("they are settings");
     let caching = Caching::new(Generous(model.clone()), settings);
-    (model, caching.expect("the device tells its memory"))
+    (model, caching.expect("the device reports its memory"))
 }
 
 #[test]
@@ -55,8 +55,8 @@ fn larger_region_than_requested_is_used_and_released() {
     let b = caching.allocate(Bytes(4 * MIB), Stream(0)).expect("4 MiB are left over");
     assert_eq!((b.address(), caching.reserved()), (a.address() + 30 * MIB, Bytes(34 * MIB)));
     check(&caching, true);
-    caching.free(a).expect("it is its own");
-    caching.free(b).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
+    caching.free(b).expect("it belongs to this policy");
     assert_eq!(caching.empty_cache().ok(), Some(Bytes(34 * MIB)));
     assert_eq!(model.used(), Bytes(0));
     let _left = caching.allocate(Bytes(512), Stream(0)).expect("160 MiB are free");
@@ -69,7 +69,7 @@ fn larger_range_than_requested_uses_whole_pages() {
     let (model, mut caching) = caching("expandable_segments:True");
     let all = caching.allocate(Bytes(160 * MIB), Stream(0)).expect("160 MiB are free");
     check(&caching, false);
-    caching.free(all).expect("it is its own");
+    caching.free(all).expect("it belongs to this policy");
     assert_eq!(caching.empty_cache().ok(), Some(Bytes(160 * MIB)));
     assert_eq!((caching.usage().segments, model.used()), (0, Bytes(0)));
     let beyond = caching.allocate(Bytes(180 * MIB), Stream(0));

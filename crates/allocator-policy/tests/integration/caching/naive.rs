@@ -232,7 +232,7 @@ fn agrees(steps: Vec<Step>, oversize: bool, limit: Option<u64>) -> Result<(), Te
             Step::Free(index) if !held.is_empty() => {
                 let allocation = held.swap_remove(index % held.len());
                 naive.free(allocation.address());
-                caching.free(allocation).expect("it is its own");
+                caching.free(allocation).expect("it belongs to this policy");
             }
             Step::Free(_) => {}
             Step::EmptyCache => {
@@ -278,7 +278,7 @@ proptest! {
                 random = random.wrapping_mul(6364136223846793005).wrapping_add(order | 1);
                 // The blocks that stay are the same in every order.
                 let index = sizes.len() / 3 + (random >> 33) as usize % (held.len() - sizes.len() / 3);
-                caching.free(held.remove(index)).expect("it is its own");
+                caching.free(held.remove(index)).expect("it belongs to this policy");
                 check(&caching, !expandable);
             }
             map(&caching)
@@ -309,10 +309,10 @@ proptest! {
                 }
                 Step::Free(index) if !held.is_empty() => {
                     let allocation = held.swap_remove(index % held.len());
-                    caching.free(allocation).expect("it is its own");
+                    caching.free(allocation).expect("it belongs to this policy");
                 }
                 Step::Free(_) => {}
-                Step::EmptyCache => drop(caching.empty_cache().expect("the device takes it")),
+                Step::EmptyCache => drop(caching.empty_cache().expect("the device accepts it")),
             }
             check(&caching, false);
             let mut taken: Vec<_> = held.iter().map(|its| (its.address(), its.size())).collect();
@@ -323,9 +323,9 @@ proptest! {
             prop_assert_eq!(caching.memory().used(), caching.reserved());
         }
         for allocation in held {
-            caching.free(allocation).expect("it is its own");
+            caching.free(allocation).expect("it belongs to this policy");
         }
-        caching.empty_cache().expect("the device takes it");
+        caching.empty_cache().expect("the device accepts it");
         prop_assert_eq!(caching.memory().used(), Bytes(0));
         prop_assert_eq!(caching.segments(), []);
     }

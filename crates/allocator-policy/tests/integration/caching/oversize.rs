@@ -13,7 +13,7 @@ fn oversize_block_serves_requests_within_20_mib() {
     let mut caching = caching(&device, "max_split_size_mb:40");
     let big = caching.allocate(Bytes(70 * MIB), STREAM).expect("1 GiB is free");
     let address = big.address();
-    caching.free(big).expect("it is its own");
+    caching.free(big).expect("it belongs to this policy");
     let small = caching.allocate(Bytes(30 * MIB), STREAM).expect("1 GiB is free");
     assert_ne!(small.address(), address, "a smaller request never takes it");
     let short = caching.allocate(Bytes(50 * MIB), STREAM).expect("1 GiB is free");
@@ -33,7 +33,7 @@ fn max_non_split_rounding_is_configurable() {
     let mut caching = caching(&device, "max_split_size_mb:40,max_non_split_rounding_mb:30");
     let big = caching.allocate(Bytes(70 * MIB), STREAM).expect("1 GiB is free");
     let address = big.address();
-    caching.free(big).expect("it is its own");
+    caching.free(big).expect("it belongs to this policy");
     let near = caching.allocate(Bytes(41 * MIB), STREAM).expect("it is cached");
     assert_eq!(near.address(), address);
 }
@@ -47,7 +47,7 @@ fn oom_releases_one_sufficient_oversize_block() {
         .into_iter()
         .collect();
     for allocation in taken {
-        caching.free(allocation).expect("it is its own");
+        caching.free(allocation).expect("it belongs to this policy");
     }
     device.calls();
     let _c = caching.allocate(Bytes(30 * MIB), STREAM).expect("oversize blocks are released");
@@ -63,7 +63,7 @@ fn oom_releases_oversize_blocks_largest_first() {
     let mut caching = caching(&device, "max_split_size_mb:40");
     let taken = [50, 90, 60].map(|mib| caching.allocate(Bytes(mib * MIB), STREAM));
     for allocation in taken {
-        caching.free(allocation.expect("200 MiB are free")).expect("it is its own");
+        caching.free(allocation.expect("200 MiB are free")).expect("it belongs to this policy");
     }
     device.calls();
     let _c = caching.allocate(Bytes(120 * MIB), STREAM).expect("oversize blocks are released");
@@ -92,10 +92,10 @@ fn oversize_blocks_coexist_with_expandable_segments() {
     let c = caching.allocate(Bytes(40 * MIB), STREAM).expect("40 MiB are allowed");
     assert!(out_of_memory(caching.allocate(Bytes(40 * MIB), STREAM)));
     for allocation in [a, b, c] {
-        caching.free(allocation).expect("it is its own");
+        caching.free(allocation).expect("it belongs to this policy");
     }
     let all = caching.allocate(Bytes(120 * MIB), STREAM).expect("everything else is released");
     assert_eq!((caching.reserved(), device.model.used()), (Bytes(120 * MIB), Bytes(120 * MIB)));
-    caching.free(all).expect("it is its own");
+    caching.free(all).expect("it belongs to this policy");
     check(&caching, false);
 }

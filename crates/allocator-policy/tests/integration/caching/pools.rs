@@ -14,7 +14,7 @@ fn capture_allocates_from_private_pool() {
     let mut caching = caching(&device, "");
     let a = caching.allocate(Bytes(512), Stream(0)).expect("1 GiB is free");
     let address = a.address();
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     caching.begin_capture(POOL, Some(Stream(0))).expect("it is free");
     let captured = caching.allocate(Bytes(512), Stream(0)).expect("1 GiB is free");
     assert_ne!(captured.address(), address);
@@ -36,7 +36,7 @@ fn pool_keeps_memory_while_graph_uses_it() {
     caching.end_capture(POOL).expect("it is under way");
     caching.begin_capture(POOL, None).expect("a second graph may share it");
     caching.end_capture(POOL).expect("it is under way");
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     assert_eq!(caching.empty_cache().ok(), Some(Bytes(0)));
     caching.release_pool(POOL).expect("two graphs use it");
     assert_eq!(caching.empty_cache().ok(), Some(Bytes(0)));
@@ -50,7 +50,7 @@ fn capture_does_not_empty_cache() {
     let device = Device::new(100 * MIB);
     let mut caching = caching(&device, "");
     let a = caching.allocate(Bytes(60 * MIB), Stream(0)).expect("100 MiB are free");
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     caching.begin_capture(POOL, None).expect("it is free");
     assert!(out_of_memory(caching.allocate(Bytes(60 * MIB), Stream(0))));
     assert_eq!(caching.statistics().num_alloc_retries, 0);
@@ -80,7 +80,7 @@ fn expandable_segments_serve_private_pools() {
     caching.begin_capture(POOL, None).expect("it is free");
     let a = caching.allocate(Bytes(30 * MIB), Stream(0)).expect("1 GiB is free");
     caching.end_capture(POOL).expect("it is under way");
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     caching.release_pool(POOL).expect("a graph uses it");
     assert_eq!(caching.empty_cache().ok(), Some(Bytes(40 * MIB)));
     assert_eq!(caching.private_pools().collect::<Vec<_>>(), [(POOL, Bytes(0))]);

@@ -15,7 +15,7 @@ fn sizes_round_up_to_512_bytes() {
         let allocation = caching.allocate(Bytes(asked), STREAM).expect("1 GiB is free");
         assert_eq!(allocation.size(), Bytes(given), "for {asked}");
         assert_eq!(caching.usage().requested, Bytes(asked));
-        caching.free(allocation).expect("it is its own");
+        caching.free(allocation).expect("it belongs to this policy");
     }
     check(&caching, true);
 }
@@ -63,10 +63,10 @@ fn large_block_is_split_if_more_than_1_mib_remains() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "");
     let whole = caching.allocate(Bytes(20 * MIB), STREAM).expect("1 GiB is free");
-    caching.free(whole).expect("it is its own");
+    caching.free(whole).expect("it belongs to this policy");
     let kept = caching.allocate(Bytes(19 * MIB), STREAM).expect("it is cached");
     assert_eq!(kept.size(), Bytes(20 * MIB), "1 MiB is not split off");
-    caching.free(kept).expect("it is its own");
+    caching.free(kept).expect("it belongs to this policy");
     let split = caching.allocate(Bytes(19 * MIB - 512), STREAM).expect("it is cached");
     assert_eq!(split.size(), Bytes(19 * MIB - 512));
     assert_eq!(caching.usage().largest_free, Bytes(MIB + 512));
@@ -82,7 +82,7 @@ fn best_fit_prefers_smallest_then_lowest_block() {
     let (lower, upper) = (b.address(), c.address());
     assert!(lower < upper);
     for allocation in [a, c, b, d] {
-        caching.free(allocation).expect("it is its own");
+        caching.free(allocation).expect("it belongs to this policy");
     }
     let first = caching.allocate(Bytes(29 * MIB), STREAM).expect("it is cached");
     let second = caching.allocate(Bytes(30 * MIB), STREAM).expect("it is cached");
@@ -98,7 +98,7 @@ fn free_neighbours_are_coalesced() {
         (0..4).map(|_| caching.allocate(Bytes(MIB / 2), STREAM).expect("1 GiB is free")).collect();
     for index in [0, 1, 1, 0] {
         let part = parts.remove(index);
-        caching.free(part).expect("it is its own");
+        caching.free(part).expect("it belongs to this policy");
         check(&caching, true);
     }
     assert_eq!(caching.segments()[0].blocks.len(), 1);
@@ -112,7 +112,7 @@ fn block_is_never_reused_by_another_stream() {
     let mut caching = caching(&device, "");
     let a = caching.allocate(Bytes(512), Stream(1)).expect("1 GiB is free");
     let address = a.address();
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     let b = caching.allocate(Bytes(512), Stream(2)).expect("1 GiB is free");
     assert_ne!(b.address() & !(2 * MIB - 1), address & !(2 * MIB - 1));
     let c = caching.allocate(Bytes(512), Stream(1)).expect("1 GiB is free");
@@ -131,7 +131,7 @@ fn cache_is_emptied_large_first_by_stream_size_and_address() {
         .collect::<Result<_, _>>()
         .expect("100 MiB are free");
     for allocation in taken {
-        caching.free(allocation).expect("it is its own");
+        caching.free(allocation).expect("it belongs to this policy");
     }
     device.calls();
     let _all = caching.allocate(Bytes(100 * MIB), Stream(5)).expect("the cache is emptied");
@@ -156,9 +156,9 @@ fn freed_memory_is_reused_after_oom() {
     let half = Bytes((1 << 29) + 2 * MIB);
     let a = caching.allocate(half, STREAM).expect("1 GiB is free");
     assert!(out_of_memory(caching.allocate(half, STREAM)));
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     let b = caching.allocate(half, STREAM).expect("it is cached");
-    caching.free(b).expect("it is its own");
+    caching.free(b).expect("it belongs to this policy");
     assert_eq!(caching.statistics().num_ooms, 1);
     check(&caching, true);
 }
@@ -187,11 +187,11 @@ fn memory_fraction_limits_allocation() {
     let device = Device::new(1 << 30);
     let mut caching = caching(&device, "per_process_memory_fraction:0.5");
     let most = caching.allocate(Bytes(((1u64 << 30) as f64 * 0.499) as u64), STREAM);
-    caching.free(most.expect("0.499 is within 0.5")).expect("it is its own");
-    caching.empty_cache().expect("the device takes it");
+    caching.free(most.expect("0.499 is within 0.5")).expect("it belongs to this policy");
+    caching.empty_cache().expect("the device accepts it");
     let half = caching.allocate(Bytes(1 << 29), STREAM).expect("half is not more than half");
     assert!(out_of_memory(caching.allocate(Bytes(1), STREAM)));
-    caching.free(half).expect("it is its own");
+    caching.free(half).expect("it belongs to this policy");
     assert!(out_of_memory(caching.allocate(Bytes((1 << 29) + 1), STREAM)));
 }
 
@@ -201,7 +201,7 @@ fn byte_limit_and_fraction_both_apply() {
     let mut caching = caching(&device, "per_process_memory_fraction:0.5");
     let mut settings = caching.settings().clone();
     settings.set_limit(Some(Bytes(30 * MIB)));
-    caching.set_settings(settings).expect("the device tells its memory");
+    caching.set_settings(settings).expect("the device reports its memory");
     let _a = caching.allocate(Bytes(2 * MIB), STREAM).expect("20 MiB are allowed");
     assert!(out_of_memory(caching.allocate(Bytes(19 * MIB), STREAM)));
     assert_eq!(device.model.peak(), Bytes(20 * MIB));

@@ -149,7 +149,11 @@ fn snapshot_settings_are_parsed() {
         ("a_later_setting", "7"),
     ]))
     .expect("they are valid");
-    assert_eq!(settings.max_split_size(), Some(Bytes::from_mib(128)), "what was in force counts");
+    assert_eq!(
+        settings.max_split_size(),
+        Some(Bytes::from_mib(128)),
+        "the effective setting applies"
+    );
     assert_eq!(settings.per_process_memory_fraction(), Some(0.5));
     assert_eq!(settings.garbage_collection_threshold(), Some(0.8));
     assert!(settings.expandable_segments());

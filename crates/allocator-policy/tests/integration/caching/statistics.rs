@@ -13,7 +13,7 @@ fn statistics_are_kept_per_pool_with_peaks_and_totals() {
     let mut caching = caching(&device, "");
     let a = caching.allocate(Bytes(1000), STREAM).expect("1 GiB is free");
     let b = caching.allocate(Bytes(5_000_000), STREAM).expect("1 GiB is free");
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     let statistics = caching.statistics();
     let stat = |current, peak, allocated, freed| Stat { current, peak, allocated, freed };
     assert_eq!(statistics.allocation.all, stat(1, 2, 2, 1));
@@ -41,13 +41,13 @@ fn peaks_and_totals_can_be_reset() {
     let mut caching = caching(&device, "");
     let a = caching.allocate(Bytes(5 * MIB), STREAM).expect("1 GiB is free");
     let b = caching.allocate(Bytes(5 * MIB), STREAM).expect("1 GiB is free");
-    caching.free(a).expect("it is its own");
+    caching.free(a).expect("it belongs to this policy");
     caching.reset_peaks();
     assert_eq!(caching.usage().peak_in_use, Bytes(5 * MIB));
     assert_eq!(caching.max_memory_reserved(), Bytes(20 * MIB));
     assert_eq!(caching.statistics().allocation.all.allocated, 2);
     caching.reset_accumulated();
-    caching.free(b).expect("it is its own");
+    caching.free(b).expect("it belongs to this policy");
     let all = caching.statistics().allocated_bytes.all;
     assert_eq!((all.allocated, all.freed, all.current), (0, 5 * MIB, 0));
     assert_eq!(caching.statistics().num_device_alloc, 0);
@@ -59,24 +59,24 @@ fn pending_free_is_active_but_not_allocated() {
     let mut caching = caching(&device, "");
     let stat = |current, peak, allocated, freed| Stat { current, peak, allocated, freed };
     let a = caching.allocate(Bytes(512), STREAM).expect("1 GiB is free");
-    let waiting = caching.retire(a).expect("it is its own");
+    let waiting = caching.retire(a).expect("it belongs to this policy");
     let b = caching.allocate(Bytes(1024), STREAM).expect("1 GiB is free");
     let statistics = caching.statistics();
     assert_eq!(statistics.allocation.all, stat(1, 1, 2, 1));
     assert_eq!(statistics.active.all, stat(2, 2, 2, 0));
     assert_eq!(statistics.active_bytes.small_pool, stat(1536, 1536, 1536, 0));
     assert_eq!(statistics.active_bytes.large_pool, Stat::default());
-    caching.complete(waiting).expect("it is its own");
+    caching.complete(waiting).expect("it belongs to this policy");
     assert_eq!(caching.statistics().active.all, stat(1, 2, 2, 1));
     caching.reset_peaks();
     assert_eq!(caching.statistics().active_bytes.all, stat(1024, 1024, 1536, 512));
 
-    let waiting = caching.retire(b).expect("it is its own");
+    let waiting = caching.retire(b).expect("it belongs to this policy");
     caching.reset_peaks();
     caching.reset_accumulated();
     assert_eq!(caching.statistics().active_bytes.all, stat(1024, 1024, 0, 0));
     assert_eq!(caching.statistics().allocated_bytes.all, Stat::default());
-    caching.complete(waiting).expect("it is its own");
+    caching.complete(waiting).expect("it belongs to this policy");
     assert_eq!(caching.statistics().active_bytes.all, stat(0, 1024, 0, 1024));
 }
 

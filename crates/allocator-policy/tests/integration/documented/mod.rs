@@ -62,18 +62,19 @@ impl Program {
         let part = match words[..] {
             ["free", name] => {
                 let (part, allocation) = self.live.remove(name).expect("it is live");
-                self.subject.policy(part).free(allocation).expect("it is the policy's");
+                self.subject.policy(part).free(allocation).expect("it belongs to this policy");
                 part
             }
             ["retire", name] => {
                 let (part, allocation) = self.live.remove(name).expect("it is live");
                 let retired = self.subject.policy(part).retire(allocation);
-                self.retired.insert(name.to_owned(), (part, retired.expect("it is the policy's")));
+                self.retired
+                    .insert(name.to_owned(), (part, retired.expect("it belongs to this policy")));
                 part
             }
             ["complete", name] => {
                 let (part, retired) = self.retired.remove(name).expect("it was retired");
-                self.subject.policy(part).complete(retired).expect("it is the policy's");
+                self.subject.policy(part).complete(retired).expect("it belongs to this policy");
                 part
             }
             ["empty", "the", "cache"] => {

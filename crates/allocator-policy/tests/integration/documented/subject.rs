@@ -18,7 +18,7 @@ pub(crate) struct Work(Arc<Mutex<Vec<(u64, bool)>>>);
 
 impl Work {
     fn finish(&self, stream: u64) {
-        for (of, done) in self.0.lock().expect("nobody panicked").iter_mut() {
+        for (of, done) in self.0.lock().expect("no thread panicked").iter_mut() {
             *done |= *of == stream;
         }
     }
@@ -26,17 +26,17 @@ impl Work {
 
 impl Events for Work {
     fn record(&mut self, stream: Stream) -> gpu_core::Result<Event> {
-        let mut events = self.0.lock().expect("nobody panicked");
+        let mut events = self.0.lock().expect("no thread panicked");
         events.push((stream.0, false));
         Ok(Event(events.len() as u64 - 1))
     }
 
     fn is_done(&mut self, event: Event) -> gpu_core::Result<bool> {
-        Ok(self.0.lock().expect("nobody panicked")[event.0 as usize].1)
+        Ok(self.0.lock().expect("no thread panicked")[event.0 as usize].1)
     }
 
     fn wait(&mut self, event: Event) -> gpu_core::Result<()> {
-        self.0.lock().expect("nobody panicked")[event.0 as usize].1 = true;
+        self.0.lock().expect("no thread panicked")[event.0 as usize].1 = true;
         Ok(())
     }
 
@@ -67,14 +67,14 @@ impl Subject {
                 let settings: caching::Settings = settings.parse().expect("settings");
                 let work = Work::default();
                 let caching = Caching::with_events(memory, settings, work.clone());
-                Subject::Caching(Box::new(caching.expect("the device tells its size")), work)
+                Subject::Caching(Box::new(caching.expect("the device reports its size")), work)
             }
             "bfc" => {
                 let mut set = bfc::Settings::default();
                 for (key, value) in settings.split(", ").filter_map(|pair| pair.split_once('=')) {
                     set.set(key, value).expect("it is a setting");
                 }
-                Subject::Bfc(Box::new(Bfc::new(memory, set).expect("the device tells its size")))
+                Subject::Bfc(Box::new(Bfc::new(memory, set).expect("the device reports its size")))
             }
             "stream-ordered" => {
                 let pool = StreamOrdered::new(memory, stream_ordered::Settings::default());
@@ -117,7 +117,7 @@ impl Subject {
 
     pub(crate) fn record(&mut self, allocation: &Allocation, stream: u64) {
         let Subject::Caching(caching, _) = self else { panic!("it has streams") };
-        caching.record_stream(allocation, Stream(stream)).expect("it is the policy's");
+        caching.record_stream(allocation, Stream(stream)).expect("it belongs to this policy");
     }
 
     pub(crate) fn finish(&mut self, stream: u64) {

@@ -27,7 +27,7 @@ fn freed_memory_is_not_cached() {
     let refused = direct.allocate(Bytes(1), Stream(0)).expect_err("4 MiB are taken");
     let Failure::OutOfMemory(shortage) = refused else { panic!("{refused}") };
     assert_eq!((shortage.device_free, shortage.cached()), (Some(Bytes(0)), Bytes(0)));
-    direct.free(first).expect("it is of this policy");
+    direct.free(first).expect("it belongs to this policy");
     assert_eq!((direct.memory().used(), direct.usage().segments), (Bytes(0), 0));
     let huge = direct.allocate(Bytes(u64::MAX), Stream(0));
     assert!(matches!(huge, Err(Failure::OutOfMemory(_))));
@@ -37,10 +37,10 @@ fn freed_memory_is_not_cached() {
 fn retired_memory_is_released_on_completion() {
     let mut direct = Direct::new(ModelMemory::new(Bytes::from_mib(4)));
     let first = take(&mut direct, 4 << 20);
-    let retired = direct.retire(first).expect("it is of this policy");
+    let retired = direct.retire(first).expect("it belongs to this policy");
     assert_eq!((direct.in_use(), direct.memory().used()), (Bytes(0), Bytes::from_mib(4)));
     assert_eq!(direct.empty_cache().ok(), Some(Bytes(0)));
-    direct.complete(retired).expect("it is of this policy");
+    direct.complete(retired).expect("it belongs to this policy");
     assert_eq!(direct.memory().used(), Bytes(0));
 }
 

@@ -26,8 +26,8 @@ fn each_logical_device_has_its_limit() {
     let info = a.info().expect("the device answers");
     assert_eq!((info.total, info.used), (Ok(mib(20)), Ok(mib(16))));
     assert_eq!(refusal(a.release(second)), ErrorKind::Invalid);
-    a.release(first).expect("it is of this part");
-    b.release(second).expect("it is of this part");
+    a.release(first).expect("it belongs to this part");
+    b.release(second).expect("it belongs to this part");
     assert_eq!(refusal(b.release(second)), ErrorKind::Invalid);
     assert_eq!((a.taken(), b.taken(), memory.used()), (mib(0), mib(0), mib(0)));
 }
@@ -69,7 +69,7 @@ fn mapped_pages_count_but_reserved_addresses_do_not() {
     assert_eq!(refusal(parts[1].release_addresses(range)), ErrorKind::Invalid);
     parts[0].unmap(part(1, 1)).expect("it is mapped");
     assert_eq!((parts[0].taken(), memory.used()), (mib(4), mib(4)));
-    parts[0].release_addresses(range).expect("it is of this part");
+    parts[0].release_addresses(range).expect("it belongs to this part");
     assert_eq!((parts[0].taken(), memory.used()), (mib(0), mib(0)));
 }
 
@@ -84,8 +84,8 @@ fn allocators_on_logical_devices_are_independent() {
     assert!(direct.allocate(mib(25), Stream(0)).is_err());
     let other = direct.allocate(mib(24), Stream(0)).expect("its part is free");
     assert_eq!(memory.used(), mib(56));
-    bfc.free(all).expect("it is of this allocator");
-    direct.free(other).expect("it is of this policy");
+    bfc.free(all).expect("it belongs to this allocator");
+    direct.free(other).expect("it belongs to this policy");
     drop((bfc, direct));
     assert_eq!(memory.used(), mib(0));
 }

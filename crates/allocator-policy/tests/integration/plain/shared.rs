@@ -30,7 +30,7 @@ fn buffers_free_on_drop_and_may_outlive_handle() {
     let first = shared.allocate(Bytes(1000), Stream(0)).expect("64 MiB are free");
     let second = shared.allocate(Bytes(1000), Stream(0)).expect("64 MiB are free");
     assert_eq!((first.size(), first.address() + 1024), (Bytes(1024), second.address()));
-    let in_use = || shared.with(|bfc| bfc.in_use()).expect("nothing panicked");
+    let in_use = || shared.with(|bfc| bfc.in_use()).expect("no thread panicked");
     assert_eq!(in_use(), Bytes(2048));
     drop(first);
     assert_eq!(in_use(), Bytes(1024));
@@ -62,7 +62,7 @@ fn threads_allocate_and_free_concurrently() {
     let mut ranges: Vec<_> = kept.iter().map(|one| (one.address(), one.size().0)).collect();
     ranges.sort_unstable();
     assert!(ranges.windows(2).all(|pair| pair[0].0 + pair[0].1 <= pair[1].0));
-    let usage = shared.with(|bfc| bfc.usage()).expect("nothing panicked");
+    let usage = shared.with(|bfc| bfc.usage()).expect("no thread panicked");
     assert_eq!((usage.allocations, kept.len()), (400, 400));
     drop((kept, shared));
     assert_eq!(memory.used(), Bytes(0));
@@ -72,9 +72,9 @@ fn threads_allocate_and_free_concurrently() {
 fn handle_completes_retired_buffers() {
     let shared = bfc(Arc::new(ModelMemory::new(Bytes::from_mib(64))));
     let all = shared.allocate(Bytes::from_mib(64), Stream(0)).expect("64 MiB are free");
-    let retired = all.retire().expect("it is of this policy");
+    let retired = all.retire().expect("it belongs to this policy");
     assert!(shared.allocate(Bytes(1), Stream(0)).is_err());
-    shared.complete(retired).expect("it is of this policy");
+    shared.complete(retired).expect("it belongs to this policy");
     assert!(shared.allocate(Bytes(1), Stream(0)).is_ok());
 }
 
@@ -84,12 +84,12 @@ fn set_aside_buffer_completes_on_drop() {
     let shared = bfc(Arc::clone(&memory));
     let all = shared.allocate(Bytes::from_mib(64), Stream(0)).expect("64 MiB are free");
     let address = all.address();
-    let aside = all.set_aside().expect("it is of this policy");
+    let aside = all.set_aside().expect("it belongs to this policy");
     assert_eq!((aside.address(), memory.used()), (address, Bytes::from_mib(64)));
     assert!(shared.allocate(Bytes(1), Stream(0)).is_err());
     thread::spawn(move || drop(aside)).join().expect("it ends");
     let again = shared.allocate(Bytes(1), Stream(0)).expect("the work has ended");
-    let aside = again.set_aside().expect("it is of this policy");
+    let aside = again.set_aside().expect("it belongs to this policy");
     drop(shared);
     assert_eq!(memory.used(), Bytes::from_mib(64), "something is still aside");
     drop(aside);
@@ -134,7 +134,7 @@ fn boxed_policy_can_be_shared() {
     for name in PolicyConfig::names() {
         let choice = PolicyConfig::named(name).expect("it is a name");
         let policy: Box<dyn Policy> =
-            choice.build(Arc::clone(&memory)).expect("it tells its memory");
+            choice.build(Arc::clone(&memory)).expect("the device reports its memory");
         let name = policy.name();
         let shared = Shared::new(policy);
         let buffer = shared.allocate(Bytes::from_mib(3), Stream(0)).expect("64 MiB are free");
@@ -149,16 +149,16 @@ fn boxed_policy_can_be_shared() {
                 assert!(!policy.summary().is_empty());
                 (policy.usage(), policy.segments().iter().map(|segment| segment.size).sum())
             })
-            .expect("nothing panicked");
+            .expect("no thread panicked");
         assert_eq!((usage.allocations, usage.reserved), (1, held), "of {name}");
-        let retired = buffer.retire().expect("it is of this policy");
-        shared.complete(retired).expect("it is of this policy");
+        let retired = buffer.retire().expect("it belongs to this policy");
+        shared.complete(retired).expect("it belongs to this policy");
         let emptied = shared.with(|policy| {
             policy.reset_peaks();
-            policy.empty_cache().expect("the device takes it");
+            policy.empty_cache().expect("the device accepts it");
             policy.usage()
         });
-        assert_eq!(emptied.expect("nothing panicked").peak_in_use, Bytes(0), "of {name}");
+        assert_eq!(emptied.expect("no thread panicked").peak_in_use, Bytes(0), "of {name}");
         drop(shared);
         assert_eq!(memory.used(), Bytes(0), "of {name}");
     }
@@ -195,7 +195,7 @@ fn shared_gives_access_to_policy_of_buffer() {
     let buffer = shared.allocate(Bytes(512), Stream(0)).expect("64 MiB are free");
     let address = buffer.address();
     let recorded = buffer.with(|policy, memory| policy.record_stream(memory, Stream(7)));
-    recorded.expect("nothing panicked").expect("it is of this policy");
+    recorded.expect("no thread panicked").expect("it belongs to this policy");
     drop(buffer);
     let next = shared.allocate(Bytes(512), Stream(0)).expect("64 MiB are free");
     assert_ne!(next.address(), address, "stream 7 may use it");

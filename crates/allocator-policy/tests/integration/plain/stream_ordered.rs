@@ -15,7 +15,7 @@ fn take(pool: &mut impl Policy, size: u64, stream: u64) -> Allocation {
 }
 
 fn release(pool: &mut impl Policy, allocation: Allocation) {
-    pool.free(allocation).expect("it is of this pool");
+    pool.free(allocation).expect("it belongs to this pool");
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn freed_pieces_of_region_merge() {
     pieces.into_iter().for_each(|piece| release(&mut pool, piece));
     assert_eq!(pool.usage().largest_free, Bytes(8 * MIB), "streams alternate");
     assert_eq!(pool.empty_cache().ok(), Some(Bytes(0)), "their work has not ended");
-    pool.synchronize(Some(Stream(0))).expect("the device takes it");
-    pool.synchronize(Some(Stream(1))).expect("the device takes it");
+    pool.synchronize(Some(Stream(0))).expect("the device accepts it");
+    pool.synchronize(Some(Stream(1))).expect("the device accepts it");
     assert_eq!(pool.usage().segments, 0);
 }
 
@@ -91,7 +91,7 @@ fn free_regions_are_released_before_oom() {
     let taken = [1, 1, 1].map(|stream| take(&mut pool, 32 * MIB, stream));
     taken.into_iter().for_each(|allocation| release(&mut pool, allocation));
     assert!(pool.allocate(Bytes(64 * MIB), Stream(1)).is_err(), "no work is known to have ended");
-    pool.synchronize(None).expect("the device takes it");
+    pool.synchronize(None).expect("the device accepts it");
     assert_eq!(pool.reserved(), Bytes::from_mib(96));
     assert_eq!(take(&mut pool, 64 * MIB, 2).size(), Bytes(64 * MIB));
     assert_eq!((pool.usage().retries, pool.reserved()), (1, Bytes::from_mib(64)));
@@ -113,9 +113,9 @@ fn maximum_size_is_enforced() {
 fn synchronize_does_not_complete_retired_memory() {
     let mut pool = pool(32, Settings::default());
     let first = take(&mut pool, 20 * MIB, 1);
-    let retired = pool.retire(first).expect("it is of this pool");
-    pool.synchronize(None).expect("the device takes it");
+    let retired = pool.retire(first).expect("it belongs to this pool");
+    pool.synchronize(None).expect("the device accepts it");
     assert!(pool.allocate(Bytes(16 * MIB), Stream(1)).is_err());
-    pool.complete(retired).expect("it is of this pool");
+    pool.complete(retired).expect("it belongs to this pool");
     assert_eq!(take(&mut pool, 32 * MIB, 2).size(), Bytes(32 * MIB));
 }

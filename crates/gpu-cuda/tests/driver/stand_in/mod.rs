@@ -20,7 +20,7 @@ pub(crate) struct StandIn<'a> {
     pub(crate) defines: &'a [&'a str],
     /// The failing call, such as `cuMemMap 2 700`.
     pub(crate) fails: Option<&'a str>,
-    /// There is no driver.
+    /// Whether the driver is missing.
     pub(crate) is_missing: bool,
 }
 
@@ -60,7 +60,7 @@ fn start(stand_in: &StandIn<'_>, test: &str) {
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", test, "--nocapture"]);
-    // NVRTC may be in the path of this process.
+    // NVRTC may be in this process's path.
     let mut library_path = dir.path().as_os_str().to_owned();
     if let Some(inherited) = std::env::var_os("LD_LIBRARY_PATH") {
         library_path.push(":");

@@ -5,7 +5,7 @@ use super::{
     SegmentLine,
 };
 use crate::trace::budget::{Budget, Exceeded};
-use crate::trace::check::{self, ADDRESSES, LARGEST};
+use crate::trace::check::{self, ADDRESSES, MAX_SIZE};
 use crate::trace::error::{Place, Problem, TraceError, shown};
 use crate::trace::stacks::{BLOCK_STACK, Collector, StackId};
 use crate::trace::{
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 /// The maximum length of the first line, which contains all settings.
-const LONGEST_HEADER: usize = 1 << 20;
+const MAX_HEADER_BYTES: usize = 1 << 20;
 
 /// Reads a file of the project's own format.
 pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, TraceError> {
@@ -27,8 +27,8 @@ pub(in crate::trace) fn read(input: &[u8], limits: Limits) -> Result<Recording, 
     let Some((first, number)) = lines.next() else {
         return Err(TraceError::new(Place::Whole, Problem::UnknownFormat));
     };
-    if first.len() > LONGEST_HEADER {
-        let problem = Problem::TooMuch { what: "bytes", limit: LONGEST_HEADER as u64 };
+    if first.len() > MAX_HEADER_BYTES {
+        let problem = Problem::TooMuch { what: "bytes", limit: MAX_HEADER_BYTES as u64 };
         return Err(TraceError::new(Place::Line(number), problem));
     }
     let header: Header = parsed(first).map_err(|what| what.at(number, first))?;
@@ -98,9 +98,9 @@ impl From<Exceeded> for Wrong {
 fn parsed<'a, T: serde::Deserialize<'a>>(line: &'a [u8]) -> Result<T, Wrong> {
     serde_json::from_slice(line).map_err(|error| {
         // The parser counts its own lines.
-        let said = error.to_string();
-        let said = said.rsplit_once(" at line ").map_or(&*said, |(what, _)| what);
-        Wrong::Malformed(format!("{} in column {}", shown(said.as_bytes()), error.column()))
+        let text = error.to_string();
+        let text = text.rsplit_once(" at line ").map_or(&*text, |(what, _)| what);
+        Wrong::Malformed(format!("{} in column {}", shown(text.as_bytes()), error.column()))
     })
 }
 
@@ -116,7 +116,7 @@ struct Reader<'b> {
 #[derive(Default)]
 struct Device {
     trace: DeviceTrace,
-    said: DeviceLine,
+    announced: DeviceLine,
 }
 
 impl Reader<'_> {
@@ -135,10 +135,10 @@ impl Reader<'_> {
                 let stack = self.collector.stack(&frames)?;
                 self.budget.push(&mut self.stacks, stack)?;
             }
-            Line::Device(said) => {
-                let device = self.device(said.device)?;
-                device.trace.total = said.total_bytes.map(Bytes);
-                device.said = said;
+            Line::Device(announced) => {
+                let device = self.device(announced.device)?;
+                device.trace.total = announced.total_bytes.map(Bytes);
+                device.announced = announced;
             }
             Line::Segment(segment) => self.segment(segment)?,
             Line::Annotation(AnnotationLine { device, name, begins, time_us }) => {
@@ -160,7 +160,7 @@ impl Reader<'_> {
                 self.budget.take(2 * size_of::<Device>())?;
                 vacant.insert(Device {
                     trace: DeviceTrace { device, ..DeviceTrace::default() },
-                    said: DeviceLine::default(),
+                    announced: DeviceLine::default(),
                 })
             }
         })
@@ -233,23 +233,24 @@ impl Reader<'_> {
     /// Returns the traces, after checking the counts of their `device` lines.
     fn finish(&mut self) -> Result<Vec<DeviceTrace>, Problem> {
         let devices = std::mem::take(&mut self.devices).into_values();
-        let finished = devices.map(|Device { mut trace, said }| {
+        let finished = devices.map(|Device { mut trace, announced }| {
             let held = trace.segments.as_ref().map_or(0, Vec::len) as u64;
             let happened = trace.events.len() as u64;
-            for (what, listed, said) in
-                [("segments", held, said.segments), ("events", happened, said.events)]
+            for (what, listed, announced) in
+                [("segments", held, announced.segments), ("events", happened, announced.events)]
             {
-                if let Some(said) = said.filter(|&said| said != listed) {
+                if let Some(announced) = announced.filter(|&announced| announced != listed) {
                     let device = trace.device;
-                    let what = format!("{listed} of {said} {what} of device {device} are listed");
-                    return Err(if listed < said {
+                    let what =
+                        format!("{listed} of {announced} {what} of device {device} are listed");
+                    return Err(if listed < announced {
                         Problem::Truncated { what }
                     } else {
                         Problem::Malformed { what }
                     });
                 }
             }
-            if said.segments.is_some() {
+            if announced.segments.is_some() {
                 trace.segments.get_or_insert_default();
             }
             if let Some(segments) = &mut trace.segments {
@@ -271,7 +272,7 @@ fn address(address: u64) -> Result<u64, Wrong> {
 }
 
 fn size(size: u64) -> Result<u64, Wrong> {
-    if size > LARGEST {
+    if size > MAX_SIZE {
         return Err(format!("{size} bytes are more than any device has").into());
     }
     Ok(size)

@@ -22,7 +22,7 @@ use std::borrow::Cow;
 
 /// The maximum size in bytes of a number or of a name of the format in the file. The longest name
 /// has 20 characters, and protocol 0 may use ten bytes for each.
-const LONGEST_WORD: usize = 256;
+const MAX_WORD_BYTES: usize = 256;
 
 /// A value of a pickle: the offset of its opcode in the input, or the index of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -143,7 +143,7 @@ impl<'a> Pickle<'a> {
     /// anything else.
     #[inline]
     pub(crate) fn word(&self, at: Ref) -> Option<Cow<'a, [u8]>> {
-        match self.brief(at, LONGEST_WORD) {
+        match self.brief(at, MAX_WORD_BYTES) {
             Some(Value::Text(text)) => Some(text),
             _ => None,
         }
@@ -164,7 +164,7 @@ impl<'a> Pickle<'a> {
     /// Returns an integer below 2^63; `None` for anything else.
     #[inline]
     pub(crate) fn int(&self, at: Ref) -> Option<i64> {
-        match self.brief(at, LONGEST_WORD) {
+        match self.brief(at, MAX_WORD_BYTES) {
             Some(Value::Int(number)) => Some(number),
             Some(Value::Bool(bit)) => Some(i64::from(bit)),
             _ => None,

@@ -1,6 +1,5 @@
 //! The names of opcodes.
 
-/// Returns the name of an opcode.
 pub(super) fn name(opcode: u8) -> &'static str {
     match opcode {
         b'(' => "MARK",

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 /// The maximum length in bytes of a line with a number: Python writes 21 for a 64-bit integer and
 /// 24 for a float.
-const LONGEST_NUMBER: usize = 64;
+const MAX_NUMBER_BYTES: usize = 64;
 
 /// Reads the argument of an opcode that pushes a number or a string; `None` for any other opcode.
 ///
@@ -72,10 +72,10 @@ fn long<'a>(cursor: &mut Cursor<'a>, length: u64) -> Result<Value<'a>, TraceErro
 #[cold]
 fn written<'a>(cursor: &mut Cursor<'a>, opcode: u8) -> Result<Value<'a>, TraceError> {
     let line = cursor.line()?;
-    if matches!(opcode, b'I' | b'L' | b'F') && line.len() > LONGEST_NUMBER {
+    if matches!(opcode, b'I' | b'L' | b'F') && line.len() > MAX_NUMBER_BYTES {
         let length = line.len();
         return Err(cursor.wrong(format!(
-            "is a number on a line of {length} bytes; no number needs more than {LONGEST_NUMBER}"
+            "is a number on a line of {length} bytes; no number needs more than {MAX_NUMBER_BYTES}"
         )));
     }
     let value = match (opcode, line) {

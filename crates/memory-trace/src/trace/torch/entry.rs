@@ -1,7 +1,7 @@
 //! Entries of a snapshot, and their names in errors.
 
 use super::super::budget::Exceeded;
-use super::super::check::LARGEST;
+use super::super::check::MAX_SIZE;
 use super::super::error::{Place, Problem, TraceError};
 use super::super::pickle::{Pickle, Ref};
 use std::borrow::Cow;
@@ -149,7 +149,7 @@ impl<'p> Entries<'p> {
 
 /// Checks that a size is possible for a device.
 pub(super) fn fits(size: u64, spot: Spot, key: &str) -> Result<(), TraceError> {
-    if size > LARGEST {
+    if size > MAX_SIZE {
         return Err(spot.wrong(format!("'{key}' is {size} bytes, more than any device has")));
     }
     Ok(())

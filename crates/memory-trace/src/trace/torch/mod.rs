@@ -147,7 +147,7 @@ impl Reader<'_, '_> {
             return Err(TraceError::new(Place::Entry(Spot::Settings.to_string()), problem));
         }
         for (key, value) in pairs {
-            let text = match pickle.brief(value, LONGEST_SETTING) {
+            let text = match pickle.brief(value, MAX_SETTING_BYTES) {
                 Some(Value::Dict) => joined(pickle, self.entries.dict(value, Spot::Settings)?),
                 _ => short(pickle, value),
             };
@@ -164,7 +164,7 @@ impl Reader<'_, '_> {
 const MAX_SETTINGS: usize = 256;
 
 /// The maximum size of a setting in bytes, in the file and as text; longer settings are ignored.
-const LONGEST_SETTING: usize = 4096;
+const MAX_SETTING_BYTES: usize = 4096;
 
 /// Joins pairs of numbers and strings into one text, if there are not too many.
 fn joined(pickle: &Pickle<'_>, pairs: impl ExactSizeIterator<Item = (Ref, Ref)>) -> Option<String> {
@@ -179,7 +179,7 @@ fn joined(pickle: &Pickle<'_>, pairs: impl ExactSizeIterator<Item = (Ref, Ref)>)
         text.push_str(&short(pickle, key)?);
         text.push(':');
         text.push_str(&short(pickle, value)?);
-        if text.len() > LONGEST_SETTING {
+        if text.len() > MAX_SETTING_BYTES {
             return None;
         }
     }
@@ -188,7 +188,7 @@ fn joined(pickle: &Pickle<'_>, pairs: impl ExactSizeIterator<Item = (Ref, Ref)>)
 
 /// Returns a number or string, if it is at most as long as a setting.
 fn short(pickle: &Pickle<'_>, at: Ref) -> Option<String> {
-    match pickle.brief(at, LONGEST_SETTING)? {
+    match pickle.brief(at, MAX_SETTING_BYTES)? {
         Value::Bool(_) | Value::Int(_) | Value::Float(_) => Some(pickle.shown(at)),
         Value::Text(_) => pickle.text(at).map(|text| text.into_owned()),
         _ => None,

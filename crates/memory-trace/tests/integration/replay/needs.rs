@@ -41,7 +41,7 @@ proptest! {
         let workload = job(&steps);
         for name in ["caching", "expandable", "stream-ordered", "direct"] {
             let choice = PolicyConfig::named(name).expect("there is one");
-            let Need { least, exact, .. } = need(&workload, &choice).expect("memory is endless");
+            let Need { least, exact, .. } = need(&workload, &choice).expect("memory is unlimited");
             prop_assert!(exact);
             prop_assert!(survives(&workload, &choice, least.0), "{name}: {least:?}");
             // Nearly all regions are multiples of 2 MiB.
@@ -56,7 +56,7 @@ proptest! {
         let workload = job(&steps);
         for name in ["bfc", "bfc-all-at-once"] {
             let choice = PolicyConfig::named(name).expect("there is one");
-            let found = need(&workload, &choice).expect("memory is endless");
+            let found = need(&workload, &choice).expect("memory is unlimited");
             prop_assert!(survives(&workload, &choice.limited(found.least), found.least.0));
             prop_assert!(found.least.0 >= workload.peak_requested());
             prop_assert!(found.tight.peak.reserved <= found.least);
@@ -95,7 +95,7 @@ proptest! {
 fn single_allocation_needs_one_segment() {
     let workload = job(&[(48, 0)]);
     let caching = PolicyConfig::named("caching").expect("there is one");
-    let found = need(&workload, &caching).expect("memory is endless");
+    let found = need(&workload, &caching).expect("memory is unlimited");
     assert_eq!((found.least, found.replays), (Bytes::from_mib(20), 3));
     let expandable = PolicyConfig::named("expandable").expect("there is one");
     assert_eq!(need(&workload, &expandable).map(|need| need.least).ok(), Some(Bytes::from_mib(20)));
@@ -122,7 +122,7 @@ fn need_may_assume_waiting_for_pending_work() {
     let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
     let least = |name| need(&workload, &PolicyConfig::named(name).expect("there is one"));
     for (name, mib) in [("caching", 20), ("expandable", 20), ("direct", 40)] {
-        let found = least(name).expect("memory is endless");
+        let found = least(name).expect("memory is unlimited");
         assert_eq!((found.least, found.exact), (Bytes::from_mib(mib), true), "{name}");
     }
 }
@@ -139,7 +139,7 @@ fn computes_need_under_each_allocator() {
         ("bfc-all-at-once", 18, false, 39),
     ] {
         let choice = PolicyConfig::named(name).expect("there is one");
-        let found = need(&workload, &choice).expect("memory is endless");
+        let found = need(&workload, &choice).expect("memory is unlimited");
         let known = (Bytes::from_mib(mib), exact, replays);
         assert_eq!((found.least, found.exact, found.replays), known, "{name}");
     }

@@ -16,7 +16,7 @@ fn agreement(dir: &std::path::Path, name: &str) -> Agreement {
         .expect("a device has events");
     let settings = Settings::from_recording(&recording.settings).expect("PyTorch wrote them");
     let workload = Workload::of(trace, &recording.stacks).expect("it is consistent");
-    compare(trace, &workload, &settings).expect("it tells all that is needed")
+    compare(trace, &workload, &settings).expect("the recording is complete")
 }
 
 #[test]

@@ -27,8 +27,8 @@ pub(crate) struct Noting {
 
 impl Noting {
     fn note(&self, action: Action, address: u64, size: u64) {
-        let mut stream = *self.stream.lock().expect("nobody panicked");
-        let mut owners = self.owners.lock().expect("nobody panicked");
+        let mut stream = *self.stream.lock().expect("no thread panicked");
+        let mut owners = self.owners.lock().expect("no thread panicked");
         match action {
             Action::SegmentAlloc => {
                 owners.insert(address, stream);
@@ -45,11 +45,11 @@ impl Noting {
             _ => {}
         }
         let event = Event { action, address, size, stream, time_us: 0 };
-        self.events.lock().expect("nobody panicked").push(event);
+        self.events.lock().expect("no thread panicked").push(event);
     }
 
     fn length(&self) -> usize {
-        self.events.lock().expect("nobody panicked").len()
+        self.events.lock().expect("no thread panicked").len()
     }
 }
 
@@ -77,7 +77,7 @@ impl DeviceMemory for Noting {
     fn map(&self, part: Region) -> Result<()> {
         self.memory.map(part)?;
         if part.size.0 == PAGE as u64 {
-            self.small.lock().expect("nobody panicked").insert(part.address);
+            self.small.lock().expect("no thread panicked").insert(part.address);
         }
         self.note(Action::SegmentMap, part.address, part.size.0);
         Ok(())
@@ -87,7 +87,7 @@ impl DeviceMemory for Noting {
         self.memory.unmap(part)?;
         // PyTorch does not record pages that it mapped but unmapped again because not all were
         // granted.
-        let mut events = self.events.lock().expect("nobody panicked");
+        let mut events = self.events.lock().expect("no thread panicked");
         let mut mapped = events.iter().rev().take_while(|event| event.action == Action::SegmentMap);
         let back = mapped.position(|event| event.address == part.address);
         if let Some(back) = back {
@@ -132,7 +132,7 @@ impl Recorder {
     }
 
     pub(crate) fn allocate(&mut self, size: u64, stream: u64) {
-        *self.device.stream.lock().expect("nobody panicked") = stream;
+        *self.device.stream.lock().expect("no thread panicked") = stream;
         let (waits, from) = (self.waits(), self.device.length());
         let given = self.policy.allocate(Bytes(size), Stream(stream));
         if self.waits() > waits {
@@ -160,11 +160,11 @@ impl Recorder {
     fn note_found_waiting(&mut self, from: usize) {
         let found = self.retired.drain(..).map(|(retired, size)| {
             let address = retired.address();
-            self.policy.complete(retired).expect("it is its own");
+            self.policy.complete(retired).expect("it belongs to this policy");
             Event { action: Action::FreeCompleted, address, size, stream: 0, time_us: 0 }
         });
         let found: Vec<_> = found.collect();
-        self.device.events.lock().expect("nobody panicked").splice(from..from, found);
+        self.device.events.lock().expect("no thread panicked").splice(from..from, found);
     }
 
     pub(crate) fn free(&mut self, index: usize, at_once: bool) {
@@ -175,11 +175,12 @@ impl Recorder {
         self.device.note(Action::FreeRequested, allocation.address(), size);
         if at_once {
             self.device.note(Action::FreeCompleted, allocation.address(), size);
-            self.policy.free(allocation).expect("it is its own");
+            self.policy.free(allocation).expect("it belongs to this policy");
         } else {
             // Memory freed and completed in two adjacent events was not in use elsewhere.
             self.device.note(Action::Snapshot, 0, 0);
-            self.retired.push((self.policy.retire(allocation).expect("it is its own"), size));
+            self.retired
+                .push((self.policy.retire(allocation).expect("it belongs to this policy"), size));
         }
     }
 
@@ -189,11 +190,11 @@ impl Recorder {
         }
         let (retired, size) = self.retired.swap_remove(index % self.retired.len());
         self.device.note(Action::FreeCompleted, retired.address(), size);
-        self.policy.complete(retired).expect("it is its own");
+        self.policy.complete(retired).expect("it belongs to this policy");
     }
 
     pub(crate) fn empty_cache(&mut self) {
-        self.policy.empty_cache().expect("the device takes it");
+        self.policy.empty_cache().expect("the device accepts it");
         // These recordings have no stacks, so the next request has to distinguish the two.
         self.allocate(1, 0);
     }
@@ -209,7 +210,7 @@ impl Recorder {
 
     /// Drops the events so far, so that the recording begins here.
     pub(crate) fn begin(&mut self) {
-        self.device.events.lock().expect("nobody panicked").clear();
+        self.device.events.lock().expect("no thread panicked").clear();
     }
 
     /// Returns the current snapshot.
@@ -225,7 +226,7 @@ impl Recorder {
         }
         DeviceTrace {
             segments: Some(segments),
-            events: self.device.events.lock().expect("nobody panicked").clone(),
+            events: self.device.events.lock().expect("no thread panicked").clone(),
             ..DeviceTrace::default()
         }
     }
@@ -239,7 +240,7 @@ impl Recorder {
     ) -> trace::Segment {
         let address = blocks[0].address;
         let is_small = if expandable {
-            self.device.small.lock().expect("nobody panicked").contains(&address)
+            self.device.small.lock().expect("no thread panicked").contains(&address)
         } else {
             size == PAGE as u64
         };

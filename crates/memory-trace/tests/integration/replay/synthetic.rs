@@ -56,7 +56,7 @@ proptest! {
         after in proptest::collection::vec((0u8..5, size(), 0usize..1000, 0u64..3), 1..150),
         setting in proptest::sample::select(SETTINGS.to_vec()),
     ) {
-        let settings: Settings = setting.parse().expect("PyTorch takes it");
+        let settings: Settings = setting.parse().expect("PyTorch accepts it");
         // Without stacks, pages that are unmapped for a request that then needs no new pages look
         // like an emptied cache.
         let total = if settings.expandable_segments() { 1 << 40 } else { 240 << 20 };
@@ -82,7 +82,7 @@ proptest! {
         let trace = recorder.snapshot(is_expandable);
         prop_assume!(!longer.iter().any(|block| hides_end(&trace, *block)));
         let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
-        let agreement = compare(&trace, &workload, &settings).expect("it tells all");
+        let agreement = compare(&trace, &workload, &settings).expect("the recording is complete");
         prop_assert!(agreement.is_complete(), "{agreement:?}");
         prop_assert_eq!(agreement.retries, recorder.retries() - retries);
     }
@@ -111,7 +111,8 @@ fn recording_of_different_policy_is_detected() {
         .expect("it is the second");
     block.address += 2 << 20;
     let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
-    let agreement = compare(&trace, &workload, &Settings::default()).expect("it tells all");
+    let agreement =
+        compare(&trace, &workload, &Settings::default()).expect("the recording is complete");
     assert_eq!((agreement.addresses.predicted, agreement.addresses.of), (1, 2));
     let first = agreement.first.expect("one differs");
     assert!(first.what.contains("5242880 bytes allocated"), "{first:?}");
@@ -128,7 +129,8 @@ fn replay_predicts_explicit_empty_cache() {
     recorder.empty_cache();
     let trace = recorder.snapshot(false);
     let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
-    let agreement = compare(&trace, &workload, &Settings::default()).expect("it tells all");
+    let agreement =
+        compare(&trace, &workload, &Settings::default()).expect("the recording is complete");
     assert!(agreement.is_complete(), "{agreement:?}");
     assert_eq!((agreement.segments_freed.of, agreement.retries), (1, 0));
 }
@@ -151,20 +153,22 @@ fn captured_allocations_replay_from_private_pool() {
     }
     let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
     assert_eq!(workload.pools, [(0, 1), (0, 0)]);
-    let agreement = compare(&trace, &workload, &Settings::default()).expect("it tells all");
+    let agreement =
+        compare(&trace, &workload, &Settings::default()).expect("the recording is complete");
     assert!(agreement.is_complete(), "{agreement:?}");
     assert_eq!((agreement.addresses.of, agreement.segments.of), (2, 1));
 
     trace.segments.iter_mut().flatten().for_each(|segment| segment.pool = (0, 0));
     let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
-    let common = compare(&trace, &workload, &Settings::default()).expect("it tells all");
+    let common =
+        compare(&trace, &workload, &Settings::default()).expect("the recording is complete");
     assert!(!common.is_complete(), "from the common pool it would have come out otherwise");
 }
 
 #[test]
 fn block_keeps_unsplit_remainder() {
     // With 4 divisions, 6.1 MiB are rounded to 7 MiB, and the remaining half MiB is not split off.
-    let settings: Settings = "roundup_power2_divisions:4".parse().expect("PyTorch takes it");
+    let settings: Settings = "roundup_power2_divisions:4".parse().expect("PyTorch accepts it");
     let mut recorder = Recorder::new(&settings, Bytes::from_mib(240));
     let mib = |tenths: u64| tenths * (1 << 20) / 10;
     for tenths in [34, 39, 50] {
@@ -181,7 +185,7 @@ fn block_keeps_unsplit_remainder() {
     recorder.free(0, true);
     let trace = recorder.snapshot(false);
     let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
-    let agreement = compare(&trace, &workload, &settings).expect("it tells all");
+    let agreement = compare(&trace, &workload, &settings).expect("the recording is complete");
     assert!(agreement.is_complete(), "{agreement:?}");
 }
 
@@ -191,8 +195,8 @@ fn detects_region_of_different_size() {
     recorder.allocate(3 << 20, 0);
     let trace = recorder.snapshot(false);
     let workload = Workload::of(&trace, &Stacks::default()).expect("it is consistent");
-    let settings: Settings = "large_segment_size_mb:40".parse().expect("PyTorch takes it");
-    let agreement = compare(&trace, &workload, &settings).expect("it tells all");
+    let settings: Settings = "large_segment_size_mb:40".parse().expect("PyTorch accepts it");
+    let agreement = compare(&trace, &workload, &settings).expect("the recording is complete");
     let tallies =
         [agreement.addresses, agreement.segments].map(|tally| (tally.predicted, tally.of));
     assert_eq!((tallies, agreement.unrecorded), ([(0, 1), (0, 1)], 1));

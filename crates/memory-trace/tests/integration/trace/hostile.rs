@@ -70,8 +70,8 @@ fn deep_nesting_does_not_use_stack() {
     // Nested lists, under an ignored key and in place of the segments.
     let nested = [vec![b']'; depth], vec![b'a'; depth - 1]].concat();
     assert!(Recording::read(&program(&[KEY, &nested, b"s"])).unwrap().devices.is_empty());
-    let said = refused(&program(&[&nested])).to_string();
-    assert!(said.contains("segments[0]: a list where a dictionary must be"), "{said}");
+    let message = refused(&program(&[&nested])).to_string();
+    assert!(message.contains("segments[0]: a list where a dictionary must be"), "{message}");
     // Nested tuples, unclosed marks, nested dictionaries.
     let tuples = [&b")"[..], &vec![0x85; depth]].concat();
     assert!(refused(&program(&[&tuples])).to_string().contains("a list where a dictionary"));
@@ -196,13 +196,13 @@ fn long_shared_string_is_read_once() {
 #[test]
 fn rejects_and_truncates_long_string_as_name_or_number() {
     for text in long_texts() {
-        for (key, said) in [
+        for (key, expected) in [
             (&b"\x8c\x06action"[..], "device_traces[0][0]: the action 'tttt"),
             (b"\x8c\x04size", "device_traces[0][0]: 'size' is 'tttt"),
         ] {
             let head: &[u8] = b"}\x8c\x0ddevice_traces]](}(\x8c\x04addrK\0";
             let error = refused(&program(&[head, key, &text, b"ueas"])).to_string();
-            assert!(error.contains(said) && error.len() < 300, "{error}");
+            assert!(error.contains(expected) && error.len() < 300, "{error}");
         }
         // A setting with a hundred thousand pairs, and as many settings.
         let pairs = b"h\0h\0".repeat(100_000);
@@ -224,12 +224,12 @@ fn overlong_number_is_rejected_at_its_position() {
         let file = |digits| program(&[&number(digits), head, &many, b"\x8c\x06actionNueas"]);
         let error = refused(&file(1 << 19));
         assert_eq!(error.place(), &Place::Byte(2), "{error}");
-        let said = format!("{name} is a number on a line of 524288 bytes; no number needs");
-        assert!(error.to_string().contains(&said), "{error}");
+        let expected = format!("{name} is a number on a line of 524288 bytes; no number needs");
+        assert!(error.to_string().contains(&expected), "{error}");
         // A string of the maximum length is read each time.
-        let said = refused(&file(64)).to_string();
+        let message = refused(&file(64)).to_string();
         let wanted = if opcode == b'F' { "'size' is 0.0" } else { "the action None is unknown" };
-        assert!(said.contains(wanted), "{said}");
+        assert!(message.contains(wanted), "{message}");
     }
 }
 
@@ -256,7 +256,7 @@ fn settings_sharing_long_string_are_bounded() {
     let mut wide = [&text[..], b"\x8c\x12allocator_settings}\x8c\x01w}("].concat();
     (0..100_000).for_each(|_| wide.extend(b"h\0h\0"));
     let recording = Recording::read(&program(&[&wide, b"uss"])).unwrap();
-    assert!(recording.settings.is_empty(), "what is too long for a setting is passed over");
+    assert!(recording.settings.is_empty(), "settings that are too long are skipped");
 }
 
 #[test]
@@ -286,14 +286,14 @@ fn self_referential_values_are_harmless() {
     assert!(refused(&program(&[b"]\x94h\x00a"])).to_string().contains("segments[0]: a list"));
     assert!(Recording::read(&program(&[KEY, b"]\x94h\x00as"])).is_ok());
     // A snapshot that is its own trace, and a block that is its own segment.
-    let said = refused(&program(&[b"}\x94\x8c\x0ddevice_traces](h\x00es"])).to_string();
-    assert!(said.contains("device_traces[0]: a dictionary where a list must be"), "{said}");
+    let message = refused(&program(&[b"}\x94\x8c\x0ddevice_traces](h\x00es"])).to_string();
+    assert!(message.contains("device_traces[0]: a dictionary where a list must be"), "{message}");
     let segment: &[u8] =
         b"](}\x94(\x8c\x07addressK\x01\x8c\x0atotal_sizeK\x01\x8c\x06blocks](h\x00eue";
-    let said = refused(&program(&[segment])).to_string();
-    assert!(said.contains("segments[0]['blocks'][0]: 'size' is missing"), "{said}");
-    let said = refused(&program(&[b"}\x94(h\x00h\x00u"])).to_string();
-    assert!(said.contains("no 'segments'"), "{said}");
+    let message = refused(&program(&[segment])).to_string();
+    assert!(message.contains("segments[0]['blocks'][0]: 'size' is missing"), "{message}");
+    let message = refused(&program(&[b"}\x94(h\x00h\x00u"])).to_string();
+    assert!(message.contains("no 'segments'"), "{message}");
 }
 
 #[test]
@@ -302,21 +302,21 @@ fn out_of_range_numbers_are_rejected() {
         let head: &[u8] = b"}\x8c\x0ddevice_traces]](}(\x8c\x06action\x8c\x05alloc\x8c\x04addrK\0";
         refused(&program(&[head, b"\x8c\x04size", number, b"ueas"])).to_string()
     };
-    let said = with_size(b"\x8a\x09\0\0\0\0\0\0\0\x80\0");
-    assert!(said.contains("'size' is 9223372036854775808, not a number from 0"), "{said}");
-    let said = with_size(b"\x8a\x08\0\0\0\0\0\0\0\x80");
-    assert!(said.contains("'size' is -9223372036854775808"), "{said}");
-    let said = with_size(b"\x8a\x09\0\0\0\0\0\0\0\0\x01");
-    assert!(said.contains("LONG1 is a number of 9 bytes"), "{said}");
-    let said = with_size(b"L99999999999999999999L\n");
-    assert!(said.contains("LONG has the argument '99999999999999999999L'"), "{said}");
-    let said = with_size(b"G\x7f\xf0\0\0\0\0\0\0");
-    assert!(said.contains("'size' is inf"), "{said}");
+    let message = with_size(b"\x8a\x09\0\0\0\0\0\0\0\x80\0");
+    assert!(message.contains("'size' is 9223372036854775808, not a number from 0"), "{message}");
+    let message = with_size(b"\x8a\x08\0\0\0\0\0\0\0\x80");
+    assert!(message.contains("'size' is -9223372036854775808"), "{message}");
+    let message = with_size(b"\x8a\x09\0\0\0\0\0\0\0\0\x01");
+    assert!(message.contains("LONG1 is a number of 9 bytes"), "{message}");
+    let message = with_size(b"L99999999999999999999L\n");
+    assert!(message.contains("LONG has the argument '99999999999999999999L'"), "{message}");
+    let message = with_size(b"G\x7f\xf0\0\0\0\0\0\0");
+    assert!(message.contains("'size' is inf"), "{message}");
 }
 
 #[test]
 fn lengths_beyond_file_are_rejected_before_allocating() {
-    for (bytes, said) in [
+    for (bytes, expected) in [
         (&b"\x8b\x00\x00\x00\x80."[..], "LONG4 has the length -2147483648"),
         (b"\x8b\xff\xff\xff\x7f.", "LONG4 needs 2147483647 bytes, and 1 are left"),
         (b"X\xff\xff\xff\xffab.", "BINUNICODE needs 4294967295 bytes, and 3 are left"),
@@ -331,13 +331,13 @@ fn lengths_beyond_file_are_rejected_before_allocating() {
         (b"p-1\n.", "PUT has the argument '-1'"),
     ] {
         let error = refused(bytes).to_string();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }
 
 #[test]
 fn misplaced_opcodes_are_rejected_at_their_position() {
-    for (bytes, said) in [
+    for (bytes, expected) in [
         (&b"\x80\x04."[..], "at byte 2: STOP finds no value"),
         (b"]].", "at byte 2: STOP leaves values"),
         (b"(].", "STOP"),
@@ -367,7 +367,7 @@ fn misplaced_opcodes_are_rejected_at_their_position() {
         (b"V\\u12\n.", "UNICODE has the argument"),
     ] {
         let error = refused(bytes).to_string();
-        assert!(error.contains(said), "{}: {error}", bytes.escape_ascii());
+        assert!(error.contains(expected), "{}: {error}", bytes.escape_ascii());
     }
 }
 
@@ -376,8 +376,8 @@ fn limits_are_enforced() {
     let list = pickle(&Py::List(vec![]), 4);
     let read = |bytes: &[u8], limits| Recording::read_within(bytes, limits);
     let limits = Limits { bytes: list.len() as u64 - 1, ..Limits::default() };
-    let said = read(&list, limits).unwrap_err().to_string();
-    assert!(said.contains(&format!("more than {} bytes", limits.bytes)), "{said}");
+    let message = read(&list, limits).unwrap_err().to_string();
+    assert!(message.contains(&format!("more than {} bytes", limits.bytes)), "{message}");
     let limits = Limits { memory: Some(0), ..Limits::default() };
     let error = read(&list, limits).unwrap_err();
     let what = "EMPTY_LIST".to_owned();

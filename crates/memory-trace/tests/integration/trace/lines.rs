@@ -31,7 +31,7 @@ fn rmm_logs_of_all_versions_are_read() {
     let recording = read(&log);
     assert_eq!(recording.format, Format::RmmLog);
     let [trace] = &recording.devices[..] else { panic!("one device") };
-    assert_eq!(trace.segments, None, "the log does not tell what was held");
+    assert_eq!(trace.segments, None, "the log does not list held memory");
     let event =
         |action, address, size, stream, time_us| Event { action, address, size, stream, time_us };
     let (day, none) = (86_400_000_000, Event::NOT_REPORTED);
@@ -69,7 +69,7 @@ fn out_of_order_rmm_lines_do_not_start_a_new_day() {
 fn skips_truncated_last_rmm_line_and_names_invalid_line() {
     let whole = format!("{RMM}1,10:00:00.000002,allocate,0x100,8,0\n");
     assert_eq!(read(&format!("{whole}1,10:00:00.0000")), read(&whole));
-    for (line, said) in [
+    for (line, expected) in [
         ("1,10:00:00.000002,allocate,0x100,8,0,x", "'x' follows the stream"),
         ("1,10:00:00.000002,allocate,0x100,8", "the stream is missing"),
         ("1,10:00:00.000002,steal,0x100,8,0", "the action 'steal' is unknown"),
@@ -81,8 +81,8 @@ fn skips_truncated_last_rmm_line_and_names_invalid_line() {
         ("1,99999999999999999999.000002,allocate,0x100,8,0", "the time is"),
         ("\u{1b}[2J,10:00:00.000002,allocate,0x100,8,0", "the thread is '\\u{1b}[2J'"),
     ] {
-        let said_of = refusal(&format!("{whole}{line}\n"));
-        assert!(said_of.contains("at line 3") && said_of.contains(said), "{line}: {said_of}");
+        let message = refusal(&format!("{whole}{line}\n"));
+        assert!(message.contains("at line 3") && message.contains(expected), "{line}: {message}");
     }
     // An event is 40 bytes.
     let limits = Limits { memory: Some(100), ..Limits::default() };
@@ -173,7 +173,7 @@ fn inconsistent_lines_are_rejected_by_number() {
         format!(r#"{{"segment":{{"address":{address},"size_bytes":512,"blocks":[{blocks}]}}}}"#)
     };
     let event = |rest: &str| format!(r#"{{"event":{{"action":"alloc"{rest}}}}}"#);
-    for (line, said) in [
+    for (line, expected) in [
         (segment(0, ""), "the blocks make up 0 bytes of a segment of 512"),
         (segment(0, &format!("{block},{block}")), "after its segment"),
         (segment(1 << 63, block), "the address 0x8000000000000000 is beyond any device"),
@@ -195,12 +195,15 @@ fn inconsistent_lines_are_rejected_by_number() {
         ("[".repeat(1_000_000), "in column"),
     ] {
         let error = refusal(&format!("{HEAD}\n{line}\n"));
-        assert!(error.contains(said), "{line:.200}: {error}");
+        assert!(error.contains(expected), "{line:.200}: {error}");
         assert!(error.contains("at line 2") || error.contains("overlap"), "{error}");
         assert!(error.len() < 400 && !error.contains('\u{1b}'));
     }
-    let said = refusal("{\"schema\":2,\"kind\":\"memory-trace\"}\n");
-    assert!(said.contains("at line 1: the schema is 2; this program knows up to 1"), "{said}");
+    let message = refusal("{\"schema\":2,\"kind\":\"memory-trace\"}\n");
+    assert!(
+        message.contains("at line 1: the schema is 2; this program knows up to 1"),
+        "{message}"
+    );
     let long = HEAD.replace("\"b\"", &format!("\"{}\"", "b".repeat(1 << 20)));
     assert!(refusal(&format!("{long}\n")).contains("at line 1: more than 1048576 bytes"));
     assert!(refusal("{\"schema\":1,\"kind\":\"x\"}\n").contains("the kind is 'x'"));
@@ -243,9 +246,12 @@ fn listed_counts_and_late_stacks_are_checked() {
     let event = |rest: &str| {
         format!("{{\"event\":{{\"action\":\"alloc\",\"address\":1,\"size_bytes\":2{rest}}}}}\n")
     };
-    let said =
+    let message =
         refusal(&format!("{HEAD}\n{{\"device\":{{\"device\":0,\"events\":0}}}}\n{}", event("")));
-    assert!(said.contains("1 of 0 events of device 0") && !said.contains("truncated"), "{said}");
+    assert!(
+        message.contains("1 of 0 events of device 0") && !message.contains("truncated"),
+        "{message}"
+    );
     let stack =
         "{\"frame\":{\"function\":\"f\",\"file\":\"x\"}}\n{\"stack\":[0]}\n{\"stack\":[]}\n";
     let lines = [event(""), event(",\"stack\":0"), event(""), event(",\"stack\":1")].concat();

@@ -37,7 +37,6 @@ impl From<Vec<Py>> for Py {
     }
 }
 
-/// Returns a dictionary.
 pub(crate) fn dict<const N: usize>(pairs: [(&'static str, Py); N]) -> Py {
     Py::Dict(pairs.into())
 }

@@ -72,7 +72,7 @@ fn real_snapshots_match_table() {
 
 /// Returns the maximum held memory by walking back from the final segments.
 fn peak_reserved(trace: &DeviceTrace) -> u64 {
-    let segments = trace.segments.as_ref().expect("the file tells the segments");
+    let segments = trace.segments.as_ref().expect("the file lists the segments");
     let mut reserved: u64 = segments.iter().map(|segment| segment.size).sum();
     let mut peak = reserved;
     for event in trace.events.iter().rev() {

@@ -123,7 +123,7 @@ fn newest_snapshot_is_read_in_every_pickle_protocol() {
         segment.blocks.iter().map(|block| (block.state, block.requested)).collect();
     assert_eq!(states[0], (BlockState::Active, Some((1 << 20) - 100)));
     assert_eq!(states[1], (BlockState::AwaitingFree, Some((1 << 19) - 100)));
-    assert_eq!(states[2], (BlockState::Free, None), "what its last owner asked for is past");
+    assert_eq!(states[2], (BlockState::Free, None), "the last owner's request no longer counts");
     assert!(first.events.is_empty() && first.event_stacks.is_empty());
 
     let actions: Vec<_> = second.events.iter().map(|event| event.action).collect();
@@ -270,51 +270,57 @@ fn inconsistent_snapshot_is_rejected_by_field() {
     let one = |blocks: Vec<Py>| segments(vec![segment(0, BASE, 2 * MIB, blocks)]);
     let whole = || segment(0, BASE, 2 * MIB, vec![block(BASE, 2 * MIB, active)]);
 
-    let said = one(vec![block(BASE, MIB, active)]);
-    assert!(said.contains("at segments[0]: the blocks make up 1048576 bytes"), "{said}");
-    let said = one(vec![block(BASE, 3 * MIB, active)]);
+    let message = one(vec![block(BASE, MIB, active)]);
+    assert!(message.contains("at segments[0]: the blocks make up 1048576 bytes"), "{message}");
+    let message = one(vec![block(BASE, 3 * MIB, active)]);
     assert!(
-        said.contains("segments[0]['blocks'][0]: a block that ends at 0x7f0000300000"),
-        "{said}"
+        message.contains("segments[0]['blocks'][0]: a block that ends at 0x7f0000300000"),
+        "{message}"
     );
-    let said = one(vec![block(BASE, MIB, active), block(BASE, MIB, active)]);
-    assert!(said.contains("['blocks'][1]: a block at 0x7f0000000000 where one at"), "{said}");
-    let said = one(vec![block(BASE, 2 * MIB, "lost")]);
-    assert!(said.contains("the state 'lost' is unknown"), "{said}");
+    let message = one(vec![block(BASE, MIB, active), block(BASE, MIB, active)]);
+    assert!(message.contains("['blocks'][1]: a block at 0x7f0000000000 where one at"), "{message}");
+    let message = one(vec![block(BASE, 2 * MIB, "lost")]);
+    assert!(message.contains("the state 'lost' is unknown"), "{message}");
     let empty = dict([("size", 0.into()), ("state", active.into())]);
-    let said = one(vec![empty]);
-    assert!(said.contains("['blocks'][0]: a block of no bytes"), "{said}");
-    let said = segments(vec![segment(0, BASE, 0, vec![])]);
-    assert!(said.contains("segments[0]: a segment of no bytes"), "{said}");
-    let said =
+    let message = one(vec![empty]);
+    assert!(message.contains("['blocks'][0]: a block of no bytes"), "{message}");
+    let message = segments(vec![segment(0, BASE, 0, vec![])]);
+    assert!(message.contains("segments[0]: a segment of no bytes"), "{message}");
+    let message =
         segments(vec![whole(), segment(0, BASE + MIB, MIB, vec![block(BASE + MIB, MIB, active)])]);
-    assert!(said.contains("0x7f0000000000 and 0x7f0000100000 of device 0 overlap"), "{said}");
-    let said = segments(vec![segment(0, BASE, i64::MAX, vec![])]);
-    assert!(said.contains("'total_size' is 9223372036854775807 bytes, more than any"), "{said}");
-    let said = segments(vec![segment(-1, BASE, MIB, vec![])]);
-    assert!(said.contains("segments[0]: 'device' is -1"), "{said}");
-    let said = segments(vec![segment(1 << 32, BASE, MIB, vec![])]);
-    assert!(said.contains("'device' is 4294967296"), "{said}");
+    assert!(message.contains("0x7f0000000000 and 0x7f0000100000 of device 0 overlap"), "{message}");
+    let message = segments(vec![segment(0, BASE, i64::MAX, vec![])]);
+    assert!(
+        message.contains("'total_size' is 9223372036854775807 bytes, more than any"),
+        "{message}"
+    );
+    let message = segments(vec![segment(-1, BASE, MIB, vec![])]);
+    assert!(message.contains("segments[0]: 'device' is -1"), "{message}");
+    let message = segments(vec![segment(1 << 32, BASE, MIB, vec![])]);
+    assert!(message.contains("'device' is 4294967296"), "{message}");
 
     let traced = |events: Vec<Py>| {
         refusal(&dict([("device_traces", vec![Py::List(vec![]), events.into()].into())]))
     };
     let fine = || event("alloc", "addr", BASE, 8);
-    let said = traced(vec![fine(), event("teleport\u{1b}[2J", "addr", BASE, 8)]);
+    let message = traced(vec![fine(), event("teleport\u{1b}[2J", "addr", BASE, 8)]);
     assert!(
-        said.contains(r"device_traces[1][1]: the action 'teleport\u{1b}[2J' is unknown"),
-        "{said}"
+        message.contains(r"device_traces[1][1]: the action 'teleport\u{1b}[2J' is unknown"),
+        "{message}"
     );
-    let said = traced(vec![event("alloc", "addr", BASE, -8)]);
-    assert!(said.contains("'size' is -8, not a number from 0"), "{said}");
-    let said = traced(vec![event("alloc", "addr", BASE, i64::MAX)]);
-    assert!(said.contains("more than any device has"), "{said}");
-    let said = traced(vec![event("alloc", "where", BASE, 8)]);
-    assert!(said.contains("device_traces[1][0]: 'addr' is missing"), "{said}");
-    let said = traced(vec!["alloc".into()]);
-    assert!(said.contains("device_traces[1][0]: 'alloc' where a dictionary must be"), "{said}");
-    let said = refusal(&dict([("segments", 5.into())]));
-    assert!(said.contains("at segments: 5 where a list must be"), "{said}");
+    let message = traced(vec![event("alloc", "addr", BASE, -8)]);
+    assert!(message.contains("'size' is -8, not a number from 0"), "{message}");
+    let message = traced(vec![event("alloc", "addr", BASE, i64::MAX)]);
+    assert!(message.contains("more than any device has"), "{message}");
+    let message = traced(vec![event("alloc", "where", BASE, 8)]);
+    assert!(message.contains("device_traces[1][0]: 'addr' is missing"), "{message}");
+    let message = traced(vec!["alloc".into()]);
+    assert!(
+        message.contains("device_traces[1][0]: 'alloc' where a dictionary must be"),
+        "{message}"
+    );
+    let message = refusal(&dict([("segments", 5.into())]));
+    assert!(message.contains("at segments: 5 where a list must be"), "{message}");
     assert!(refusal(&dict([("weights", 5.into())])).contains("no 'segments'"));
     assert!(refusal(&Py::Float(1.5)).contains("it is 1.5, not a snapshot"));
 }
@@ -328,7 +334,7 @@ fn inconsistent_annotation_is_rejected_by_field() {
         ]))
     };
     let name = || ("name", "step".into());
-    for (pairs, said) in [
+    for (pairs, expected) in [
         (vec![("stage", "START".into())], "external_annotations[0]: 'name' is missing"),
         (vec![("name", 5.into()), ("stage", "START".into())], "'name' is no text"),
         (vec![name()], "'stage' is neither 'START' nor 'END'"),
@@ -337,7 +343,7 @@ fn inconsistent_annotation_is_rejected_by_field() {
         (vec![name(), ("stage", "END".into()), ("time_us", "now".into())], "'time_us' is 'now'"),
     ] {
         let error = refused(pairs);
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
     let refused = |key: &'static str, value: Py| {
         let Py::Dict(mut pairs) = segment(0, BASE, MIB, vec![block(BASE, MIB, "inactive")]) else {
@@ -347,7 +353,7 @@ fn inconsistent_annotation_is_rejected_by_field() {
         pairs.push((key, value));
         refusal(&dict([("segments", vec![Py::Dict(pairs)].into())]))
     };
-    for (key, value, said) in [
+    for (key, value, expected) in [
         ("segment_type", "tiny".into(), "the segment_type 'tiny' is unknown"),
         ("segment_pool_id", 5.into(), "'segment_pool_id' is no pair"),
         (
@@ -360,7 +366,7 @@ fn inconsistent_annotation_is_rejected_by_field() {
         ("blocks", 5.into(), "segments[0]: 5 where a list must be"),
     ] {
         let error = refused(key, value);
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }
 

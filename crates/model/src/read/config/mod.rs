@@ -230,9 +230,9 @@ fn unknown_type(keys: &Keys<'_>) -> Option<String> {
 
 /// Returns a configuration value for a message: shortened, without control characters.
 fn brief(value: &Value) -> String {
-    const LONGEST: usize = 40;
+    const MAX_CHARS: usize = 40;
     let text = value.to_string();
-    match text.char_indices().nth(LONGEST) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{}…", shown(text.get(..end).unwrap_or_default())),
         None => shown(&text),
     }

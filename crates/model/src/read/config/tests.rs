@@ -420,7 +420,7 @@ fn rejects_implausible_configurations() {
         let error = with(&format!(r#""hidden_size":{value}"#));
         assert!(matches!(error, ConfigError::Value { key: "hidden_size", .. }), "{value}");
     }
-    for (keys, said) in [
+    for (keys, expected) in [
         (r#""hidden_size":-1"#, "read 'hidden_size' of the configuration: -1 is not an integer"),
         (
             r#""max_position_embeddings":0"#,
@@ -429,7 +429,7 @@ fn rejects_implausible_configurations() {
         (r#""layer_types":[7]"#, "read 'layer_types' of the configuration: 7 is not a text"),
     ] {
         let error = with(keys).to_string();
-        assert!(error.starts_with(said), "{error}");
+        assert!(error.starts_with(expected), "{error}");
     }
     let long = with(&format!(r#""hidden_size":"{}""#, "\\u001b".repeat(999))).to_string();
     assert!(long.len() < 300 && !long.contains('\u{1b}'), "{long}");

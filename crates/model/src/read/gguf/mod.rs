@@ -29,8 +29,8 @@ const MAX_DIMENSIONS: u32 = 4;
 const MAX_PAIRS: u64 = 1 << 16;
 const MAX_TENSORS: u64 = 1 << 20;
 /// The minimum number of bytes of a pair (length, type, and one byte) and of a tensor.
-const LEAST_PAIR_BYTES: u64 = 8 + 4 + 1;
-const LEAST_TENSOR_BYTES: u64 = 8 + 4 + 4 + 8;
+const MIN_PAIR_BYTES: u64 = 8 + 4 + 1;
+const MIN_TENSOR_BYTES: u64 = 8 + 4 + 4 + 8;
 
 /// The header of one file.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,8 +69,8 @@ pub fn read(file: impl Read, length: Option<u64>) -> Result<Header, GgufError> {
         version if version != 0 && version & 0xffff == 0 => return Err(GgufError::BigEndian),
         version => return Err(GgufError::Version(version)),
     }
-    let tensors = count(&mut cursor, (MAX_TENSORS, LEAST_TENSOR_BYTES), "the number of tensors")?;
-    let pairs = count(&mut cursor, (MAX_PAIRS, LEAST_PAIR_BYTES), "the number of pairs")?;
+    let tensors = count(&mut cursor, (MAX_TENSORS, MIN_TENSOR_BYTES), "the number of tensors")?;
+    let pairs = count(&mut cursor, (MAX_PAIRS, MIN_PAIR_BYTES), "the number of pairs")?;
     let values = Values::read(&mut cursor, pairs)?;
     let alignment = alignment(&values)?;
     let split = Split::of(&values)?;

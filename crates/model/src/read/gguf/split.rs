@@ -26,8 +26,8 @@ impl Split {
             |key: &str| values.integer(key)?.ok_or_else(|| GgufError::Missing(key.to_owned()));
         let (number, tensors) = (wanted("split.no")?, wanted("split.tensors.count")?);
         if count > u64::from(u16::MAX) || number >= count {
-            let place = format!("file {number} of {count} cannot be");
-            return Err(GgufError::Split(place));
+            let problem = format!("file {number} of {count} cannot be");
+            return Err(GgufError::Split(problem));
         }
         Ok(Some(Split { number, count, tensors }))
     }

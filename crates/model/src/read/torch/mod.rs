@@ -144,7 +144,7 @@ impl Weights {
     /// that of the storages.
     fn fill(&mut self, views: Vec<View>, storages: &BTreeMap<String, u64>) {
         let mut left = storages.clone();
-        let mut places: BTreeSet<(String, u64)> = BTreeSet::new();
+        let mut seen: BTreeSet<(String, u64)> = BTreeSet::new();
         let mut shared = 0usize;
         for view in views {
             let Some(tensor) = view.within(storages) else {
@@ -154,7 +154,7 @@ impl Weights {
                 continue;
             };
             let room = left.entry(view.storage.clone()).or_default();
-            let again = !places.insert((view.storage, view.offset)) && tensor.bytes > Bytes(0);
+            let again = !seen.insert((view.storage, view.offset)) && tensor.bytes > Bytes(0);
             match room.checked_sub(tensor.bytes.0) {
                 Some(rest) if !again => {
                     *room = rest;

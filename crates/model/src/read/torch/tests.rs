@@ -176,8 +176,8 @@ fn references_without_values_are_bounded() {
     for opcode in [0x94, b'2', b'('] {
         let mut pickle = vec![b'N'; 1];
         pickle.resize((1 << 21) + 10, opcode);
-        let told = with_pickle(&pickle).notes.concat();
-        assert!(told.contains("more than 2097152 references"), "{told}");
+        let notes = with_pickle(&pickle).notes.concat();
+        assert!(notes.contains("more than 2097152 references"), "{notes}");
     }
 }
 

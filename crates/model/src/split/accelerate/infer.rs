@@ -189,15 +189,15 @@ impl Filling<'_> {
     /// Returns the positions in the list of the items that hold these parameters, and how many
     /// bytes they add.
     fn tied_items(&self, ties: &[&str]) -> (Vec<usize>, Bytes) {
-        let mut places = Vec::new();
+        let mut indices = Vec::new();
         for parameter in ties {
             let holds = |item: &Item| is_within(parameter, self.name(item));
-            let place = self.left.iter().position(holds);
-            places.extend(place.filter(|place| !places.contains(place)));
+            let index = self.left.iter().position(holds);
+            indices.extend(index.filter(|index| !indices.contains(index)));
         }
-        let sizes = places.iter().filter_map(|place| self.left.get(*place));
+        let sizes = indices.iter().filter_map(|index| self.left.get(*index));
         let added: Bytes = sizes.map(|item| self.size(item)).sum();
-        (places, added)
+        (indices, added)
     }
 
     fn place(&mut self, item: Item) {
@@ -217,23 +217,23 @@ impl Filling<'_> {
         let fits = |used: Bytes| limit.is_none_or(|limit| limit.is_some_and(|most| used.0 <= most));
         let own = self.size(&item);
         let ties = self.ties(&name);
-        let (mut places, added) = self.tied_items(&ties);
+        let (mut indices, added) = self.tied_items(&ties);
         if fits(self.used + own + added) {
             self.used += own + added;
             self.map.devices.insert(name, device);
-            places.sort_unstable();
-            for place in places.into_iter().rev() {
-                if let Some(tied) = self.left.remove(place) {
+            indices.sort_unstable();
+            for index in indices.into_iter().rev() {
+                if let Some(tied) = self.left.remove(index) {
                     self.map.devices.insert(self.name(&tied).to_owned(), device);
                 }
             }
             return;
         }
         if !ties.is_empty() && fits(self.used + own) {
-            for place in places {
-                let parts = self.left.get(place).and_then(|tied| self.divided(tied));
+            for index in indices {
+                let parts = self.left.get(index).and_then(|tied| self.divided(tied));
                 if let Some(parts) = parts {
-                    self.replace(place, parts);
+                    self.replace(index, parts);
                     self.left.push_front(item);
                     self.measure_largest();
                     return;
@@ -253,8 +253,8 @@ impl Filling<'_> {
         self.left.push_front(item);
     }
 
-    fn replace(&mut self, place: usize, parts: Vec<Item>) {
-        let mut after = self.left.split_off(place);
+    fn replace(&mut self, index: usize, parts: Vec<Item>) {
+        let mut after = self.left.split_off(index);
         after.pop_front();
         self.left.extend(parts);
         self.left.append(&mut after);

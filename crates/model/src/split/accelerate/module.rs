@@ -38,13 +38,13 @@ impl Module {
         root
     }
 
-    /// Adds a parameter; `places` are the indices of children by path.
+    /// Adds a parameter; `indices` are those of children by path.
     fn insert(
         &mut self,
         path: &[&str],
         name: &str,
         bytes: Bytes,
-        places: &mut BTreeMap<String, usize>,
+        indices: &mut BTreeMap<String, usize>,
         before: String,
     ) {
         let Some((child, rest)) = path.split_first() else {
@@ -52,14 +52,14 @@ impl Module {
             return;
         };
         let before = format!("{before}{child}.");
-        let place = *places.entry(before.clone()).or_insert_with(|| {
+        let index = *indices.entry(before.clone()).or_insert_with(|| {
             let number = child.bytes().all(|byte| byte.is_ascii_digit()) && !child.is_empty();
             let class = if number { BLOCK } else { "Module" }.to_owned();
             self.children.push(((*child).to_owned(), Module { class, ..Module::default() }));
             self.children.len() - 1
         });
-        if let Some((_, module)) = self.children.get_mut(place) {
-            module.insert(rest, name, bytes, places, before);
+        if let Some((_, module)) = self.children.get_mut(index) {
+            module.insert(rest, name, bytes, indices, before);
         }
     }
 }

@@ -4,7 +4,7 @@ use super::super::{RoomKind, Rooms, Split};
 use super::module::Tree;
 use super::{Device, DeviceMap, Module};
 use crate::model::Model;
-use crate::need::{Place, place};
+use crate::need::{TensorLayer, tensor_layer};
 
 /// Returns the map of a placement, for `device_map=` of transformers. The index of a GPU is its
 /// position among the GPUs of the rooms, as numbered by a program that sees only these GPUs
@@ -24,12 +24,12 @@ pub fn device_map(model: &Model, rooms: &Rooms, split: &Split) -> DeviceMap {
     let last = split.rooms.len().saturating_sub(1);
     let mut map = DeviceMap::default();
     for tensor in &model.tensors {
-        let layer = match place(&tensor.name) {
-            Place::Input => 0,
+        let layer = match tensor_layer(&tensor.name) {
+            TensorLayer::Input => 0,
             // Blocks beyond those of the architecture predict further tokens, like the output.
-            Place::Block(number) => usize::try_from(number)
+            TensorLayer::Block(number) => usize::try_from(number)
                 .map_or(last, |block| block.checked_add(1).map_or(last, |layer| layer.min(last))),
-            Place::Output => last,
+            TensorLayer::Output => last,
         };
         let room = split.rooms.get(layer).copied().flatten();
         let device = room.and_then(|room| devices.get(room)).copied().unwrap_or(Device::Cpu);

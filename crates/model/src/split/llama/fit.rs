@@ -206,8 +206,8 @@ impl Planner<'_> {
             let gpu = self.gpus.get(device).copied();
             for number in next..next + share.layers {
                 // The chain begins with the input.
-                if let Some(place) = assigned.get_mut(number + 1) {
-                    *place = gpu;
+                if let Some(slot) = assigned.get_mut(number + 1) {
+                    *slot = gpu;
                 }
                 let partial = next + share.full();
                 if number < partial {

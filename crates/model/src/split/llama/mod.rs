@@ -19,7 +19,7 @@ pub fn placed(chain: &Chain, rooms: &Rooms, ngl: Option<usize>, shares: &[f32]) 
     let gpus: Vec<usize> = gpus(rooms);
     let capacity = |room: &usize| rooms.rooms.get(*room).map_or(0.0, |r| r.capacity.0 as f32);
     let shares: Vec<f32> = if shares.iter().any(|share| *share > 0.0) {
-        (0..gpus.len()).map(|place| shares.get(place).copied().unwrap_or(0.0).max(0.0)).collect()
+        (0..gpus.len()).map(|index| shares.get(index).copied().unwrap_or(0.0).max(0.0)).collect()
     } else {
         gpus.iter().map(capacity).collect()
     };
@@ -36,8 +36,8 @@ pub fn placed(chain: &Chain, rooms: &Rooms, ngl: Option<usize>, shares: &[f32]) 
     let offloaded = ngl.unwrap_or(all).min(all);
     let first = all - offloaded;
     let room_of = |number: usize| {
-        let place = number.checked_sub(first)? as f32 / offloaded as f32;
-        let device = bounds.iter().position(|bound| *bound > place)?;
+        let fraction = number.checked_sub(first)? as f32 / offloaded as f32;
+        let device = bounds.iter().position(|bound| *bound > fraction)?;
         gpus.get(device).copied()
     };
     let cpu = pinned_room(rooms);

@@ -16,7 +16,7 @@ pub fn visible(rooms: &Rooms, split: &Split) -> (Rooms, Split) {
         .filter(|(at, room)| is_kept(*at, room.kind))
         .map(|(at, _)| at)
         .collect();
-    let place = |at: usize| kept.iter().position(|kept| *kept == at);
+    let new_index = |at: usize| kept.iter().position(|kept| *kept == at);
     let mut numbers = 0..;
     let renamed = kept.iter().filter_map(|at| rooms.rooms.get(*at)).cloned().map(|mut room| {
         if room.kind == RoomKind::Gpu {
@@ -25,9 +25,9 @@ pub fn visible(rooms: &Rooms, split: &Split) -> (Rooms, Split) {
         room
     });
     let mut split = split.clone();
-    split.rooms.iter_mut().for_each(|room| *room = room.and_then(place));
+    split.rooms.iter_mut().for_each(|room| *room = room.and_then(new_index));
     for moved in &mut split.moved {
-        moved.room = place(moved.room).unwrap_or(moved.room);
+        moved.room = new_index(moved.room).unwrap_or(moved.room);
     }
     (Rooms::new(renamed.collect()), split)
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The maximum depth to which values are checked, and the maximum number of resulting doubts.
 const DEPTH: u32 = 6;
-const MOST: usize = 8;
+const MAX_DOUBTS: usize = 8;
 
 /// Keys for a number of weights, which is positive, or -1 for a row.
 const SIZES: [&str; 3] = ["group_size", "q_group_size", "weight_group_size"];
@@ -17,23 +17,23 @@ const TILES: [&str; 2] = ["weight_block_size", "block_structure"];
 impl Quantization {
     /// Adds doubts about values that no method uses, and reads the encoding of the cache.
     pub(super) fn check(&mut self, values: Values<'_>) {
-        self.look(values, DEPTH);
+        self.visit(values, DEPTH);
         self.read_cache(values);
     }
 
-    fn look(&mut self, values: Values<'_>, depth: u32) {
+    fn visit(&mut self, values: Values<'_>, depth: u32) {
         for (key, value) in values.0 {
             let wanted = match key.as_str() {
                 key if SIZES.contains(&key) && !is_size(value) => "a number of weights",
                 key if TILES.contains(&key) && !is_tile(value) => "a pair of rows and columns",
                 _ => "",
             };
-            if !wanted.is_empty() && self.doubts.len() < MOST {
+            if !wanted.is_empty() && self.doubts.len() < MAX_DOUBTS {
                 let value = super::super::brief(value);
                 self.doubts.push(format!("'{key}' is {value}, not {wanted}"));
             }
             match value {
-                Value::Object(inner) if depth > 0 => self.look(Values(inner), depth - 1),
+                Value::Object(inner) if depth > 0 => self.visit(Values(inner), depth - 1),
                 _ => {}
             }
         }

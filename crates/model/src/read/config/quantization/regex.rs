@@ -18,7 +18,7 @@ enum Node {
     End,
     Group(Vec<Vec<Node>>),
     /// A lookahead, and whether it is negative.
-    Look(Vec<Vec<Node>>, bool),
+    Lookahead(Vec<Vec<Node>>, bool),
     Repeat(Box<Node>, u32, u32),
 }
 
@@ -96,15 +96,15 @@ impl Parser<'_> {
     }
 
     fn group(&mut self, depth: usize) -> Option<Node> {
-        let look = match () {
+        let lookahead = match () {
             () if self.take(b"?!") => Some(true),
             () if self.take(b"?=") => Some(false),
             () if self.take(b"?:") || self.peek() != Some(b'?') => None,
             () => return None,
         };
         let alternatives = self.alternatives(depth + 1)?;
-        (self.next() == Some(b')')).then_some(match look {
-            Some(negative) => Node::Look(alternatives, negative),
+        (self.next() == Some(b')')).then_some(match lookahead {
+            Some(negative) => Node::Lookahead(alternatives, negative),
             None => Node::Group(alternatives),
         })
     }
@@ -203,7 +203,7 @@ fn one(node: &Node, text: &[u8], at: usize, steps: &mut Steps, rest: Rest<'_>) -
         Node::Start => return at == 0 && rest(at, steps),
         Node::End => return at == text.len() && rest(at, steps),
         Node::Group(all) => return any(all, text, at, steps, rest),
-        Node::Look(all, negative) => {
+        Node::Lookahead(all, negative) => {
             let found = any(all, text, at, steps, &mut |_, _| true);
             return found != *negative && rest(at, steps);
         }

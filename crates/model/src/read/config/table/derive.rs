@@ -3,7 +3,7 @@
 use super::expression::{Expression, Value};
 use super::node::{Layered, Node};
 use super::{Rules, Type, parse};
-use crate::need::{Place, place};
+use crate::need::{TensorLayer, tensor_layer};
 use crate::read::config::ConfigError;
 use crate::read::config::keys::MAX_LAYERS;
 use crate::read::name::shown;
@@ -36,7 +36,7 @@ pub(in crate::read::config) fn tensors(
     list.doubts.sort();
     list.doubts.dedup();
     // Embeddings come first, as in the files.
-    list.tensors.sort_by_key(|tensor| !matches!(place(&tensor.name), Place::Input));
+    list.tensors.sort_by_key(|tensor| !matches!(tensor_layer(&tensor.name), TensorLayer::Input));
     Ok((list.tensors, list.doubts))
 }
 

@@ -86,7 +86,6 @@ impl Value {
     }
 }
 
-/// An expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::read::config) enum Expression {
     Constant(Value),
@@ -271,7 +270,6 @@ pub(in crate::read::config) trait Scope {
 }
 
 impl Expression {
-    /// Parses an expression.
     pub(in crate::read::config) fn parse(text: &str) -> Result<Expression, Malformed> {
         let mut parser = Parser { rest: text, depth: 0 };
         let expression = parser.level(0)?;
@@ -290,7 +288,6 @@ impl Expression {
         Ok(list)
     }
 
-    /// Returns the value.
     pub(in crate::read::config) fn evaluate(&self, scope: &dyn Scope) -> Value {
         let flag = |flag: bool| Value::Integer(i128::from(flag));
         match self {
