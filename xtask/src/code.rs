@@ -21,11 +21,11 @@ pub(crate) fn mask(source: &str) -> String {
             at += 1;
         }
     }
-    // Blanks replace whole literals, so only whole characters are left.
+    // Blanks replace whole literals, so only whole characters remain.
     String::from_utf8_lossy(&masked).into_owned()
 }
 
-/// Returns the end of the comment or literal that begins at `at`; `at` if there is none.
+/// Returns the end of the comment or literal that begins at `at`; `at` if none begins there.
 fn literal_end(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let after_word = at > 0 && is_word(bytes[at - 1]);
@@ -170,7 +170,7 @@ pub(crate) fn test_ranges(masked: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Returns masked source with its tests blanked, too.
+/// Returns masked source with its tests also blanked.
 pub(crate) fn without_tests(masked: &str) -> String {
     let mut bytes = masked.as_bytes().to_vec();
     for range in test_ranges(masked) {

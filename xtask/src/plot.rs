@@ -1,4 +1,4 @@
-//! Plots how a time grows with the size of its task, from Criterion's measurements.
+//! Plots time against task size, from Criterion's measurements.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -47,7 +47,7 @@ const DRAWINGS: [Drawing; 4] = [
 const EDGES: [f64; 4] = [70.0, 30.0, 590.0, 350.0];
 const COLORS: [&str; 4] = ["#1f77b4", "#d95f02", "#1b9e77", "#7570b3"];
 
-/// The measurements of one policy: events and nanoseconds, the shortest job first.
+/// The measurements of one policy: events and nanoseconds, smallest job first.
 #[derive(Clone, Debug, PartialEq)]
 struct Series {
     name: String,
@@ -142,7 +142,7 @@ impl Decades {
         Decades { first, last: (most.log10().ceil() as i32).max(first + 1) }
     }
 
-    /// Returns the position of a value, from 0 to 1.
+    /// Returns the position of a value in the range, from 0 to 1.
     fn place(self, value: f64) -> f64 {
         (value.log10() - f64::from(self.first)) / f64::from(self.last - self.first)
     }
@@ -162,7 +162,7 @@ fn draw(drawing: &Drawing, all: &[Series]) -> String {
          <rect width=\"640\" height=\"400\" fill=\"white\"/>\n",
         drawing.title
     );
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     for power in events.first..=events.last {
         let x = x(10f64.powi(power));
         let _ = writeln!(

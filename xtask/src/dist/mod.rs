@@ -1,11 +1,10 @@
 //! Builds the program for distribution: hot code is laid out contiguously.
 //!
 //! A snapshot runs a fifth of the program's text, which the compiler scatters over the whole. The
-//! kernel maps the surroundings of each page that is touched, so nearly all of the text is brought
-//! into memory, and from a cold disk all of it is read. The program is therefore built, traced on a
-//! simulated machine, and linked once more with the functions in front that it entered. Nothing
-//! else changes, and no list of functions has to be maintained: it is created from the very program
-//! that it orders.
+//! kernel maps the surroundings of each touched page, so nearly all of the text is loaded, and from
+//! a cold disk all of it is read. The program is therefore built, traced on a simulated machine,
+//! and linked again with the entered functions in front. Nothing else changes, and no list of
+//! functions needs maintenance, because each build creates it.
 
 mod trace;
 
@@ -20,8 +19,8 @@ use std::process::{Command, Stdio};
 
 /// The machine for the trace; a large one also runs the code for many devices and processes.
 const MACHINE: &str = "crowd:64x32";
-/// What is traced: commands of the program, as lines for a shell. The view needs a terminal, and
-/// ends with a key.
+/// The traced commands of the program, as shell command lines. The view needs a terminal and ends
+/// with a key.
 const LOOKS: &[&str] = &[
     "exec \"$0\" status",
     "exec \"$0\" doctor",
@@ -85,7 +84,7 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
         kib(&first),
         kib(&functions.iter().collect::<Vec<_>>()),
     )?;
-    // Cargo does not track the list, and would find nothing to do.
+    // Cargo does not track the list, so it would find nothing to rebuild.
     cargo::clean(root, "gpuws")?;
     let program = link(root, &order)?;
     writeln!(out, "dist: {}", program.display())?;
@@ -103,7 +102,7 @@ fn link(root: &Path, order: &Path) -> io::Result<PathBuf> {
     Ok(program.ok_or_else(|| Error::other("cargo built no 'gpuws'"))?.path)
 }
 
-/// Returns the functions of a program in the order of their addresses.
+/// Returns the functions of a program in address order.
 fn functions(program: &Path) -> io::Result<Vec<Function>> {
     let output = Command::new("nm")
         .args(["--defined-only", "--print-size", "--numeric-sort", "--"])

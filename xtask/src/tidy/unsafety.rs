@@ -17,7 +17,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
             continue;
         }
         let code = mask(&file.text);
-        // The name of the lint counts too: `allow(unsafe_code)` shows the intention.
+        // The lint name counts too, because `allow(unsafe_code)` shows the intention.
         let places = find_word(&code, "unsafe")
             .map(|at| (at, "unsafe"))
             .chain(find_word(&code, "unsafe_code").map(|at| (at, "unsafe_code")));

@@ -6,7 +6,7 @@ use crate::{Tree, Violation};
 const FORBIDDEN: &[&str] =
     &["FIXME", "TODO", "XXX", "HACK", "todo!", "unimplemented!", "for now", "For now"];
 
-/// This file has to contain the words.
+/// This file must contain the words.
 const ITSELF: &str = "xtask/src/tidy/words.rs";
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
