@@ -88,8 +88,8 @@ esac
 "#;
 
 /// The job: it leaves a process behind at its start, works, and checks that all leftovers survive
-/// until its end. A redirection of a background command is opened by a process that leads no
-/// session, so the stand-in for a device (a console) does not become its terminal.
+/// until its end. A process that leads no session opens the redirections of a background command,
+/// so the stand-in for a device (a console) does not become its terminal.
 pub(super) const JOB: &str = r#"#!/bin/sh
 export PATH=/usr/bin:/bin
 kind=$1 dir=/run/gpuws-slurm
