@@ -119,8 +119,8 @@ pub(crate) fn find_word<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item 
         let before = at.checked_sub(1).and_then(|i| text.as_bytes().get(i));
         let after = text.as_bytes().get(at + word.len());
         let ends_as_word = word.bytes().last().is_some_and(is_word);
-        let goes_on = |byte: Option<&u8>| byte.is_some_and(|b| is_word(*b));
-        !(goes_on(before) || ends_as_word && goes_on(after))
+        let continues = |byte: Option<&u8>| byte.is_some_and(|b| is_word(*b));
+        !(continues(before) || ends_as_word && continues(after))
     })
 }
 

@@ -15,8 +15,8 @@ pub(crate) fn output_of(command: &mut Command) -> io::Result<String> {
     if output.status.success() {
         return String::from_utf8(output.stdout).map_err(|error| failed(&error));
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(failed(&format_args!("{}: {}", output.status, said.trim())))
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(failed(&format_args!("{}: {}", output.status, message.trim())))
 }
 
 #[cfg(test)]

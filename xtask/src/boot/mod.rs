@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The test script; its arguments are the directory of the machine and the package.
-const SCENE: &str = include_str!("scene.sh");
+const SCENARIO: &str = include_str!("scenario.sh");
 
 /// Starts the machine, installs the package of `cargo xtask deb`, and returns whether the test
 /// passed. Prints its progress on standard output.
@@ -36,9 +36,9 @@ pub fn boot(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     }
     output_of(Command::new("cp").args(["--archive", "--reflink=auto"]).args([&base, &machine]))?;
     writeln!(out, "boot: {}", package.display())?;
-    let mut scene = Command::new("sh");
-    scene.args(["-c", SCENE, "sh"]).args([machine, package]).stdin(Stdio::null());
-    Ok(scene.status()?.success())
+    let mut scenario = Command::new("sh");
+    scenario.args(["-c", SCENARIO, "sh"]).args([machine, package]).stdin(Stdio::null());
+    Ok(scenario.status()?.success())
 }
 
 /// Returns the package file in a directory.

@@ -21,7 +21,7 @@ use std::process::{Command, Stdio};
 const MACHINE: &str = "crowd:64x32";
 /// The traced commands of the program, as shell command lines. The view needs a terminal and ends
 /// with a key.
-const LOOKS: &[&str] = &[
+const COMMANDS: &[&str] = &[
     "exec \"$0\" status",
     "exec \"$0\" doctor",
     "(sleep 5; printf q) | COLUMNS=120 LINES=40 script -qec \"'$0' top -d 500ms\" /dev/null",
@@ -47,19 +47,19 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     let functions = functions(&program)?;
     let begins: String = functions.iter().map(|(begins, ..)| format!("{begins:x}\n")).collect();
     let mut first: Vec<&Function> = Vec::new();
-    for look in LOOKS {
-        writeln!(out, "dist: see what this runs: {look}")?;
+    for command in COMMANDS {
+        writeln!(out, "dist: see what this runs: {command}")?;
         fs::write(&entered, &begins)?;
         let status = Command::new(&program)
             .args(["sim", MACHINE, "--"])
             .arg(std::env::current_exe()?)
             .args(["trace".as_ref(), entered.as_os_str(), program.as_os_str()])
-            .args(["sh".as_ref(), "-c".as_ref(), OsStr::new(look), program.as_os_str()])
+            .args(["sh".as_ref(), "-c".as_ref(), OsStr::new(command), program.as_os_str()])
             .env("NO_COLOR", "1")
             .stdout(Stdio::null())
             .status()?;
         if !status.success() {
-            return Err(Error::other(format!("failed to see what '{look}' runs: {status}")));
+            return Err(Error::other(format!("failed to see what '{command}' runs: {status}")));
         }
         for function in which(&functions, &fs::read_to_string(&entered)?) {
             if !first.contains(&function) {
@@ -153,10 +153,6 @@ mod tests {
         let names: Vec<&str> = functions.iter().map(|(.., name)| name.as_str()).collect();
         assert_eq!(names, ["_RNvC5gpuws4main", "_start", "weak"]);
         let entered = which(&functions, "1060\n1001\n1000\nfff\nnot a number\n");
-        assert_eq!(
-            entered,
-            [&functions[2], &functions[0]],
-            "in their order, and at no other place"
-        );
+        assert_eq!(entered, [&functions[2], &functions[0]], "in their order, and nowhere else");
     }
 }

@@ -17,16 +17,16 @@ const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
 /// A Debian package.
 struct Package {
     /// Its name for apt, with a version if only that version works.
-    asked: &'static str,
+    name: &'static str,
     /// The program to use from the package.
     program: &'static str,
 }
 
 const PACKAGES: &[Package] = &[
-    Package { asked: "nvtop", program: NVTOP },
-    Package { asked: "nvidia-smi=535.261.03-1", program: NVIDIA_SMI },
-    Package { asked: "prometheus", program: "usr/bin/prometheus" },
-    Package { asked: "prometheus-node-exporter", program: "usr/bin/prometheus-node-exporter" },
+    Package { name: "nvtop", program: NVTOP },
+    Package { name: "nvidia-smi=535.261.03-1", program: NVIDIA_SMI },
+    Package { name: "prometheus", program: "usr/bin/prometheus" },
+    Package { name: "prometheus-node-exporter", program: "usr/bin/prometheus-node-exporter" },
 ];
 
 const NVTOP: &str = "usr/bin/nvtop";
@@ -138,10 +138,10 @@ impl Peers {
             return writeln!(out, "peers: not installed: the packages of Debian: {error}");
         }
         for package in missing {
-            writeln!(out, "peers: fetching {} …", package.asked)?;
+            writeln!(out, "peers: fetching {} …", package.name)?;
             match self.unpack(package) {
                 Ok(message) => writeln!(out, "peers: {message}")?,
-                Err(error) => writeln!(out, "peers: not installed: {}: {error}", package.asked)?,
+                Err(error) => writeln!(out, "peers: not installed: {}: {error}", package.name)?,
             }
         }
         Ok(())
@@ -178,8 +178,8 @@ impl Peers {
     /// Downloads, verifies and unpacks a package; returns a description of the result.
     fn unpack(&self, package: &Package) -> io::Result<String> {
         let debs = self.apt().join("debs");
-        self.apt_get(&["download", package.asked])?;
-        let name = package.asked.split('=').next().unwrap_or(package.asked);
+        self.apt_get(&["download", package.name])?;
+        let name = package.name.split('=').next().unwrap_or(package.name);
         let file = fs::read_dir(&debs)?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .find(|file| file.starts_with(&format!("{name}_")))

@@ -109,7 +109,7 @@ fn compare(gpuws: &Path, peers: &Peers, machine: &str) -> io::Result<Row> {
     let foreign = kinds.any(|kind| kind == "foreign-namespace");
     let session = Session::start(gpuws, machine, &peers.session())?;
     let subject = Subject { status, real: session.placeholders(), foreign };
-    let verdict = |tool: &Tool| judge(tool, &subject, (tool.look)(peers, &session));
+    let verdict = |tool: &Tool| judge(tool, &subject, (tool.run)(peers, &session));
     let verdicts = TOOLS.iter().map(verdict).collect();
     Ok(Row { machine: machine.to_owned(), foreign, verdicts })
 }
@@ -222,7 +222,7 @@ mod tests {
         name: "tool",
         fields: &["memory_used_mib", "memory_mib"],
         drops_gone: true,
-        look: |_, _| Outcome::NotInstalled,
+        run: |_, _| Outcome::NotInstalled,
     };
 
     fn judged(status: Value, outcome: Outcome) -> Verdict {

@@ -14,7 +14,7 @@ pub(super) struct Tool {
     pub(super) fields: &'static [&'static str],
     /// Whether it omits processes that NVML lists but /proc no longer has.
     pub(super) drops_gone: bool,
-    pub(super) look: fn(&Peers, &Session) -> Outcome,
+    pub(super) run: fn(&Peers, &Session) -> Outcome,
 }
 
 /// The result of running a tool.
@@ -48,8 +48,8 @@ const SMI: &[&str] = &[
 ];
 
 pub(super) const TOOLS: &[Tool] = &[
-    Tool { name: "gpuws on NVML", fields: BYTES, drops_gone: false, look: gpuws },
-    Tool { name: "nvidia-ml-py", fields: BYTES, drops_gone: false, look: nvidia_ml_py },
+    Tool { name: "gpuws on NVML", fields: BYTES, drops_gone: false, run: gpuws },
+    Tool { name: "nvidia-ml-py", fields: BYTES, drops_gone: false, run: nvidia_ml_py },
     Tool {
         name: "gpustat",
         fields: &[
@@ -63,9 +63,9 @@ pub(super) const TOOLS: &[Tool] = &[
             "memory_mib",
         ],
         drops_gone: true,
-        look: gpustat,
+        run: gpustat,
     },
-    Tool { name: "nvitop", fields: BYTES, drops_gone: false, look: nvitop },
+    Tool { name: "nvitop", fields: BYTES, drops_gone: false, run: nvitop },
     Tool {
         name: "nvtop",
         fields: &[
@@ -78,10 +78,10 @@ pub(super) const TOOLS: &[Tool] = &[
             "memory_mib",
         ],
         drops_gone: false,
-        look: nvtop,
+        run: nvtop,
     },
-    Tool { name: "nvidia-smi CSV", fields: SMI, drops_gone: false, look: smi_csv },
-    Tool { name: "nvidia-smi -q -x", fields: SMI, drops_gone: false, look: smi_xml },
+    Tool { name: "nvidia-smi CSV", fields: SMI, drops_gone: false, run: smi_csv },
+    Tool { name: "nvidia-smi -q -x", fields: SMI, drops_gone: false, run: smi_xml },
 ];
 
 fn gpuws(_: &Peers, session: &Session) -> Outcome {

@@ -27,7 +27,7 @@ const PACKAGES: [&str; 11] = [
 ];
 
 /// The test script; its arguments are the directory with the packages, and gpuws.
-const SCENE: &str = include_str!("scene.sh");
+const SCENARIO: &str = include_str!("scenario.sh");
 
 /// Fetches and unpacks podman, builds gpuws, and runs containers on claimed devices.
 ///
@@ -58,7 +58,7 @@ pub fn unpacked_podman(root: &Path) -> Option<PathBuf> {
 pub fn run_containers(tree: &Path, gpuws: &Path) -> io::Result<bool> {
     let status = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
-        .args(["--propagation=private", "sh", "-c", SCENE, "sh"])
+        .args(["--propagation=private", "sh", "-c", SCENARIO, "sh"])
         .args([tree, gpuws])
         .stdin(Stdio::null())
         .status()?;

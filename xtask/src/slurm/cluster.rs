@@ -1,7 +1,7 @@
 //! The daemons of a one-node cluster in namespaces.
 
 use super::files::{JOB, ORDER, STAY, gres_conf, script, slurm_conf};
-use super::scenes::{SETUID, SETUID_ROOT};
+use super::scenarios::{SETUID, SETUID_ROOT};
 use crate::program::output_of;
 use std::fs;
 use std::io::{self, Error, Read};
@@ -125,7 +125,7 @@ impl Cluster {
         (user, gres, kind): (u32, &str, &str),
         seconds: u32,
     ) -> io::Result<String> {
-        let said = output_of(self.command("bin/sbatch").args([
+        let output = output_of(self.command("bin/sbatch").args([
             format!("--uid={user}"),
             format!("--gid={user}"),
             format!("--gres={gres}"),
@@ -136,7 +136,7 @@ impl Cluster {
             format!("{DIR}/bin/job"),
             kind.to_owned(),
         ]))?;
-        let number = said.split_whitespace().last().unwrap_or_default();
+        let number = output.split_whitespace().last().unwrap_or_default();
         Ok(number.to_owned())
     }
 
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_that_slurm_sets_by_itself_are_left_out() {
+    fn flags_set_by_slurm_itself_are_omitted() {
         for (state, shown) in [
             ("IDLE", "IDLE"),
             ("IDLE+PLANNED", "IDLE"),

@@ -7,7 +7,7 @@
 
 mod cluster;
 mod files;
-mod scenes;
+mod scenarios;
 
 use crate::{cargo, debian};
 use std::fs;
@@ -82,7 +82,7 @@ pub fn run_if_inside() -> Option<bool> {
         return None;
     }
     let jobs = jobs.parse().ok()?;
-    let done = scenes::run(tree.as_ref(), gpuws.as_ref(), jobs);
+    let done = scenarios::run(tree.as_ref(), gpuws.as_ref(), jobs);
     Some(done.unwrap_or_else(|error| {
         // If standard error is closed, the exit code still shows the failure.
         let _ = writeln!(io::stderr(), "slurm: {error}");

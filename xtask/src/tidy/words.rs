@@ -35,7 +35,7 @@ mod tests {
             ("README.md", "one\ntwo\nThis will do for now.\n"),
             ("docs/a.md", "for nowhere, a hack of no kind\n"),
         ]));
-        let places: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.line)).collect();
-        assert_eq!(places, [("crates/a/src/lib.rs", 2), ("README.md", 3)]);
+        let locations: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.line)).collect();
+        assert_eq!(locations, [("crates/a/src/lib.rs", 2), ("README.md", 3)]);
     }
 }

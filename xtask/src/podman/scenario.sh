@@ -2,7 +2,7 @@
 set -eu
 tree=$1 gpuws=$2
 mount -t tmpfs -o mode=755 tmpfs /run
-dir=/run/scene
+dir=/run/scenario
 # crun refuses a mixture of both cgroup versions.
 umount -q /sys/fs/cgroup/unified || true
 

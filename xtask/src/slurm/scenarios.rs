@@ -44,14 +44,14 @@ pub(super) fn run(tree: &Path, gpuws: &Path, jobs: usize) -> io::Result<bool> {
     let cluster = Cluster::start(tree, gpuws)?;
     say(&format!("slurmctld, slurmd and munged run; the node is {}", cluster.node()?));
     let mut well = true;
-    let mut scene = |problems: Vec<String>| {
+    let mut check = |problems: Vec<String>| {
         well &= problems.is_empty();
         problems.iter().for_each(|problem| say(&format!("PROBLEM: {problem}")));
     };
-    scene(many_jobs(&cluster, jobs)?);
-    scene(stuck_holder(&cluster)?);
-    scene(daemon_with_device(&cluster)?);
-    scene(state_of_others(&cluster)?);
+    check(many_jobs(&cluster, jobs)?);
+    check(stuck_holder(&cluster)?);
+    check(daemon_with_device(&cluster)?);
+    check(state_of_others(&cluster)?);
     Ok(well)
 }
 
@@ -66,10 +66,10 @@ fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
     for number in 0..jobs {
         let user = USERS[usize::from(number % 4 == 3)].1;
         let (gres, kind) = match number % KINDS {
-            place if place < MARKED.len() => {
-                (["shard:1", "gpu:1"][(number / KINDS + place) % 2], MARKED[place])
+            index if index < MARKED.len() => {
+                (["shard:1", "gpu:1"][(number / KINDS + index) % 2], MARKED[index])
             }
-            place => ("gpu:1", UNMARKED[place - MARKED.len()]),
+            index => ("gpu:1", UNMARKED[index - MARKED.len()]),
         };
         if kind != FORGED || forged.is_some() {
             kinds.insert(kind.to_owned());
@@ -193,13 +193,13 @@ fn stuck_holder(cluster: &Cluster) -> io::Result<Vec<String>> {
     };
     let frozen = freezer.join(format!("gpuws-slurm-{}", chance()?));
     fs::create_dir(&frozen)?;
-    let scene = freeze_and_end(cluster, &frozen);
+    let problems = freeze_and_end(cluster, &frozen);
     let _ = fs::write(frozen.join("freezer.state"), "THAWED");
     cluster.wait_for("the frozen group is empty", || {
         Ok(fs::read_to_string(frozen.join("cgroup.procs"))?.is_empty())
     })?;
     fs::remove_dir(&frozen)?;
-    scene
+    problems
 }
 
 fn freeze_and_end(cluster: &Cluster, frozen: &Path) -> io::Result<Vec<String>> {
