@@ -225,9 +225,9 @@ impl Day {
     fn at(&self, minute: u64) -> Snapshot {
         let step = self.step.filter(|(from, _)| minute >= *from).map_or(0, |(_, by)| by);
         let wall = (START + minute * MINUTE).saturating_add_signed(step);
-        let mut look = Snapshot::empty(Origin::Simulated("day".into()), Timestamp(wall));
-        look.sees_host_pids = Ok(true);
-        look.processes = [1, 2]
+        let mut snapshot = Snapshot::empty(Origin::Simulated("day".into()), Timestamp(wall));
+        snapshot.sees_host_pids = Ok(true);
+        snapshot.processes = [1, 2]
             .map(|pid| {
                 let name = if pid == 1 { "systemd" } else { "bash" };
                 let mut info = ProcessInfo::from_name(Pid(pid), name);
@@ -235,19 +235,20 @@ impl Day {
                 (Pid(pid), Process::from(Ok(info)))
             })
             .into();
-        look.processes.insert(Pid(3), Process::from(Err(Absent::NotFound)));
-        look.holders = Ok(Vec::new());
+        snapshot.processes.insert(Pid(3), Process::from(Err(Absent::NotFound)));
+        snapshot.holders = Ok(Vec::new());
         if self.silent.contains(&minute) {
-            return look;
+            return snapshot;
         }
-        look.devices = (0..self.gpus).map(|index| device(index, self.unlisted, minute)).collect();
+        snapshot.devices =
+            (0..self.gpus).map(|index| device(index, self.unlisted, minute)).collect();
         let mut holders = Vec::new();
         for program in self.programs.iter().filter(|p| (p.runs.0..p.runs.1).contains(&minute)) {
             let shown = program.shows(minute);
             let info = program.info(minute, &shown);
             holders.push(holder(info.key, program.gpu));
-            look.processes.insert(info.key.pid, Process::from(Ok(info)));
-            let device = &mut look.devices[program.gpu as usize];
+            snapshot.processes.insert(info.key.pid, Process::from(Ok(info)));
+            let device = &mut snapshot.devices[program.gpu as usize];
             let sample = device.sample.as_mut().unwrap();
             let used = sample.memory.used.unwrap();
             sample.memory.used = Ok(used + Bytes::from_mib(shown.mib));
@@ -256,8 +257,8 @@ impl Day {
             }
             device.processes.as_mut().unwrap().push(listed(program, &shown));
         }
-        look.holders = Ok(holders);
-        look
+        snapshot.holders = Ok(holders);
+        snapshot
     }
 
     /// Returns the more serious findings of the day, each with the minute of its first occurrence.
@@ -265,9 +266,9 @@ impl Day {
         let mut past = Past::every(Duration::from_millis(MINUTE));
         let mut all = BTreeMap::new();
         for minute in self.minutes() {
-            let look = self.at(minute);
-            past.add(&look);
-            for finding in diagnose_after(&past, &look).findings {
+            let snapshot = self.at(minute);
+            past.add(&snapshot);
+            for finding in diagnose_after(&past, &snapshot).findings {
                 let pid = finding.suspects.first().map(|suspect| suspect.process.pid);
                 if finding.confidence > Confidence::Possible {
                     let key = (finding.kind, pid, finding.confidence);
@@ -318,7 +319,7 @@ fn holder(process: ProcessKey, gpu: u32) -> Holder {
 }
 
 #[test]
-fn healthy_days_raise_nothing_above_possible() {
+fn healthy_days_raise_at_most_possible_findings() {
     let count = bound("GPUWS_DAYS", 60, 2_000);
     let mut programs = 0;
     for seed in 0..count {
@@ -331,7 +332,7 @@ fn healthy_days_raise_nothing_above_possible() {
 }
 
 #[test]
-fn sick_program_of_a_day_is_found_and_nobody_else() {
+fn only_faulty_program_of_a_day_is_found() {
     let count = bound("GPUWS_DAYS", 60, 2_000);
     let mut after: BTreeMap<(FindingKind, Confidence), Vec<u64>> = BTreeMap::new();
     for seed in 0..count {
@@ -349,14 +350,14 @@ fn sick_program_of_a_day_is_found_and_nobody_else() {
                 (habit, FindingKind::MemoryGrowth, Confidence::Likely)
             }
         };
-        let sick = day.add(&mut chance, habit, DAY);
+        let faulty = day.add(&mut chance, habit, DAY);
         let findings = day.findings();
-        let found = findings.get(&(kind, Some(Pid(sick.pid)), best));
+        let found = findings.get(&(kind, Some(Pid(faulty.pid)), best));
         let (minute, _) =
-            found.unwrap_or_else(|| panic!("seed {seed}: {sick:?} {:?}", findings.keys()));
-        let strangers = findings.keys().filter(|(_, pid, _)| *pid != Some(Pid(sick.pid)));
+            found.unwrap_or_else(|| panic!("seed {seed}: {faulty:?} {:?}", findings.keys()));
+        let strangers = findings.keys().filter(|(_, pid, _)| *pid != Some(Pid(faulty.pid)));
         assert_eq!(strangers.count(), 0, "seed {seed}: {findings:#?}\n{day:#?}");
-        after.entry((kind, best)).or_default().push(minute - sick.runs.0);
+        after.entry((kind, best)).or_default().push(minute - faulty.runs.0);
     }
     for ((kind, confidence), minutes) in after {
         let most = minutes.iter().max().unwrap();
@@ -366,7 +367,7 @@ fn sick_program_of_a_day_is_found_and_nobody_else() {
 }
 
 #[test]
-fn unlisted_memory_that_grows_is_evidence_of_the_leak() {
+fn growth_of_unlisted_memory_is_evidence_of_leak() {
     let mut day = Day::healthy(&mut Chance::new(1));
     day.programs.clear();
     (day.off, day.silent, day.step) = Default::default();
@@ -386,7 +387,7 @@ fn unlisted_memory_that_grows_is_evidence_of_the_leak() {
 }
 
 #[test]
-fn gap_and_clock_step_are_no_idle_time() {
+fn gap_and_clock_step_do_not_count_as_idle_time() {
     let mut day = Day::healthy(&mut Chance::new(1));
     day.programs.clear();
     (day.off, day.silent, day.step) = Default::default();
@@ -432,18 +433,18 @@ fn series_of_snapshots_and_past_agree_on_random_machines() {
     for seed in 0..count {
         let mut chance = Chance::new(seed);
         let simulation = gpu_sim::random(Seed(seed));
-        let (mut looks, mut past, mut second) = (Vec::new(), Past::new(), 0);
+        let (mut snapshots, mut past, mut second) = (Vec::new(), Past::new(), 0);
         for _ in 0..1 + chance.below(8) {
             simulation.advance_to(Duration::from_secs(second));
             second += [0, 1, 60, 600][chance.index(4)];
             let (backend, host): (&dyn GpuBackend, &dyn Host) = (&simulation, &simulation);
             let clock: &dyn Clock = &simulation;
-            looks.push(observe_in_detail(backend, host, clock, full_observation()));
-            let now = looks.last().unwrap();
+            snapshots.push(observe_in_detail(backend, host, clock, full_observation()));
+            let now = snapshots.last().unwrap();
             past.add(now);
             let diagnosis = diagnose_after(&past, now);
             findings += diagnosis.findings.len();
-            assert_eq!(diagnosis, diagnose(&looks), "seed {seed}");
+            assert_eq!(diagnosis, diagnose(&snapshots), "seed {seed}");
         }
     }
     println!("{count} machines: {findings} findings agree");
@@ -451,7 +452,7 @@ fn series_of_snapshots_and_past_agree_on_random_machines() {
 }
 
 #[test]
-fn past_forgets_who_is_gone() {
+fn past_forgets_ended_processes() {
     let mut past = Past::every(Duration::from_secs(1));
     let mut day = Day::healthy(&mut Chance::new(3));
     (day.off, day.silent, day.step) = Default::default();
@@ -460,8 +461,8 @@ fn past_forgets_who_is_gone() {
     for minute in 0..600 {
         // Every minute has different processes.
         day.programs = (0..8)
-            .map(|place| Program {
-                pid: 1_000 + u32::try_from(minute).unwrap() * 8 + place,
+            .map(|index| Program {
+                pid: 1_000 + u32::try_from(minute).unwrap() * 8 + index,
                 runs: (minute, minute + 1),
                 gpu: 0,
                 mib: 100,

@@ -24,12 +24,12 @@ fn observe(simulation: &Simulation) -> Snapshot {
 
 /// Diagnoses a machine after these times, in seconds.
 fn findings(simulation: &Simulation, times: &[u64]) -> Vec<Finding> {
-    let mut looks = Vec::new();
+    let mut snapshots = Vec::new();
     for seconds in times {
         simulation.advance_to(Duration::from_secs(*seconds));
-        looks.push(observe(simulation));
+        snapshots.push(observe(simulation));
     }
-    diagnose(&looks).findings
+    diagnose(&snapshots).findings
 }
 
 fn kind(finding: &Finding) -> String {
@@ -72,16 +72,16 @@ fn expected(table: &toml::Table, name: &str, watched: bool) -> Vec<Expected> {
         return Vec::new();
     };
     let number = |value: &toml::Value| u32::try_from(value.as_integer().unwrap()).unwrap();
-    let sick = machine["sick"].as_array().unwrap().iter().map(|sick| {
-        let least = sick.get("watched").filter(|_| watched).unwrap_or(&sick["once"]);
+    let faulty = machine["sick"].as_array().unwrap().iter().map(|faulty| {
+        let least = faulty.get("watched").filter(|_| watched).unwrap_or(&faulty["once"]);
         Expected {
-            kind: sick["kind"].as_str().unwrap().to_owned(),
-            gpus: sick["gpus"].as_array().unwrap().iter().map(number).collect(),
-            pid: sick.get("pid").map(|pid| Pid(number(pid))),
+            kind: faulty["kind"].as_str().unwrap().to_owned(),
+            gpus: faulty["gpus"].as_array().unwrap().iter().map(number).collect(),
+            pid: faulty.get("pid").map(|pid| Pid(number(pid))),
             least: confidence(least.as_str().unwrap()),
         }
     });
-    sick.collect()
+    faulty.collect()
 }
 
 /// True alarms, false alarms, and missed findings.
@@ -103,7 +103,7 @@ impl Score {
 }
 
 #[test]
-fn battery_of_machines_has_exactly_the_expected_findings() {
+fn machines_have_exactly_the_expected_findings() {
     let text = std::fs::read_to_string("../sim-fixtures/findings.toml").unwrap();
     let table: toml::Table = text.parse().unwrap();
     let names: BTreeSet<&str> = machines().iter().map(|machine| machine.name).collect();
@@ -350,7 +350,7 @@ impl Population {
     }
 
     /// Introduces a fault; returns the required finding with its kind, device and process.
-    fn sicken(&mut self) -> Expected {
+    fn add_fault(&mut self) -> Expected {
         let (gpu, pid) = (self.gpu(), self.pid());
         let gone = 100_000 + pid;
         let mib = 2_000 + self.chance.below(10_000);
@@ -466,7 +466,7 @@ impl Population {
 }
 
 #[test]
-fn healthy_populations_raise_nothing_above_possible() {
+fn healthy_populations_raise_at_most_possible_findings() {
     let count = bound("GPUWS_POPULATIONS", 1_000, 10_000);
     let mut possible: BTreeMap<String, u32> = BTreeMap::new();
     for seed in 0..count {
@@ -477,7 +477,7 @@ fn healthy_populations_raise_nothing_above_possible() {
             assert_eq!(
                 finding.confidence,
                 Confidence::Possible,
-                "seed {seed}, looks at {times:?}: {finding:?}\n{}",
+                "seed {seed}, snapshots at {times:?}: {finding:?}\n{}",
                 population.processes
             );
             *possible.entry(kind(&finding)).or_default() += 1;
@@ -488,13 +488,13 @@ fn healthy_populations_raise_nothing_above_possible() {
 }
 
 #[test]
-fn sickness_in_a_healthy_population_is_found_and_nothing_else() {
+fn only_fault_in_healthy_population_is_found() {
     let count = bound("GPUWS_POPULATIONS", 1_000, 10_000);
     let mut scores: BTreeMap<String, Score> = BTreeMap::new();
     let mut wrong = Vec::new();
     for seed in 0..count {
         let mut population = Population::healthy(seed);
-        let want = population.sicken();
+        let want = population.add_fault();
         let times = population.times();
         let found = findings(&population.start(seed), &times);
         let best = found.iter().filter(|finding| want.is(finding)).map(|f| f.confidence).max();
@@ -546,13 +546,13 @@ fn outlines_have_the_findings_of_whole_processes() {
     let embedded =
         machines().into_iter().map(|machine| Simulation::embedded(machine.name).unwrap());
     let healthy = (0..count).map(|seed| Population::healthy(seed).start(seed));
-    let sick = (0..count).map(|seed| {
+    let faulty = (0..count).map(|seed| {
         let mut population = Population::healthy(seed);
-        population.sicken();
+        population.add_fault();
         population.start(seed)
     });
     let (mut compared, mut searched, mut exonerated) = (0, 0, 0);
-    for simulation in embedded.chain(healthy).chain(sick) {
+    for simulation in embedded.chain(healthy).chain(faulty) {
         let observation = Observation {
             groups: defect_groups(),
             holders: HolderSearch::IfUnexplained,
@@ -575,9 +575,9 @@ fn outlines_have_the_findings_of_whole_processes() {
 }
 
 #[test]
-fn plain_look_without_details_finds_no_defect_by_guess() {
+fn snapshot_without_details_finds_no_defect() {
     let simulation = Simulation::embedded("sick-gpus").unwrap();
-    let look = observe_in_detail(&simulation, &simulation, &simulation, Observation::default());
-    let kinds: Vec<String> = diagnose(&[look]).findings.iter().map(kind).collect();
+    let snapshot = observe_in_detail(&simulation, &simulation, &simulation, Observation::default());
+    let kinds: Vec<String> = diagnose(&[snapshot]).findings.iter().map(kind).collect();
     assert_eq!(kinds, ["no-mig-instance", "busy-without-process"]);
 }

@@ -11,14 +11,14 @@ use std::fs::File;
 use std::time::Duration;
 
 /// Takes snapshots of a machine at intervals.
-fn looks(simulation: &Simulation, count: u64) -> Vec<Frame> {
+fn frames_of(simulation: &Simulation, count: u64) -> Vec<Frame> {
     let everything = Observation {
         groups: Groups::all(),
         holders: HolderSearch::Always,
         processes: ProcessDetail::Whole,
         driver_messages: true,
     };
-    let look = |number| {
+    let frame = |number| {
         simulation.advance_to(Duration::from_secs(number * 7));
         let mut snapshot = observe_in_detail(simulation, simulation, simulation, everything);
         // Recordings store CPU time in milliseconds; /proc counts hundredths of a second.
@@ -32,7 +32,7 @@ fn looks(simulation: &Simulation, count: u64) -> Vec<Frame> {
         };
         Frame { snapshot, leases }
     };
-    (0..count).map(look).collect()
+    (0..count).map(frame).collect()
 }
 
 /// Records frames, reads them back and compares them.
@@ -51,14 +51,14 @@ fn assert_returns(name: &str, frames: &[Frame]) {
 fn history_of_every_shipped_machine_returns() {
     for machine in machines() {
         let simulation = Simulation::embedded(machine.name).unwrap();
-        assert_returns(machine.name, &looks(&simulation, 12));
+        assert_returns(machine.name, &frames_of(&simulation, 12));
     }
 }
 
 #[test]
 fn history_of_random_machines_returns() {
     for seed in 0..40 {
-        assert_returns(&format!("seed {seed}"), &looks(&random(Seed(seed)), 12));
+        assert_returns(&format!("seed {seed}"), &frames_of(&random(Seed(seed)), 12));
     }
 }
 

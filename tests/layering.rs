@@ -96,7 +96,7 @@ fn steward_depends_on_policies_of_jobs_but_no_adapter() {
 }
 
 #[test]
-fn only_machine_front_ends_tests_benches_and_examples_choose_adapters() {
+fn only_permitted_packages_choose_adapters() {
     for package in packages() {
         let chosen = ADAPTERS.iter().filter(|adapter| package.depends_on.contains(**adapter));
         let chooses = matches!(

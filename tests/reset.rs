@@ -54,7 +54,7 @@ fn only_not_supported_counts_as_no_link() {
 
 const OWN: Pid = Pid(4242);
 
-fn look(machine: &str) -> Snapshot {
+fn snapshot(machine: &str) -> Snapshot {
     let simulation = Simulation::named(std::path::Path::new(machine)).unwrap();
     gpu_core::observe(&simulation, &simulation, &simulation)
 }
@@ -69,7 +69,7 @@ fn pids(blockers: &Blockers) -> Vec<u32> {
 
 #[test]
 fn unknown_link_blocks_reset() {
-    let now = look("driver-leak");
+    let now = snapshot("driver-leak");
     assert!(blockers(&now, &alone()).is_clear());
     let open = Linked { peers: vec![], whole: false };
     assert_eq!(blockers(&now, &open).unknown, Some(Unknown::Links));
@@ -77,7 +77,7 @@ fn unknown_link_blocks_reset() {
 
 #[test]
 fn missing_device_file_makes_blockers_unknown() {
-    let mut now = look("driver-leak");
+    let mut now = snapshot("driver-leak");
     assert!(blockers(&now, &alone()).is_clear());
     now.files.retain(|file| file.role != FileRole::Compute);
     assert_eq!(now.devices[0].id().minor(), Ok(0), "the minor number is known");
@@ -88,7 +88,7 @@ fn missing_device_file_makes_blockers_unknown() {
 
 #[test]
 fn only_own_nvml_child_is_exempt_from_blockers() {
-    let mut now = look("p100-ghost");
+    let mut now = snapshot("p100-ghost");
     let job = Pid(100_562);
     assert_eq!(pids(&blockers(&now, &alone())), [67_193, 100_562]);
     let mut named = |name: &str| {
@@ -104,7 +104,7 @@ fn only_own_nvml_child_is_exempt_from_blockers() {
 
 #[test]
 fn process_name_alone_does_not_suggest_stopping_service() {
-    let mut now = look("p100-ghost");
+    let mut now = snapshot("p100-ghost");
     let mut way_of = |name: &str, uid| {
         let info = now.processes.get_mut(&Pid(67_193)).unwrap().info_mut().unwrap();
         (info.name, info.uid) = (name.to_owned(), Ok(uid));

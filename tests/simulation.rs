@@ -141,15 +141,15 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
     }
     let pids: Vec<Pid> = machine.processes.iter().map(gpu_sim::Process::pid).collect();
     let protected = asked.protect.and_then(|at| pids.get(at % pids.len().max(1)).copied());
-    let look = || {
+    let snapshot = || {
         simulation.sleep(Duration::from_millis(500));
         observe(&simulation, &simulation, &simulation)
     };
-    let mut looks = [look(), look()];
+    let mut snapshots = [snapshot(), snapshot()];
     if asked.by_number {
-        look_up_processes(&simulation, &mut looks[1], &pids);
+        look_up_processes(&simulation, &mut snapshots[1], &pids);
     }
-    let diagnosis = diagnose(&looks);
+    let diagnosis = diagnose(&snapshots);
     let guard = Guard::new(&simulation, protected.map(Protect::Pid).into_iter().collect()).ok()?;
     let everyone =
         ProcessTable::processes(&simulation).map(|list| list.processes).unwrap_or_default();
@@ -162,7 +162,7 @@ fn walk(asked: &Asked, between: impl Fn(&Simulation, &Plan)) -> Option<Walk> {
         },
         ..Request::default()
     };
-    let plan = plan(&looks, &diagnosis, &guard, &request);
+    let plan = plan(&snapshots, &diagnosis, &guard, &request);
     assert_eq!(simulation.signals(), [], "a dry run sends nothing");
     assert_eq!(simulation.journal(), [] as [String; 0], "a dry run logs nothing");
     between(&simulation, &plan);
@@ -265,14 +265,14 @@ proptest! {
     }
 
     #[test]
-    fn process_releasing_device_between_plan_and_act_is_never_signalled(mut asked in asked()) {
+    fn process_releasing_device_before_act_is_never_signalled(mut asked in asked()) {
         asked.reach = Reach::Process;
-        let let_go = |simulation: &Simulation, plan: &Plan| {
+        let release = |simulation: &Simulation, plan: &Plan| {
             for target in &plan.targets {
                 simulation.happen(Happening::LetGo(target.key.pid, None));
             }
         };
-        if let Some(walk) = walk(&asked, let_go) {
+        if let Some(walk) = walk(&asked, release) {
             check(&walk);
             prop_assert_eq!(walk.signals, []);
         }
@@ -315,17 +315,17 @@ proptest! {
         for (call, nth, fault) in random_faults(Seed(seed), &machine, faults) {
             simulation.inject(call, nth, fault);
         }
-        let mut looks = Vec::new();
+        let mut snapshots = Vec::new();
         for _ in 0..5 {
             simulation.sleep(Duration::from_secs(3));
-            looks.push(observe(&simulation, &simulation, &simulation));
-            let diagnosis = diagnose(&looks);
+            snapshots.push(observe(&simulation, &simulation, &simulation));
+            let diagnosis = diagnose(&snapshots);
             for cleared in &diagnosis.cleared {
                 let suspects = diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
                 prop_assert!(suspects.into_iter().all(|suspect| suspect.process.pid != cleared.process.pid));
             }
-            let usage = Usage::of(looks.last().unwrap());
-            for device in &looks.last().unwrap().devices {
+            let usage = Usage::of(snapshots.last().unwrap());
+            for device in &snapshots.last().unwrap().devices {
                 let busy = usage.on(device.id()).iter().any(|user| user.occupies);
                 prop_assert!(!(busy && usage.is_free(device.id())));
             }
@@ -336,26 +336,26 @@ proptest! {
 /// If listed processes account for all memory, the holders of the device files add no finding and
 /// make no device busy.
 #[test]
-fn search_for_holders_changes_nothing_where_all_is_explained() {
+fn holder_search_adds_no_finding_if_memory_is_explained() {
     let (mut searched, mut spared) = (0, 0);
     for seed in 0..800 {
         let machine = random(Seed(seed));
-        let look = |holders| {
+        let snapshot = |holders| {
             let observation = Observation { holders, ..Observation::default() };
             observe_in_detail(&machine, &machine, &machine, observation)
         };
-        let (quick, full) = (look(HolderSearch::IfUnexplained), look(HolderSearch::Always));
+        let (quick, full) = (snapshot(HolderSearch::IfUnexplained), snapshot(HolderSearch::Always));
         let is_spared = quick.holders.is_err();
         *if is_spared { &mut spared } else { &mut searched } += 1;
         if !is_spared {
             assert_eq!(quick, full, "seed {seed}");
         }
-        let free = |look: &Snapshot| -> Vec<bool> {
-            let usage = Usage::of(look);
-            look.devices.iter().map(|device| usage.is_free(device.id())).collect()
+        let free = |snapshot: &Snapshot| -> Vec<bool> {
+            let usage = Usage::of(snapshot);
+            snapshot.devices.iter().map(|device| usage.is_free(device.id())).collect()
         };
         assert_eq!(free(&quick), free(&full), "seed {seed}");
-        let found = |look| diagnose(std::slice::from_ref(look)).findings;
+        let found = |snapshot| diagnose(std::slice::from_ref(snapshot)).findings;
         assert_eq!(found(&quick), found(&full), "seed {seed}");
     }
     assert!(searched >= 50 && spared >= 50, "searched {searched}, spared {spared}");
@@ -364,7 +364,7 @@ fn search_for_holders_changes_nothing_where_all_is_explained() {
 /// Without outcomes on these machines, the properties above would be vacuous.
 #[test]
 fn random_walks_cover_every_outcome() {
-    let (mut ended, mut killed, mut back, mut kept, mut let_go) = (0, 0, 0, 0, 0);
+    let (mut ended, mut killed, mut back, mut kept, mut released) = (0, 0, 0, 0, 0);
     for seed in 0..800 {
         let reach = Reach::Process;
         let asked = Asked { seed, by_number: seed % 2 == 0, reach, protect: None, faults: 2 };
@@ -373,12 +373,12 @@ fn random_walks_cover_every_outcome() {
         killed += walk.signals.iter().filter(|sent| sent.signal == Signal::Kill).count();
         for action in &walk.report.actions {
             ended += usize::from(matches!(action.outcome, Outcome::Ended { .. }));
-            let_go += usize::from(action.outcome == Outcome::LetGo);
+            released += usize::from(action.outcome == Outcome::LetGo);
         }
         back += walk.report.memory.iter().filter(|freed| freed.came_back).count();
         kept += walk.report.memory.iter().filter(|freed| !freed.came_back).count();
     }
-    let counts = [ended, killed, back, kept, let_go];
+    let counts = [ended, killed, back, kept, released];
     assert!(
         counts.iter().all(|count| *count >= 5),
         "ended, killed, freed, kept, released: {counts:?}"

@@ -1,6 +1,6 @@
 //! The attacker: an unprivileged user that tries everything, in steps determined by a seed.
 
-use super::layout::Scene;
+use super::layout::Layout;
 use super::status::Status;
 use super::steps::{self, STEPS};
 use gpu_core::{Clock, LeaseEntry, LeaseGuard};
@@ -25,7 +25,7 @@ const GREEDY: u32 = 150;
 
 /// The state of an attacker.
 pub(crate) struct Attacker {
-    pub(crate) scene: Scene,
+    pub(crate) layout: Layout,
     pub(crate) locks: FileLeaseStore,
     pub(crate) chance: Chance,
     pub(crate) clock: SystemClock,
@@ -48,11 +48,11 @@ pub(crate) struct Attacker {
 }
 
 /// Takes a number of steps, then keeps everything until it is killed.
-pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
+pub(crate) fn attack(layout: &Layout, seed: u64, steps: u64, honest: u32) {
     let canary = |path: PathBuf| fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
     let mut attacker = Attacker {
-        scene: scene.clone(),
-        locks: scene.locks(),
+        layout: layout.clone(),
+        locks: layout.locks(),
         chance: Chance::new(seed),
         clock: SystemClock::new(),
         uid: rustix::process::geteuid().as_raw(),
@@ -63,7 +63,7 @@ pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
         known: Vec::new(),
         keeper: None,
         greedy: 0,
-        canaries: scene.canaries().into_iter().filter_map(canary).collect(),
+        canaries: layout.canaries().into_iter().filter_map(canary).collect(),
     };
     let output = rustix::io::dup(std::io::stdout()).expect("the test passed a file");
     let mut status = Status::new(File::from(output));
@@ -78,7 +78,7 @@ pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
         let (kind, _, step) = chosen.next().expect("the weights add up to the total");
         let (words, result) = step(&mut attacker);
         status.note(kind, &words, &result);
-        attacker.change_mood();
+        attacker.change_strategy();
         // Gives other processes a chance to see this step before the next one.
         if attacker.chance.one_in(3) {
             let pause = Duration::from_micros(attacker.chance.below(3000));
@@ -92,7 +92,7 @@ pub(crate) fn attack(scene: &Scene, seed: u64, steps: u64, honest: u32) {
 }
 
 impl Attacker {
-    fn change_mood(&mut self) {
+    fn change_strategy(&mut self) {
         if self.greedy > 0 {
             self.greedy -= 1;
             if self.greedy == 0 {
@@ -144,7 +144,7 @@ impl Attacker {
 
     /// Returns a shared directory and the prefix for names in it.
     pub(crate) fn shared(&mut self) -> (PathBuf, &'static str) {
-        let mut shared = self.scene.shared().to_vec();
+        let mut shared = self.layout.shared().to_vec();
         // Occasionally tries one that root has not created yet.
         if !self.chance.one_in(16) {
             shared.retain(|(dir, _)| dir.exists());
@@ -184,7 +184,7 @@ impl Attacker {
 
     /// Returns a path for an entry: in its own directory, in that of an honest user, or in the
     /// shared one.
-    pub(crate) fn place(&mut self) -> PathBuf {
+    pub(crate) fn any_path(&mut self) -> PathBuf {
         let name = self.name();
         match self.chance.below(8) {
             0 => self.victims_dir().join(name),
@@ -212,7 +212,7 @@ impl Attacker {
     /// Returns a file to damage: its own, an honest user's, or safe-gpu's.
     pub(crate) fn any_file(&mut self) -> PathBuf {
         match self.chance.below(8) {
-            0 => self.chance.of(&self.scene.safe_gpu()).clone(),
+            0 => self.chance.of(&self.layout.safe_gpu()).clone(),
             1..=3 => {
                 let dir = self.victims_dir();
                 self.file_in(&dir)

@@ -1,6 +1,6 @@
 //! Readers with a broken rule. The attacker must defeat them, which proves that the attacks work.
 
-use super::layout::Scene;
+use super::layout::Layout;
 use gpu_core::{EntryKind, LeaseEntry, LeaseStore};
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc::{F_RDLCK, F_WRLCK, flock};
@@ -15,13 +15,13 @@ use std::path::Path;
 /// In addition to the entries that the library finds, `shared-directory` accepts a locked file in
 /// the shared directory as an entry of the file's owner. `file-owner` does the same for a file in
 /// any user's directory.
-pub(crate) fn entries(rule: &str, scene: &Scene, kind: EntryKind) -> io::Result<Vec<LeaseEntry>> {
+pub(crate) fn entries(rule: &str, layout: &Layout, kind: EntryKind) -> io::Result<Vec<LeaseEntry>> {
     let mut entries = Vec::new();
     if rule == "shared-directory" {
-        let found = scene.locks().entries(kind);
+        let found = layout.locks().entries(kind);
         entries.extend(found.map_err(|error| io::Error::other(error.fault().text))?);
     }
-    for (shared, prefix) in scene.shared() {
+    for (shared, prefix) in layout.shared() {
         let Ok(names) = fs::read_dir(&shared) else { continue };
         match rule {
             "shared-directory" => entries.extend(in_dir(&shared, prefix, kind)),

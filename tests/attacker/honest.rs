@@ -1,6 +1,6 @@
 //! An honest user: claims devices, holds them briefly, and releases them.
 
-use super::layout::{CONTESTED, Scene, TOTAL, choose, device, devices, look};
+use super::layout::{CONTESTED, Layout, TOTAL, choose, device, devices, observation};
 use gpu_claim::{ClaimRequest, TakeError, Taken, Wait, take};
 use gpu_core::{
     Bytes, Claim, Clock, DeviceUuid, EntryKind, LeaseEntry, LeaseGuard, LeaseId, LeaseStore, Pid,
@@ -19,19 +19,19 @@ use std::time::Duration;
 const SERVED: Duration = Duration::from_secs(120);
 
 /// Claims and releases devices until the stop file exists.
-pub(crate) fn claim_and_release(scene: &Scene, name: &str, seed: u64, rule: &str) {
+pub(crate) fn claim_and_release(layout: &Layout, name: &str, seed: u64, rule: &str) {
     let log = Log { participant: name.to_owned() };
-    let locks = Honest { locks: scene.locks(), log, is_blind: rule == "blind" };
+    let locks = Honest { locks: layout.locks(), log, is_blind: rule == "blind" };
     let clock = SystemClock::new();
     let mut chance = Chance::new(seed);
-    while !scene.stop().exists() {
+    while !layout.stop().exists() {
         let (ask, is_free) = ask(&mut chance);
         locks.log.write("ask", json!({ "free": is_free }));
-        match claim(&locks, &clock, &ask, &devices(), scene) {
+        match claim(&locks, &clock, &ask, &devices(), layout) {
             Ok(taken) => {
                 locks.log.hold(&taken.entry);
                 if taken.entry.devices.len() > 1 && chance.one_in(4) {
-                    nested(&locks, &clock, scene, &taken.entry);
+                    nested(&locks, &clock, layout, &taken.entry);
                 }
                 clock.sleep(Duration::from_millis(chance.below(15)));
                 locks.log.drop(&taken.entry);
@@ -48,13 +48,13 @@ pub(crate) fn claim_and_release(scene: &Scene, name: &str, seed: u64, rule: &str
 }
 
 /// Takes a device out of a lease. No other claim competes for it, so it is available immediately.
-fn nested(locks: &Honest, clock: &SystemClock, scene: &Scene, outer: &LeaseEntry) {
+fn nested(locks: &Honest, clock: &SystemClock, layout: &Layout, outer: &LeaseEntry) {
     let ask = ClaimRequest { within: Some(outer.clone()), ..asking(Claim::whole(1), Wait::No) };
     let ask = match outer.claim.share {
         Share::Whole => ask,
         share => ClaimRequest { claim: Claim { share, ..Claim::whole(1) }, ..ask },
     };
-    match claim(locks, clock, &ask, &outer.devices, scene) {
+    match claim(locks, clock, &ask, &outer.devices, layout) {
         Ok(taken) => {
             locks.log.hold(&taken.entry);
             locks.log.drop(&taken.entry);
@@ -68,12 +68,12 @@ fn claim(
     clock: &SystemClock,
     ask: &ClaimRequest,
     devices: &[DeviceUuid],
-    scene: &Scene,
+    layout: &Layout,
 ) -> Result<Taken<Vec<DeviceUuid>>, TakeError> {
     let mut watch = |_: &gpu_claim::Waiting<'_>| {
-        if scene.stop().exists() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if layout.stop().exists() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    take(locks, clock, ask, &mut || look(devices), &choose, &mut watch)
+    take(locks, clock, ask, &mut || observation(devices), &choose, &mut watch)
 }
 
 /// Returns a claim, and whether it must be served because it requests uncontested devices.

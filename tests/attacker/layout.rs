@@ -20,14 +20,14 @@ pub(crate) const SAFE_GPU: &str = "gpu-lock-magic-RaNdOM-This_Name-NEED_BE-THE_S
 
 /// The directories of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct Scene {
+pub(crate) struct Layout {
     /// The file system of the test.
     pub(crate) root: PathBuf,
     /// The substitute for `/run`; it may not exist.
     pub(crate) run: PathBuf,
 }
 
-impl Scene {
+impl Layout {
     /// Returns the substitute for `/tmp`.
     pub(crate) fn tmp(&self) -> PathBuf {
         self.root.join("tmp")
@@ -79,18 +79,18 @@ pub(crate) fn devices() -> Vec<DeviceUuid> {
 
 /// Returns the observation of the machine: its devices, or those of a lease.
 #[expect(clippy::unnecessary_wraps, reason = "a snapshot returns it")]
-pub(crate) fn look(devices: &[DeviceUuid]) -> Result<Vec<DeviceUuid>> {
+pub(crate) fn observation(devices: &[DeviceUuid]) -> Result<Vec<DeviceUuid>> {
     Ok(devices.to_vec())
 }
 
 /// Chooses the first free devices.
 #[expect(clippy::ptr_arg, reason = "a snapshot returns it")]
-pub(crate) fn choose(devices: &Vec<DeviceUuid>, claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
+pub(crate) fn choose(devices: &Vec<DeviceUuid>, claim: &Claim, others: &[LeaseEntry]) -> Chosen {
     let wanted = |uuid: &&DeviceUuid| claim.among.is_empty() || claim.among.contains(uuid);
     let could: Vec<DeviceUuid> = devices.iter().filter(wanted).cloned().collect();
     let is_free = |uuid: &&DeviceUuid| {
         let mut shared = 0_u128;
-        for lease in beside.iter().filter(|lease| lease.has(uuid)) {
+        for lease in others.iter().filter(|lease| lease.has(uuid)) {
             match (lease.claim.share, claim.share) {
                 (Share::Memory(Bytes(memory)), Share::Memory(_)) => shared += u128::from(memory),
                 _ => return false,

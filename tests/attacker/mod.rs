@@ -59,16 +59,16 @@ fn holds(plan: &Plan) {
 }
 
 #[test]
-fn attacker_breaks_nothing_while_root_creates_shared_dir() {
-    let test = "attacker_breaks_nothing_while_root_creates_shared_dir";
+fn attacker_breaks_no_rule_while_root_creates_shared_dir() {
+    let test = "attacker_breaks_no_rule_while_root_creates_shared_dir";
     if let Some(plan) = plan(test) {
         holds(&plan);
     }
 }
 
 #[test]
-fn attacker_breaks_nothing_in_temporary_dir() {
-    if let Some(plan) = plan("attacker_breaks_nothing_in_temporary_dir") {
+fn attacker_breaks_no_rule_in_temporary_dir() {
+    if let Some(plan) = plan("attacker_breaks_no_rule_in_temporary_dir") {
         holds(&Plan { has_run: false, ..plan });
     }
 }

@@ -12,24 +12,24 @@ mod reader;
 mod status;
 mod steps;
 
-use layout::Scene;
+use layout::Layout;
 use std::path::PathBuf;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let mut next = || arguments.next().expect("an argument for each option");
     let role = next();
-    let scene = Scene { root: PathBuf::from(next()), run: PathBuf::from(next()) };
+    let layout = Layout { root: PathBuf::from(next()), run: PathBuf::from(next()) };
     match role.as_str() {
         "honest" => {
             let (name, seed, rule) = (next(), next(), next());
-            honest::claim_and_release(&scene, &name, seed.parse().expect("a seed"), &rule);
+            honest::claim_and_release(&layout, &name, seed.parse().expect("a seed"), &rule);
         }
-        "reader" => reader::answer(&scene, &next()),
+        "reader" => reader::answer(&layout, &next()),
         "attacker" => {
             let (seed, steps, honest) = (next(), next(), next());
             let numbers = (seed.parse().expect("a seed"), steps.parse().expect("a number"));
-            attack::attack(&scene, numbers.0, numbers.1, honest.parse().expect("a user"));
+            attack::attack(&layout, numbers.0, numbers.1, honest.parse().expect("a user"));
         }
         other => panic!("'{other}' is no role"),
     }

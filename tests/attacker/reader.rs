@@ -1,7 +1,7 @@
 //! A user that only reads the leases, on request.
 
 use super::broken;
-use super::layout::Scene;
+use super::layout::Layout;
 use gpu_core::{EntryKind, LeaseEntry, LeaseStore};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
@@ -9,15 +9,15 @@ use std::io::{BufRead, Write};
 /// Answers each line of standard input with one line that has a reading.
 ///
 /// The rule is `product`, or the name of a broken rule.
-pub(crate) fn answer(scene: &Scene, rule: &str) {
-    let locks = scene.locks();
+pub(crate) fn answer(layout: &Layout, rule: &str) {
+    let locks = layout.locks();
     for line in std::io::stdin().lock().lines() {
         if line.is_err() {
             return;
         }
         let read = |kind| match rule {
             "product" => locks.entries(kind).map_err(|error| error.fault().text),
-            broken => broken::entries(broken, scene, kind).map_err(|error| error.to_string()),
+            broken => broken::entries(broken, layout, kind).map_err(|error| error.to_string()),
         };
         let reading = (|| {
             let attempts = read(EntryKind::Attempt)?;

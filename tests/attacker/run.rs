@@ -1,7 +1,7 @@
 //! A run: attackers, honest processes that are killed and stopped at random times, and the oracle's
 //! verdict.
 
-use super::layout::{DEVICES, choose, devices, look};
+use super::layout::{DEVICES, choose, devices, observation};
 use super::oracle::Oracle;
 use super::sandbox::{ATTACKER, HANGS, HONEST, ONLOOKER, Sandbox};
 use super::status::Counts;
@@ -25,7 +25,7 @@ const HONEST_OF_ONE: usize = 3;
 const STOPPED_MS: u64 = 500;
 /// The maximum time between two events, and between two checks of the oracle.
 const EVENTS_MS: u64 = 150;
-const LOOKS: Duration = Duration::from_millis(60);
+const CHECK_INTERVAL: Duration = Duration::from_millis(60);
 
 /// The configuration of a run.
 pub(crate) struct Plan {
@@ -54,7 +54,7 @@ struct Run<'a> {
     stopped: Vec<(String, Duration)>,
     /// The number of claims of each process, and the time of its last change.
     asked: std::collections::BTreeMap<String, (u64, Duration)>,
-    looks: u64,
+    checks: u64,
     kills: u64,
     stops: u64,
 }
@@ -69,11 +69,11 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
         chance: Chance::new(plan.seed),
         stopped: Vec::new(),
         asked: std::collections::BTreeMap::new(),
-        looks: 0,
+        checks: 0,
         kills: 0,
         stops: 0,
     };
-    run.play();
+    run.execute();
     let mut verdict = run.verdict();
     if run.oracle.violations.is_empty() {
         run.finish();
@@ -83,7 +83,7 @@ pub(crate) fn run(plan: &Plan) -> Verdict {
 }
 
 impl Run<'_> {
-    fn play(&mut self) {
+    fn execute(&mut self) {
         for (name, user) in [("root", 0), ("the other user", HONEST), ("an onlooker", ONLOOKER)] {
             self.sandbox.start_reader(name, user, self.plan.reader);
         }
@@ -100,7 +100,7 @@ impl Run<'_> {
         while !self.is_enough() {
             let end = self.steps() + self.plan.steps / 50;
             self.until_step(end);
-            self.look();
+            self.check();
         }
     }
 
@@ -126,7 +126,7 @@ impl Run<'_> {
 
     /// Continues until the attackers have taken this many steps in total, or all of their steps.
     fn until_step(&mut self, end: u64) {
-        let (mut event_at, mut look_at) = (Duration::ZERO, Duration::ZERO);
+        let (mut event_at, mut check_at) = (Duration::ZERO, Duration::ZERO);
         let mut progress = (0, self.sandbox.clock.monotonic());
         while self.oracle.violations.is_empty() {
             let summaries = self.sandbox.summaries();
@@ -140,14 +140,14 @@ impl Run<'_> {
             } else if now > progress.1 + HANGS {
                 self.oracle.violations.push("the attackers make no steps any more".to_owned());
             }
-            self.go_on(now);
+            self.continue_stopped(now);
             if now >= event_at && !self.sandbox.honest.is_empty() {
                 self.event(now);
                 event_at = now + Duration::from_millis(self.chance.below(EVENTS_MS));
             }
-            if now >= look_at {
-                self.look();
-                look_at = self.sandbox.clock.monotonic() + LOOKS;
+            if now >= check_at {
+                self.check();
+                check_at = self.sandbox.clock.monotonic() + CHECK_INTERVAL;
             }
             self.sandbox.clock.sleep(Duration::from_millis(3));
         }
@@ -184,7 +184,7 @@ impl Run<'_> {
     }
 
     /// Continues the processes that have been stopped long enough.
-    fn go_on(&mut self, now: Duration) {
+    fn continue_stopped(&mut self, now: Duration) {
         let honest = &self.sandbox.honest;
         self.stopped.retain(|(name, until)| {
             if now >= *until {
@@ -210,8 +210,8 @@ impl Run<'_> {
     }
 
     /// Runs all checks of the oracle.
-    fn look(&mut self) {
-        self.looks += 1;
+    fn check(&mut self) {
+        self.checks += 1;
         self.hear();
         let before = self.oracle.living();
         self.sandbox.readers.iter_mut().for_each(super::sandbox::Reader::ask);
@@ -249,7 +249,7 @@ impl Run<'_> {
             participant.signal(Signal::KILL);
             participant.child.wait().unwrap();
         }
-        fs::write(self.sandbox.scene.stop(), "").unwrap();
+        fs::write(self.sandbox.layout.stop(), "").unwrap();
         for mut participant in std::mem::take(&mut self.sandbox.honest) {
             participant.signal(Signal::CONT);
             if self.sandbox.eventually(|| participant.child.try_wait().unwrap().is_some()) {
@@ -258,7 +258,7 @@ impl Run<'_> {
                 left.push(format!("{} does not end", participant.name));
             }
         }
-        self.look();
+        self.check();
         let sandbox = &self.sandbox;
         if !sandbox.eventually(|| sandbox.locked().is_empty()) {
             left.extend(sandbox.locked().iter().map(|lock| format!("it is still locked: {lock}")));
@@ -274,8 +274,8 @@ impl Run<'_> {
             beside_safe_gpu: true,
         };
         let mut watch = |_: &gpu_claim::Waiting<'_>| ControlFlow::Continue(());
-        let (locks, all) = (sandbox.scene.locks(), devices());
-        match take(&locks, &sandbox.clock, &ask, &mut || look(&all), &choose, &mut watch) {
+        let (locks, all) = (sandbox.layout.locks(), devices());
+        match take(&locks, &sandbox.clock, &ask, &mut || observation(&all), &choose, &mut watch) {
             Ok(taken) if taken.entry.devices == all => {}
             Ok(taken) => left.push(format!("only {:?} could be claimed", taken.entry.devices)),
             Err(error) => left.push(format!("the devices could not be claimed: {error:?}")),
@@ -305,7 +305,7 @@ impl Run<'_> {
         let oracle = &self.oracle;
         let mut figures = format!(
             "seed {}: {steps} steps of user {ATTACKER} in {:.1} s (fs.protected_hardlinks is {}); \
-             {} grants, {} kills, {} stops; {} looks saw {} entries of the attacker; \
+             {} grants, {} kills, {} stops; {} checks saw {} entries of the attacker; \
              {} violations\n ",
             self.plan.seed,
             self.sandbox.clock.monotonic().as_secs_f64(),
@@ -313,7 +313,7 @@ impl Run<'_> {
             oracle.grants,
             self.kills,
             self.stops,
-            self.looks,
+            self.checks,
             oracle.foreign,
             oracle.violations.len(),
         );

@@ -1,6 +1,6 @@
 //! The file system and the PID namespace of the attackers and their victims.
 
-use super::layout::{SAFE_GPU, Scene};
+use super::layout::{Layout, SAFE_GPU};
 use super::status::Summary;
 use gpu_core::Clock;
 use gpu_host::SystemClock;
@@ -96,7 +96,7 @@ impl Reader {
 }
 
 pub(crate) struct Sandbox {
-    pub(crate) scene: Scene,
+    pub(crate) layout: Layout,
     pub(crate) clock: SystemClock,
     pub(crate) honest: Vec<Participant>,
     pub(crate) attackers: Vec<Participant>,
@@ -112,7 +112,7 @@ impl Sandbox {
     /// a directory for leases.
     pub(crate) fn new(dir: &Path, has_run: bool) -> Self {
         mount(dir, "mode=0755,size=512m,nr_inodes=200k");
-        let scene = Scene { root: dir.to_owned(), run: dir.join("run") };
+        let layout = Layout { root: dir.to_owned(), run: dir.join("run") };
         let make = |path: &str, mode| {
             let path = dir.join(path);
             fs::create_dir(&path).unwrap();
@@ -127,10 +127,10 @@ impl Sandbox {
         }
         make("tmp", 0o1777);
         make("tmp/safe_gpu", 0o1777);
-        scene.safe_gpu().iter().for_each(|path| write(path, 0o666));
+        layout.safe_gpu().iter().for_each(|path| write(path, 0o666));
         make("canary", 0o755);
         make("canary/directory", 0o755);
-        let [open, closed, _, inner] = scene.canaries();
+        let [open, closed, _, inner] = layout.canaries();
         write(&open, 0o666);
         write(&closed, 0o644);
         write(&inner, 0o644);
@@ -150,9 +150,9 @@ impl Sandbox {
                 }
             }
         });
-        let canaries = canaries(&scene);
+        let canaries = canaries(&layout);
         Sandbox {
-            scene,
+            layout,
             clock: SystemClock::new(),
             honest: Vec::new(),
             attackers: Vec::new(),
@@ -166,8 +166,8 @@ impl Sandbox {
 
     fn participant(&mut self, role: &str, user: u32) -> (String, Command) {
         self.started += 1;
-        let mut command = Command::new(self.scene.root.join("bin/participant"));
-        command.arg(role).arg(&self.scene.root).arg(&self.scene.run);
+        let mut command = Command::new(self.layout.root.join("bin/participant"));
+        command.arg(role).arg(&self.layout.root).arg(&self.layout.run);
         command.current_dir("/").stdin(Stdio::null());
         if user != 0 {
             command.uid(user).gid(user);
@@ -212,7 +212,7 @@ impl Sandbox {
     }
 
     fn status_file(&self, name: &str) -> PathBuf {
-        self.scene.root.join("status").join(name)
+        self.layout.root.join("status").join(name)
     }
 
     /// Returns the progress of the attackers.
@@ -252,14 +252,14 @@ impl Sandbox {
 
     /// Describes the changes to root's files through links planted by the attacker.
     pub(crate) fn changed_canaries(&self) -> Vec<String> {
-        let now = canaries(&self.scene);
+        let now = canaries(&self.layout);
         let pairs = self.canaries.iter().zip(&now).filter(|(before, now)| before != now);
         pairs.map(|(before, now)| format!("{before} is {now} now")).collect()
     }
 
     /// Returns the locked files in the directories of leases.
     pub(crate) fn locked(&self) -> Vec<String> {
-        let device = fs::metadata(&self.scene.root).unwrap().dev();
+        let device = fs::metadata(&self.layout.root).unwrap().dev();
         let (major, minor) = (device >> 8 & 0xfff, device & 0xff | device >> 12 & 0xfff00);
         let here = format!("{major:02x}:{minor:02x}:");
         let list = fs::read_to_string("/proc/locks").unwrap();
@@ -280,7 +280,7 @@ impl Sandbox {
 }
 
 /// Returns, for each of root's files, everything that others could change except the link count.
-fn canaries(scene: &Scene) -> Vec<String> {
+fn canaries(layout: &Layout) -> Vec<String> {
     let one = |path: PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let Ok(file) = fs::symlink_metadata(&path) else { return format!("{name}: gone") };
@@ -292,11 +292,11 @@ fn canaries(scene: &Scene) -> Vec<String> {
         let owner = (file.uid(), file.gid());
         format!("{name}: {:o} of {owner:?}, {times:?}, {text:?}, {inside:?}", file.mode())
     };
-    let mut paths = scene.canaries().to_vec();
-    paths.push(scene.tmp().join("safe_gpu"));
+    let mut paths = layout.canaries().to_vec();
+    paths.push(layout.tmp().join("safe_gpu"));
     let mut reported: Vec<String> = paths.drain(..4).map(one).collect();
     // Every user may create files in this directory, so only its owner and mode must not change.
-    let owners = [paths[0].clone(), scene.tmp().join(SAFE_GPU)].map(|path| {
+    let owners = [paths[0].clone(), layout.tmp().join(SAFE_GPU)].map(|path| {
         let file = fs::symlink_metadata(&path);
         file.map_or("gone".into(), |file| format!("{:o} of {}", file.mode(), file.uid()))
     });

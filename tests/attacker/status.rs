@@ -37,9 +37,9 @@ impl Status {
             format!("{} {kind} {words}: {how}", self.steps).replace(char::is_control, "?");
         line.truncate(line.floor_char_boundary(LINE - 1));
         let line = format!("{line:<width$}\n", width = LINE - 1);
-        let place = SUMMARY as u64 + self.steps % KEPT * LINE as u64;
+        let offset = SUMMARY as u64 + self.steps % KEPT * LINE as u64;
         // A failure cannot be reported.
-        let _ = self.file.write_all_at(line.as_bytes(), place);
+        let _ = self.file.write_all_at(line.as_bytes(), offset);
         let count = self.counts.entry(kind.to_owned()).or_default();
         count.0 += 1;
         count.1 += u64::from(result.is_ok());

@@ -73,9 +73,9 @@ fn spy(attacker: &mut Attacker) -> Outcome {
 /// Links a file of root, an honest user or its own under another name.
 fn link(attacker: &mut Attacker) -> Outcome {
     let source = match attacker.chance.below(6) {
-        0 => attacker.scene.canaries()[0].clone(),
-        1 => attacker.scene.canaries()[1].clone(),
-        2 => attacker.chance.of(&attacker.scene.safe_gpu()).clone(),
+        0 => attacker.layout.canaries()[0].clone(),
+        1 => attacker.layout.canaries()[1].clone(),
+        2 => attacker.chance.of(&attacker.layout.safe_gpu()).clone(),
         3 | 4 => {
             let dir = attacker.victims_dir();
             attacker.file_in(&dir)
@@ -84,14 +84,14 @@ fn link(attacker: &mut Attacker) -> Outcome {
     };
     // Not even its creator can remove a link to root's file from a sticky directory, so all of its
     // own names would soon be taken.
-    let name = if attacker.chance.one_in(8) { attacker.victims_dir() } else { attacker.place() };
+    let name = if attacker.chance.one_in(8) { attacker.victims_dir() } else { attacker.any_path() };
     (format!("{} to {}", show(&source), show(&name)), fs::hard_link(&source, &name))
 }
 
 /// Links root's world-writable file under the name of an entry, writes an honest entry into it and
 /// locks it. If names in that directory counted, this would be an entry of root.
 fn plant(attacker: &mut Attacker) -> Outcome {
-    let source = attacker.chance.of(&attacker.scene.safe_gpu()).clone();
+    let source = attacker.chance.of(&attacker.layout.safe_gpu()).clone();
     let id = format!("p{}", attacker.chance.below(1000));
     let kind = *attacker.chance.of(&["lease-", "lease-", "try-"]);
     let dir = match attacker.chance.below(3) {
@@ -118,13 +118,13 @@ fn plant(attacker: &mut Attacker) -> Outcome {
 
 fn symbolic_link(attacker: &mut Attacker) -> Outcome {
     let target = match attacker.chance.below(8) {
-        0..=3 => attacker.chance.of(&attacker.scene.canaries()).clone(),
+        0..=3 => attacker.chance.of(&attacker.layout.canaries()).clone(),
         4 => attacker.victims_dir(),
         5 => PathBuf::from("/dev/zero"),
         6 => PathBuf::from("."),
         _ => attacker.any_file(),
     };
-    let name = if attacker.chance.one_in(2) { attacker.any_dir() } else { attacker.place() };
+    let name = if attacker.chance.one_in(2) { attacker.any_dir() } else { attacker.any_path() };
     (format!("{} to {}", show(&name), show(&target)), symlink(&target, &name))
 }
 
@@ -141,7 +141,7 @@ fn remove_dir(attacker: &mut Attacker) -> Outcome {
 
 fn rename_dir(attacker: &mut Attacker) -> Outcome {
     let from = match attacker.chance.below(4) {
-        0 => attacker.scene.canaries()[2].clone(),
+        0 => attacker.layout.canaries()[2].clone(),
         1 => attacker.victims_dir(),
         _ => attacker.own_dir(),
     };
@@ -260,7 +260,7 @@ fn lock_file(attacker: &mut Attacker) -> Outcome {
 
 /// Creates a FIFO, with or without a writer, in place of a file or directory that others open.
 fn fifo(attacker: &mut Attacker) -> Outcome {
-    let path = if attacker.chance.one_in(4) { attacker.any_dir() } else { attacker.place() };
+    let path = if attacker.chance.one_in(4) { attacker.any_dir() } else { attacker.any_path() };
     let result = (|| {
         let mode = Mode::from_raw_mode(0o644);
         rustix::fs::mknodat(CWD, &path, FileType::Fifo, mode, 0)?;
@@ -278,7 +278,7 @@ fn fifo(attacker: &mut Attacker) -> Outcome {
 
 fn mode(attacker: &mut Attacker) -> Outcome {
     let path = match attacker.chance.below(6) {
-        0 => attacker.chance.of(&attacker.scene.canaries()).clone(),
+        0 => attacker.chance.of(&attacker.layout.canaries()).clone(),
         1 => attacker.victims_dir(),
         2 => attacker.own_dir(),
         _ => attacker.any_file(),
@@ -356,23 +356,23 @@ fn spoil(attacker: &mut Attacker) -> Outcome {
     let dir = attacker.victims_dir();
     let path = attacker.file_in(&dir);
     let (shared, prefix) = attacker.shared();
-    let beside = shared.join(format!("{prefix}spoilt"));
+    let moved = shared.join(format!("{prefix}spoilt"));
     let (words, result) = match attacker.chance.below(6) {
         0 => ("unlink", fs::remove_file(&path)),
-        1 => ("rename", fs::rename(&path, &beside)),
-        2 => ("replace", File::create_new(&beside).and_then(|_| fs::rename(&beside, &path))),
+        1 => ("rename", fs::rename(&path, &moved)),
+        2 => ("replace", File::create_new(&moved).and_then(|_| fs::rename(&moved, &path))),
         3 => ("take", {
             let own = attacker.own_dir().join(path.file_name().unwrap_or_default());
             fs::rename(&path, own)
         }),
         4 => ("truncate", open_to_write(attacker, &path).and_then(|file| file.set_len(0))),
-        _ => ("move the directory", fs::rename(&dir, &beside)),
+        _ => ("move the directory", fs::rename(&dir, &moved)),
     };
     (format!("{words} {}", show(&path)), result)
 }
 
 fn socket(attacker: &mut Attacker) -> Outcome {
-    let path = if attacker.chance.one_in(4) { attacker.any_dir() } else { attacker.place() };
+    let path = if attacker.chance.one_in(4) { attacker.any_dir() } else { attacker.any_path() };
     (show(&path), UnixListener::bind(&path).map(|socket| attacker.keep(socket)))
 }
 

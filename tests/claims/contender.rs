@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The devices with their memory.
-type Scene = Vec<(DeviceUuid, Bytes)>;
+type Devices = Vec<(DeviceUuid, Bytes)>;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -45,7 +45,7 @@ fn main() {
     let stop = PathBuf::from(stop);
     let clock = SystemClock::new();
     while !stop.exists() {
-        let devices = scene(&simulation).expect("the machine responds");
+        let devices = list_devices(&simulation).expect("the machine responds");
         // Waiting claims do not collide with each other; the others do.
         let wait = match chance.below(if locks.meet { 2 } else { 10 }) {
             0 => Wait::No,
@@ -62,11 +62,11 @@ fn main() {
             wait,
             beside_safe_gpu: false,
         };
-        let mut look = || scene(&simulation);
+        let mut observe = || list_devices(&simulation);
         let mut watch = |_: &gpu_claim::Waiting<'_>| {
             if stop.exists() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        match take(&locks, &clock, &ask, &mut look, &choose, &mut watch) {
+        match take(&locks, &clock, &ask, &mut observe, &choose, &mut watch) {
             Ok(taken) => {
                 locks.log.write("hold", &taken.entry);
                 clock.sleep(Duration::from_millis(chance.below(20)));
@@ -83,7 +83,7 @@ fn roots() -> Roots {
     Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() }
 }
 
-fn scene(simulation: &Simulation) -> Result<Scene> {
+fn list_devices(simulation: &Simulation) -> Result<Devices> {
     let devices = GpuBackend::devices(simulation)?;
     let device = |device: gpu_core::DeviceInfo| {
         let total = simulation.sample(&device.id)?.memory.total.unwrap_or_default();
@@ -94,7 +94,7 @@ fn scene(simulation: &Simulation) -> Result<Scene> {
 
 /// Returns a claim for one to four devices: whole devices in two thirds of the cases, and sometimes
 /// only among some devices.
-fn claim(chance: &mut Chance, devices: &Scene) -> Claim {
+fn claim(chance: &mut Chance, devices: &Devices) -> Claim {
     let mut claim = Claim::whole(1 + u32::try_from(chance.below(4)).expect("the number is small"));
     if chance.below(3) == 0 {
         let quarters = 1 + chance.below(3);
@@ -111,12 +111,12 @@ fn claim(chance: &mut Chance, devices: &Scene) -> Claim {
 /// devices. Here all contenders want the same devices, so that as many attempts as possible
 /// collide. The chooser is a port of gpu-claim, and no device may be granted twice with any
 /// chooser. The tests of gpu-placement compare its choice with exhaustive search.
-fn choose(scene: &Scene, claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
+fn choose(devices: &Devices, claim: &Claim, others: &[LeaseEntry]) -> Chosen {
     let wanted = |uuid: &DeviceUuid| claim.among.is_empty() || claim.among.contains(uuid);
-    let could = scene.iter().filter(|(uuid, _)| wanted(uuid));
+    let could = devices.iter().filter(|(uuid, _)| wanted(uuid));
     let is_free = |(uuid, total): &&(DeviceUuid, Bytes)| {
         let mut shared = 0;
-        for lease in beside.iter().filter(|lease| lease.has(uuid)) {
+        for lease in others.iter().filter(|lease| lease.has(uuid)) {
             match (lease.claim.share, claim.share) {
                 (Share::Memory(memory), Share::Memory(_)) => shared += memory.0,
                 _ => return false,

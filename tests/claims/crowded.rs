@@ -53,7 +53,7 @@ fn fill(dir: &Path) -> Vec<File> {
 }
 
 #[test]
-fn every_claim_is_served_beside_the_full_directory_of_another_user() {
+fn claims_are_served_despite_full_directory_of_other_user() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: leases of another user need root");
         return;
@@ -86,6 +86,6 @@ fn every_claim_is_served_beside_the_full_directory_of_another_user() {
     for rest in lines.lines() {
         reader.read(&(std::mem::take(&mut line) + &rest.unwrap()));
     }
-    println!("{} grants to {CLAIMS} claims beside {LEASES} leases of one user", reader.grants);
+    println!("{} grants to {CLAIMS} claims next to {LEASES} leases of one user", reader.grants);
     assert!(reader.violations.is_empty(), "{:#?}", reader.violations);
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A claim and its grant.
 #[derive(Clone)]
-struct Asked {
+struct Request {
     process: String,
     count: usize,
     memory: Option<u64>,
@@ -19,9 +19,9 @@ struct Asked {
 /// without such a line exists.
 pub(crate) struct Reader {
     machine: BTreeMap<String, u64>,
-    leases: BTreeMap<String, Asked>,
-    held: BTreeMap<String, Asked>,
-    waiters: BTreeMap<String, Asked>,
+    leases: BTreeMap<String, Request>,
+    held: BTreeMap<String, Request>,
+    waiters: BTreeMap<String, Request>,
     doomed: BTreeSet<String>,
     /// The queue at the time when a process drew its ticket.
     drawn: BTreeMap<String, BTreeSet<String>>,
@@ -58,7 +58,7 @@ impl Reader {
         let process = line["process"].as_str().expect("each line names a process").to_owned();
         if line["event"] == "kill" {
             for all in [&mut self.leases, &mut self.held, &mut self.waiters] {
-                all.retain(|_, asked| asked.process != process);
+                all.retain(|_, request| request.process != process);
             }
             self.doomed.insert(process);
             return;
@@ -75,7 +75,7 @@ impl Reader {
             let list = line[field].as_array().expect("the field is a list");
             list.iter().map(|name| name.as_str().expect("the field is a name").to_owned()).collect()
         };
-        let asked = Asked {
+        let request = Request {
             process,
             count: line["count"]
                 .as_u64()
@@ -89,7 +89,7 @@ impl Reader {
         match line["event"].as_str().expect("each line has an event") {
             "queue" => {
                 self.waited += 1;
-                self.waiters.insert(id, asked);
+                self.waiters.insert(id, request);
             }
             "leave" => {
                 self.waiters.remove(&id);
@@ -98,16 +98,16 @@ impl Reader {
                 self.waiters.remove(&id);
                 // A claim that does not wait may take devices that the waiting claims leave.
                 if line["waits"] == true {
-                    self.check_order(&id, &asked);
+                    self.check_order(&id, &request);
                 }
-                self.leases.insert(id, asked);
+                self.leases.insert(id, request);
             }
             "hold" => {
                 self.grants += 1;
-                for device in &asked.devices {
-                    self.check_device(&id, device, &asked);
+                for device in &request.devices {
+                    self.check_device(&id, device, &request);
                 }
-                self.held.insert(id, asked);
+                self.held.insert(id, request);
             }
             "drop" => {
                 self.held.remove(&id);
@@ -123,40 +123,40 @@ impl Reader {
 
     /// Checks that no other claim has the device, or that all claims together do not exceed its
     /// memory.
-    fn check_device(&mut self, id: &str, device: &str, asked: &Asked) {
-        let others: Vec<&Asked> = self
+    fn check_device(&mut self, id: &str, device: &str, request: &Request) {
+        let others: Vec<&Request> = self
             .held
             .values()
             .filter(|held| held.devices.iter().any(|name| name == device))
             .collect();
         let room = self.room(others.iter().copied(), device);
-        if !asked.fits(room, others.is_empty()) {
+        if !request.fits(room, others.is_empty()) {
             self.violations.push(format!("{id} got {device}, which was not free"));
         }
     }
 
     /// Checks that no claim with the same request that was queued before this one drew its ticket
     /// is still waiting: of equal claims, the earliest is served first.
-    fn check_order(&mut self, id: &str, asked: &Asked) {
-        for earlier in self.drawn.remove(&asked.process).unwrap_or_default() {
+    fn check_order(&mut self, id: &str, request: &Request) {
+        for earlier in self.drawn.remove(&request.process).unwrap_or_default() {
             let Some(waiter) = self.waiters.get(&earlier) else { continue };
             self.passed += 1;
             let same = (waiter.count, waiter.memory, &waiter.among);
-            if same == (asked.count, asked.memory, &asked.among) {
+            if same == (request.count, request.memory, &request.among) {
                 self.disorder.push(format!("{id} was served before {earlier}, its equal"));
             }
         }
     }
 
     /// Returns the memory left by shares; `None` if there is a whole lease.
-    fn room<'a>(&self, others: impl Iterator<Item = &'a Asked>, device: &str) -> Option<u64> {
+    fn room<'a>(&self, others: impl Iterator<Item = &'a Request>, device: &str) -> Option<u64> {
         others.map(|other| other.memory).try_fold(self.machine[device], |room, memory| {
             memory.and_then(|memory| room.checked_sub(memory))
         })
     }
 }
 
-impl Asked {
+impl Request {
     fn fits(&self, room: Option<u64>, alone: bool) -> bool {
         match self.memory {
             None => alone,

@@ -133,7 +133,7 @@ impl StressRun {
             pace: Duration::from_millis(100),
             beside_safe_gpu: false,
         };
-        let choose = |_: &(), _: &_, beside: &[_]| match beside {
+        let choose = |_: &(), _: &_, leases: &[_]| match leases {
             [] => Chosen::Devices(all.clone()),
             _ => Chosen::NotNow { could: all.clone() },
         };
@@ -176,18 +176,18 @@ fn run(mode: &'static str, plan: &Plan) {
     let (done, most) = (AtomicBool::new(false), AtomicUsize::new(0));
     let (mut kills, mut stops, mut partial) = (0, 0, String::new());
     let mut stopped: Option<u64> = None;
-    let (looks, conflicts) = std::thread::scope(|scope| {
+    let (scans, conflicts) = std::thread::scope(|scope| {
         let watching = scope.spawn(|| {
             let clock = SystemClock::new();
-            let (mut looks, mut conflicts) = (0, Vec::new());
+            let (mut scans, mut conflicts) = (0, Vec::new());
             while !done.load(Ordering::Relaxed) {
-                let seen = observer.look();
+                let seen = observer.scan();
                 conflicts.extend(observer.conflicts(&seen));
-                looks += 1;
+                scans += 1;
                 most.fetch_max(seen.len(), Ordering::Relaxed);
                 clock.sleep(Duration::from_millis(1));
             }
-            (looks, conflicts)
+            (scans, conflicts)
         });
         // The observer must end even if this fails.
         let guard = SetWhenDropped(&done);
@@ -238,7 +238,7 @@ fn run(mode: &'static str, plan: &Plan) {
     let most = most.into_inner();
     println!(
         "{} grants to {} contenders in {:.1} s (seed {seed}): {} waited, {} withdrew, {kills} were \
-         killed, {stops} stopped for a while; {} earlier claims were passed; {looks} looks saw at most {most} leases",
+         killed, {stops} stopped for a while; {} earlier claims were passed; {scans} scans saw at most {most} leases",
         reader.grants,
         plan.contenders,
         stress_run.clock.monotonic().as_secs_f64(),
@@ -249,7 +249,7 @@ fn run(mode: &'static str, plan: &Plan) {
     assert!(reader.violations.is_empty(), "{:#?}", reader.violations);
     // A contender with a stale snapshot may take devices that became free for another one.
     assert!(mode == "meet" || reader.disorder.is_empty(), "{:#?}", reader.disorder);
-    assert!(looks > 0 && most > 1, "the observer saw nothing");
+    assert!(scans > 0 && most > 1, "the observer saw nothing");
     assert!(conflicts.is_empty(), "{conflicts:#?}");
     assert!(mode != "meet" || reader.withdrawn > 0, "no attempts collided");
     assert_eq!(observer.living(), 0, "no lease is alive");
@@ -266,7 +266,7 @@ impl Drop for SetWhenDropped<'_> {
 }
 
 #[test]
-fn no_device_is_granted_twice_and_equal_claims_are_served_in_order() {
+fn devices_are_granted_once_and_equal_claims_in_order() {
     let grants = bound("GPUWS_STRESS_GRANTS", 150, 1000).try_into().unwrap();
     run("queue", &Plan { contenders: 64, grants, kills_ms: 100 });
 }

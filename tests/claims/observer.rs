@@ -28,7 +28,7 @@ impl Observer {
 
     /// Returns the leases that were alive throughout the scan: locked before and after it, with the
     /// same name and file.
-    pub(crate) fn look(&self) -> Vec<Seen> {
+    pub(crate) fn scan(&self) -> Vec<Seen> {
         let before = self.locked();
         let mut seen: Vec<Seen> = self.files().filter(|s| before.contains(&s.inode)).collect();
         let after = self.locked();

@@ -81,20 +81,20 @@ impl Drop for Left {
 
 #[test]
 fn result_is_returned_complete() {
-    for (what, said) in [
+    for (what, output) in [
         ("double", "value '600000', clean true"),
         ("visible", "value 'GPU-0', clean true"),
         ("program", "value '42', clean true"),
     ] {
         let test_dir = TestDir::new();
-        assert_eq!(test_dir.tries(what), said);
+        assert_eq!(test_dir.tries(what), output);
         assert_eq!(test_dir.leases(), 0, "{what}");
     }
 }
 
 #[test]
-fn nothing_is_left_on_return_error_panic_timeout_and_drop() {
-    for (what, said) in [
+fn job_is_cleaned_up_on_return_error_panic_timeout_and_drop() {
+    for (what, output) in [
         ("leave", "value '', clean true"),
         ("leave-copy", "value '', clean true"),
         ("fail", "failed 'no luck' 1, clean true"),
@@ -105,7 +105,7 @@ fn nothing_is_left_on_return_error_panic_timeout_and_drop() {
         let test_dir = TestDir::new();
         let reported = test_dir.tries(what);
         let left = test_dir.left().expect("the job left a child");
-        assert_eq!(reported, said);
+        assert_eq!(reported, output);
         assert!(!left.lives(), "{what}");
         assert_eq!(test_dir.leases(), 0, "{what}");
     }
@@ -119,8 +119,8 @@ fn oversized_result_is_reported_without_blocking() {
 #[test]
 fn failed_start_leaves_no_lease() {
     let test_dir = TestDir::new();
-    let said = test_dir.tries("no-program");
-    assert!(said.starts_with("failed to start an isolated job: "), "{said}");
+    let output = test_dir.tries("no-program");
+    assert!(output.starts_with("failed to start an isolated job: "), "{output}");
     assert!(test_dir.tries("nothing").starts_with("failed 'no such entry point' 1"));
     assert_eq!(test_dir.leases(), 0);
 }
@@ -149,7 +149,7 @@ fn isolation_can_be_dropped_while_queued() {
 }
 
 #[test]
-fn killed_caller_leaves_nothing() {
+fn job_is_cleaned_up_after_killed_caller() {
     let test_dir = TestDir::new();
     let mut caller = test_dir.caller("killed").stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
@@ -182,7 +182,7 @@ fn child(pid: u32) -> u32 {
 }
 
 #[test]
-fn killed_supervisor_or_guard_leaves_nothing() {
+fn job_is_cleaned_up_after_killed_supervisor_or_guard() {
     for who in ["supervisor", "guard"] {
         let test_dir = TestDir::new();
         let caller = test_dir.caller("hang-long").stdout(Stdio::piped()).spawn().unwrap();
@@ -202,7 +202,7 @@ fn killed_supervisor_or_guard_leaves_nothing() {
         let output = caller.wait_with_output().unwrap();
         assert!(!left.lives(), "{who}");
         assert_eq!(test_dir.leases(), 0, "{who}");
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(said.trim(), "failed to supervise an isolated job", "{who}");
+        let output = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.trim(), "failed to supervise an isolated job", "{who}");
     }
 }

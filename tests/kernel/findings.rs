@@ -42,7 +42,7 @@ const ONCE: &[u64] = &[0];
 struct Case {
     name: &'static str,
     /// The required kind of finding and its minimum confidence; `None` for a healthy process.
-    sick: Option<(FindingKind, Confidence)>,
+    expected: Option<(FindingKind, Confidence)>,
     minutes: &'static [u64],
     age: Duration,
     utilization: u64,
@@ -54,7 +54,7 @@ struct Case {
 
 const HEALTHY: Case = Case {
     name: "",
-    sick: None,
+    expected: None,
     minutes: WATCHED,
     age: HOURS,
     utilization: 60,
@@ -203,26 +203,26 @@ fn cases() -> Vec<Case> {
         },
         Case {
             name: "unlisted memory",
-            sick: Some((FindingKind::Ghost, Confidence::High)),
+            expected: Some((FindingKind::Ghost, Confidence::High)),
             is_listed: false,
             ..HEALTHY
         },
         Case {
             name: "a process that does not compute",
-            sick: Some((FindingKind::Hoarder, Confidence::Likely)),
+            expected: Some((FindingKind::Hoarder, Confidence::Likely)),
             utilization: 0,
             ..HEALTHY
         },
         Case {
             name: "a worker of multiprocessing without its parent",
-            sick: Some((FindingKind::Orphan, Confidence::High)),
+            expected: Some((FindingKind::Orphan, Confidence::High)),
             utilization: 0,
             start: orphaned_worker,
             ..HEALTHY
         },
         Case {
             name: "a first thread that has ended",
-            sick: Some((FindingKind::ZombieHolder, Confidence::High)),
+            expected: Some((FindingKind::ZombieHolder, Confidence::High)),
             start: |bench| {
                 let main = "int main(void) { context(); pthread_t other; \
                     pthread_create(&other, 0, idle, 0); write(1, \"ready\", 5); pthread_exit(0); }";
@@ -232,7 +232,7 @@ fn cases() -> Vec<Case> {
         },
         Case {
             name: "uninterruptible sleep",
-            sick: Some((FindingKind::StuckHolder, Confidence::Likely)),
+            expected: Some((FindingKind::StuckHolder, Confidence::Likely)),
             utilization: 0,
             // A process waits for its vforked child in state D; the child ends with it.
             start: |bench| {
@@ -245,7 +245,7 @@ fn cases() -> Vec<Case> {
         },
         Case {
             name: "a listed process that has ended",
-            sick: Some((FindingKind::ListedButGone, Confidence::Likely)),
+            expected: Some((FindingKind::ListedButGone, Confidence::Likely)),
             start: |bench| {
                 let pid = bench.context("");
                 let ended = bench.children.last_mut()?;
@@ -258,7 +258,7 @@ fn cases() -> Vec<Case> {
         },
         Case {
             name: "memory that nobody holds",
-            sick: Some((FindingKind::DriverLeak, Confidence::Likely)),
+            expected: Some((FindingKind::DriverLeak, Confidence::Likely)),
             is_listed: false,
             start: |bench| Some(bench.start("exec sleep 600")),
             ..HEALTHY
@@ -321,7 +321,7 @@ fn orphaned_worker(bench: &mut Bench) -> Option<Pid> {
 
 #[test]
 fn findings_about_real_processes() {
-    let (mut found, mut expected, mut false_alarms, mut skipped) = (0, 0, 0, 0);
+    let (mut found, mut wanted, mut false_alarms, mut skipped) = (0, 0, 0, 0);
     let mut wrong = Vec::new();
     let cases = cases();
     for case in &cases {
@@ -336,34 +336,34 @@ fn findings_about_real_processes() {
         if case.is_listed {
             bench.listed.push((pid, Bytes::from_mib(EACH_MIB)));
         }
-        let look = |minutes: &u64| {
+        let snapshot_at = |minutes: &u64| {
             let clock = Ahead(Duration::from_secs(minutes * 60));
             observe_in_detail(&bench, &bench.host, &clock, full_observation())
         };
-        let looks: Vec<Snapshot> = case.minutes.iter().map(look).collect();
-        let findings = diagnose(&looks).findings;
+        let snapshots: Vec<Snapshot> = case.minutes.iter().map(snapshot_at).collect();
+        let findings = diagnose(&snapshots).findings;
         let certain = |finding: &&Finding| finding.confidence >= Confidence::Likely;
         let is_expected = |finding: &Finding| {
-            case.sick
+            case.expected
                 .is_some_and(|(kind, least)| finding.kind == kind && finding.confidence >= least)
         };
-        expected += u32::from(case.sick.is_some());
+        wanted += u32::from(case.expected.is_some());
         let hit = findings.iter().any(is_expected);
         found += u32::from(hit);
         let alarms: Vec<&Finding> =
             findings.iter().filter(certain).filter(|finding| !is_expected(finding)).collect();
         false_alarms += alarms.len();
-        if !alarms.is_empty() || hit != case.sick.is_some() {
+        if !alarms.is_empty() || hit != case.expected.is_some() {
             wrong.push(format!("{}: {findings:#?}", case.name));
         }
     }
     let alarms = found as usize + false_alarms;
     println!(
-        "{} real processes: {expected} findings expected, precision {:.3}, recall {:.3}",
+        "{} real processes: {wanted} findings expected, precision {:.3}, recall {:.3}",
         cases.len() - skipped,
         f64::from(found) / alarms as f64,
-        f64::from(found) / f64::from(expected),
+        f64::from(found) / f64::from(wanted),
     );
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(expected > 0 && skipped < cases.len());
+    assert!(wanted > 0 && skipped < cases.len());
 }

@@ -136,11 +136,11 @@ impl Bench {
     fn ready(&mut self, command: &mut Command) -> Pid {
         command.current_dir(self.dir.path()).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut said = [0; 5];
-        let reported = child.stdout.as_mut().unwrap().read_exact(&mut said);
+        let mut output = [0; 5];
+        let reported = child.stdout.as_mut().unwrap().read_exact(&mut output);
         let pid = Pid(child.id());
         self.children.push(child);
-        assert!(reported.is_ok() && &said == b"ready", "{:?}", command.get_program());
+        assert!(reported.is_ok() && &output == b"ready", "{:?}", command.get_program());
         pid
     }
 
@@ -148,15 +148,15 @@ impl Bench {
         self.host.process(pid).is_ok_and(|info| info.state != Ok(ProcessState::Zombie))
     }
 
-    fn look(&self) -> Snapshot {
+    fn snapshot(&self) -> Snapshot {
         observe(self, &self.host, &SystemClock::new())
     }
 
     fn plan(&self, request: &Request<'_>) -> (Plan, Guard) {
-        let mut looks = [self.look(), self.look()];
-        look_up_processes(&self.host, &mut looks[1], &request.pids);
+        let mut snapshots = [self.snapshot(), self.snapshot()];
+        look_up_processes(&self.host, &mut snapshots[1], &request.pids);
         let guard = Guard::new(&self.host, Vec::new()).unwrap();
-        (plan(&looks, &diagnose(&looks), &guard, request), guard)
+        (plan(&snapshots, &diagnose(&snapshots), &guard, request), guard)
     }
 
     fn everyone(&self) -> Vec<ProcessInfo> {
@@ -337,7 +337,7 @@ fn holder_is_found_ended_and_verified() {
     let pid = bench.context("");
     let monitor = bench.start("exec 3<>dev/nvidia0; exec sleep 600");
     // The device's memory counts every child; the monitor's share does not belong to the holder.
-    let diagnosis = diagnose(&[bench.look()]);
+    let diagnosis = diagnose(&[bench.snapshot()]);
     assert_eq!(diagnosis.findings[0].kind, FindingKind::Ghost);
     assert_eq!(diagnosis.findings[0].confidence, Confidence::High);
     assert_eq!(diagnosis.cleared[0].process.pid, monitor);
@@ -396,7 +396,7 @@ fn forking_process_is_ended_with_its_group() {
 }
 
 #[test]
-fn process_that_released_device_after_plan_is_spared() {
+fn process_releasing_device_after_plan_is_spared() {
     let mut bench = Bench::new();
     let pid = bench.start("exec 3<>dev/nvidia0 4<>dev/nvidia-uvm; exec sleep 600");
     let request = Request { pids: vec![pid], ..ghost(5) };

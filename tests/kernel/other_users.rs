@@ -44,9 +44,9 @@ fn planned(bench: &Bench, pid: Pid) -> Plan {
 #[track_caller]
 fn assert_is_a_user(bench: &mut Bench, pid: Pid, name: &str) {
     bench.listed = vec![(pid, Bytes::from_mib(15_000))];
-    let look = bench.look();
-    assert_eq!(look.process(pid).unwrap().name, name, "as shown by the kernel");
-    assert!(!Usage::of(&look).is_free(look.devices[0].id()), "{name} uses the device");
+    let snapshot = bench.snapshot();
+    assert_eq!(snapshot.process(pid).unwrap().name, name, "as shown by the kernel");
+    assert!(!Usage::of(&snapshot).is_free(snapshot.devices[0].id()), "{name} uses the device");
     let plan = planned(bench, pid);
     assert_eq!((targets(&plan), plan.refused), (vec![pid], vec![]), "{name} can be ended");
 }
@@ -145,13 +145,13 @@ fn container_scope_spares_a_shell_at_a_terminal() {
         info
     };
     let adopted: Vec<ProcessInfo> = everyone.iter().cloned().map(adopt).collect();
-    let mut looks = [bench.look()];
-    let info = looks[0].processes.get_mut(&holder).unwrap().info_mut().unwrap();
+    let mut snapshots = [bench.snapshot()];
+    let info = snapshots[0].processes.get_mut(&holder).unwrap().info_mut().unwrap();
     *info = adopt(info.clone());
     let guard = Guard::new(&bench.host, Vec::new()).unwrap();
     let scope = Scope::Container(&adopted);
     let request = Request { scope, pids: vec![holder], ..ghost(5) };
-    let plan = plan(&looks, &diagnose(&looks), &guard, &request);
+    let plan = plan(&snapshots, &diagnose(&snapshots), &guard, &request);
     assert_eq!(targets(&plan), []);
     let why = Refusal::ScopeHolds(shell.key.pid, Box::new(Refusal::LoginSession));
     assert_eq!(plan.refused[0].why, why);

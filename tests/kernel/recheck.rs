@@ -54,8 +54,8 @@ fn ended(test: &str, becoming: &[&str]) -> Option<(Bench, Pid, Report)> {
 }
 
 #[test]
-fn process_that_becomes_a_monitor_is_spared() {
-    const TEST: &str = "process_that_becomes_a_monitor_is_spared";
+fn process_becoming_monitor_is_spared() {
+    const TEST: &str = "process_becoming_monitor_is_spared";
     let Some((bench, pid, report)) = ended(TEST, &["monitor"]) else { return };
     assert_eq!(report.actions[0].signals, [Signal::Term], "{report:?}");
     assert_eq!(report.actions[0].outcome, Outcome::RoleForbids { role: Role::Monitor });
@@ -63,8 +63,8 @@ fn process_that_becomes_a_monitor_is_spared() {
 }
 
 #[test]
-fn process_that_executes_a_daemon_is_spared() {
-    const TEST: &str = "process_that_executes_a_daemon_is_spared";
+fn process_executing_daemon_is_spared() {
+    const TEST: &str = "process_executing_daemon_is_spared";
     let Some((bench, pid, report)) = ended(TEST, &["exec", "./nvidia-persistenced"]) else {
         return;
     };
@@ -74,8 +74,8 @@ fn process_that_executes_a_daemon_is_spared() {
 }
 
 #[test]
-fn process_that_only_renames_itself_is_killed() {
-    const TEST: &str = "process_that_only_renames_itself_is_killed";
+fn process_only_renaming_itself_is_killed() {
+    const TEST: &str = "process_only_renaming_itself_is_killed";
     // Each call waits for a grace period.
     std::thread::scope(|scope| {
         for name in ["Xorg", "nvidia-persiste", "nvidia-cuda-mps"] {

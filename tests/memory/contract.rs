@@ -19,7 +19,7 @@ enum Figures {
 
 struct Contract<'a> {
     memory: &'a dyn DeviceMemory,
-    whose: &'a str,
+    name: &'a str,
     figures: Figures,
 }
 
@@ -30,13 +30,13 @@ impl Contract<'_> {
 
     fn is_used(&self, used: Bytes, when: &str) {
         if self.figures == Figures::Exact {
-            assert_eq!(self.used(), used, "{}: {when}", self.whose);
+            assert_eq!(self.used(), used, "{}: {when}", self.name);
         }
     }
 
     fn refused<T: std::fmt::Debug>(&self, done: gpu_core::Result<T>, kind: ErrorKind, what: &str) {
         let error = done.expect_err(what);
-        assert_eq!(error.kind(), kind, "{}: {what}: {}", self.whose, error.fault());
+        assert_eq!(error.kind(), kind, "{}: {what}: {}", self.name, error.fault());
     }
 
     fn check(&self) {
@@ -44,17 +44,17 @@ impl Contract<'_> {
         match self.memory.page() {
             Ok(page) => self.keeps_ranges(page),
             Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Unsupported, "{}", self.whose);
+                assert_eq!(error.kind(), ErrorKind::Unsupported, "{}", self.name);
                 self.has_no_ranges();
             }
         }
     }
 
     fn keeps_regions(&self) {
-        let (memory, whose) = (self.memory, self.whose);
+        let (memory, name) = (self.memory, self.name);
         let info = memory.info().unwrap();
         let (used, total) = (info.used.unwrap(), info.total.unwrap());
-        assert!(used <= total, "{whose}");
+        assert!(used <= total, "{name}");
         self.refused(memory.reserve(Bytes(0)), ErrorKind::Invalid, "no bytes");
         let more = memory.reserve(total + Bytes(1));
         self.refused(more, DeviceFault::OutOfMemory.into(), "more than there is");
@@ -63,13 +63,13 @@ impl Contract<'_> {
         let sizes = [1, 256, 1000, 2 << 20, 5 << 20];
         let regions = sizes.map(|size| memory.reserve(Bytes(size)).unwrap());
         for (region, size) in regions.iter().zip(sizes) {
-            assert!(region.address.is_multiple_of(256) && region.size.0 >= size, "{whose}");
+            assert!(region.address.is_multiple_of(256) && region.size.0 >= size, "{name}");
         }
         let mut ordered = regions;
         ordered.sort_by_key(|region| region.address);
         let apart = |pair: &[Region]| pair[0].address + pair[0].size.0 <= pair[1].address;
-        assert!(ordered.windows(2).all(apart), "{whose}: regions overlap");
-        assert!(self.figures == Figures::Moving || self.used() > used, "{whose}");
+        assert!(ordered.windows(2).all(apart), "{name}: regions overlap");
+        assert!(self.figures == Figures::Moving || self.used() > used, "{name}");
 
         let whole = regions[4];
         for (part, what) in [
@@ -90,7 +90,7 @@ impl Contract<'_> {
         let memory = self.memory;
         let invalid = |done, what| self.refused(done, ErrorKind::Invalid, what);
         let (used, page) = (self.used(), page.0);
-        assert!(page.is_power_of_two(), "{}", self.whose);
+        assert!(page.is_power_of_two(), "{}", self.name);
         self.refused(memory.reserve_addresses(Bytes(0)), ErrorKind::Invalid, "no addresses");
         self.refused(memory.reserve_addresses(Bytes(page + 256)), ErrorKind::Invalid, "no pages");
         let range = memory.reserve_addresses(Bytes(8 * page)).unwrap();
@@ -144,8 +144,8 @@ impl Contract<'_> {
     }
 }
 
-fn keeps_the_contract(memory: &dyn DeviceMemory, whose: &str, figures: Figures) {
-    Contract { memory, whose, figures }.check();
+fn keeps_the_contract(memory: &dyn DeviceMemory, name: &str, figures: Figures) {
+    Contract { memory, name, figures }.check();
 }
 
 /// Runs an allocator on a device, and checks that it releases everything.

@@ -11,36 +11,37 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Checks the contract of a backend on a machine with constant values.
-fn keeps_the_contract(backend: &dyn GpuBackend, whose: &str) {
-    let look = backend.look(Groups::all());
-    let json = serde_json::to_string(&look).unwrap();
-    assert!(!json.contains("not-recorded"), "{whose}: a driver records nothing: {json}");
+fn keeps_the_contract(backend: &dyn GpuBackend, name: &str) {
+    let inventory = backend.look(Groups::all());
+    let json = serde_json::to_string(&inventory).unwrap();
+    assert!(!json.contains("not-recorded"), "{name}: a driver records nothing: {json}");
 
     // A snapshot equals the individual queries, in any order and number.
-    assert_eq!(kind_of(&look.driver), kind_of_error(&backend.driver()), "{whose}");
+    assert_eq!(kind_of(&inventory.driver), kind_of_error(&backend.driver()), "{name}");
     let Ok(infos) = backend.devices() else {
-        assert!(look.devices.is_empty(), "{whose}: no list, but devices");
+        assert!(inventory.devices.is_empty(), "{name}: no list, but devices");
         return;
     };
-    let seen: Vec<&DeviceInfo> = look.devices.iter().map(|state| &state.info).collect();
-    assert_eq!(seen, infos.iter().collect::<Vec<_>>(), "{whose}");
-    assert_eq!(backend.devices().unwrap(), infos, "{whose}: second query");
+    let seen: Vec<&DeviceInfo> = inventory.devices.iter().map(|state| &state.info).collect();
+    assert_eq!(seen, infos.iter().collect::<Vec<_>>(), "{name}");
+    assert_eq!(backend.devices().unwrap(), infos, "{name}: second query");
     let indexes: Vec<u32> = infos.iter().map(|info| info.id.index).collect();
-    assert_eq!(indexes, (0..infos.len() as u32).collect::<Vec<_>>(), "{whose}: by index");
+    assert_eq!(indexes, (0..infos.len() as u32).collect::<Vec<_>>(), "{name}: by index");
     let uuids: Vec<_> = infos.iter().filter_map(|info| info.id.uuid.as_ref().ok()).collect();
     let distinct: BTreeSet<_> = uuids.iter().collect();
-    assert_eq!(distinct.len(), uuids.len(), "{whose}: each device has a UUID of its own");
+    assert_eq!(distinct.len(), uuids.len(), "{name}: each device has a UUID of its own");
 
-    for state in look.devices.iter().rev() {
-        let what = format!("{whose}, {}", state.id());
+    for state in inventory.devices.iter().rev() {
+        let what = format!("{name}, {}", state.id());
         keeps_its_word(backend, state, &what);
     }
     if let Ok(topology) = backend.topology() {
-        is_square(&topology, infos.len(), whose);
+        is_square(&topology, infos.len(), name);
     }
-    let nobody = DeviceId { uuid: Ok(DeviceUuid("GPU-nobody".into())), ..DeviceId::from_index(99) };
-    assert!(backend.sample(&nobody).is_err(), "{whose}: nonexistent device");
-    assert!(backend.processes(&nobody).is_err(), "{whose}: nonexistent device");
+    let unknown =
+        DeviceId { uuid: Ok(DeviceUuid("GPU-nobody".into())), ..DeviceId::from_index(99) };
+    assert!(backend.sample(&unknown).is_err(), "{name}: nonexistent device");
+    assert!(backend.processes(&unknown).is_err(), "{name}: nonexistent device");
 }
 
 fn keeps_its_word(backend: &dyn GpuBackend, state: &DeviceState, what: &str) {
@@ -72,26 +73,26 @@ fn keeps_its_word(backend: &dyn GpuBackend, state: &DeviceState, what: &str) {
     }
 }
 
-fn is_square(topology: &Topology, devices: usize, whose: &str) {
+fn is_square(topology: &Topology, devices: usize, name: &str) {
     let Topology { links, peers, paths } = topology;
-    assert_eq!(links.len(), devices, "{whose}");
-    assert!(links.iter().all(|row| row.len() == devices), "{whose}: {links:?}");
-    assert!(peers.is_empty() || peers.len() == devices, "{whose}");
-    assert!(peers.iter().all(|row| row.len() == devices), "{whose}: {peers:?}");
-    assert!(paths.is_empty() || paths.len() == devices, "{whose}");
+    assert_eq!(links.len(), devices, "{name}");
+    assert!(links.iter().all(|row| row.len() == devices), "{name}: {links:?}");
+    assert!(peers.is_empty() || peers.len() == devices, "{name}");
+    assert!(peers.iter().all(|row| row.len() == devices), "{name}: {peers:?}");
+    assert!(paths.is_empty() || paths.len() == devices, "{name}");
     for (row, links) in paths.iter().zip(links) {
-        assert_eq!(row.len(), devices, "{whose}: {paths:?}");
+        assert_eq!(row.len(), devices, "{name}: {paths:?}");
         for (path, link) in row.iter().zip(links) {
-            assert!(!matches!(path, Link::NvLink(_)), "{whose}: no place in the PCI tree");
+            assert!(!matches!(path, Link::NvLink(_)), "{name}: no place in the PCI tree");
             let open = matches!(link, Link::NvLink(_) | Link::Unknown);
-            assert!(path == link || open, "{whose}: {link}, {path}");
+            assert!(path == link || open, "{name}: {link}, {path}");
         }
     }
     for (i, row) in links.iter().enumerate() {
-        assert_eq!(row[i], Link::Itself, "{whose}");
+        assert_eq!(row[i], Link::Itself, "{name}");
         for (j, link) in row.iter().enumerate() {
-            assert_eq!(links[j][i], *link, "{whose}: a path leads back as it came");
-            assert_eq!(i == j, *link == Link::Itself, "{whose}");
+            assert_eq!(links[j][i], *link, "{name}: a path leads back as it came");
+            assert_eq!(i == j, *link == Link::Itself, "{name}");
         }
     }
 }
@@ -156,11 +157,11 @@ fn every_machine_is_identical_through_nvml() {
         for moment in MOMENTS {
             let fixture = Fixture::of(&machine, moment);
             let (simulation, nvml) = (fixture.simulation(), fixture.nvml(DEADLINE));
-            let look = |backend: &dyn GpuBackend| {
+            let observe = |backend: &dyn GpuBackend| {
                 let all = Observation { groups: Groups::all(), ..Observation::default() };
                 by_kind(observe_in_detail(backend, &simulation, &simulation, all))
             };
-            let (direct, through) = (look(&simulation), look(&nvml));
+            let (direct, through) = (observe(&simulation), observe(&nvml));
             let mut differences = Vec::new();
             differ(&value(&direct), &value(&through), "", &mut differences);
             assert_eq!(differences.is_empty(), direct == through, "{machine} at {moment:?}");

@@ -19,15 +19,15 @@ const PATIENT: Duration = Duration::from_secs(30);
 fn functions() -> BTreeSet<String> {
     let fixture = Fixture::of(MACHINE, Duration::ZERO);
     let nvml = fixture.nvml(PATIENT);
-    let look = nvml.look(Groups::all());
-    assert!(look.driver.is_ok() && look.devices.len() == 4, "{look:?}");
+    let inventory = nvml.look(Groups::all());
+    assert!(inventory.driver.is_ok() && inventory.devices.len() == 4, "{inventory:?}");
     drop(nvml);
     let called: BTreeSet<String> = fixture.calls().into_keys().collect();
     assert!(called.len() > 30, "{called:?}");
     called
 }
 
-fn look_with(fault: CallFault, deadline: Duration) -> Inventory {
+fn inventory_with(fault: CallFault, deadline: Duration) -> Inventory {
     Fixture::with(MACHINE, Duration::ZERO, vec![fault]).nvml(deadline).look(Groups::all())
 }
 
@@ -47,7 +47,7 @@ fn is_of_a_device(function: &str) -> bool {
 
 /// Asserts that `now` adds nothing to `before`: each leaf is unchanged, or absent with its reason,
 /// or a fault.
-fn says_nothing_new(before: &Value, now: &Value, path: &str, what: &str) {
+fn assert_no_new_claims(before: &Value, now: &Value, path: &str, what: &str) {
     if before == now || now.get("absent").is_some() || now.get("Err").is_some() {
         return;
     }
@@ -56,20 +56,20 @@ fn says_nothing_new(before: &Value, now: &Value, path: &str, what: &str) {
             for (key, value) in now {
                 let path = format!("{path}.{key}");
                 let old = before.get(key).unwrap_or(&Value::Null);
-                says_nothing_new(old, value, &path, what);
+                assert_no_new_claims(old, value, &path, what);
             }
         }
         (Value::Array(before), Value::Array(now)) if before.len() == now.len() => {
             for (i, (before, now)) in before.iter().zip(now).enumerate() {
-                says_nothing_new(before, now, &format!("{path}[{i}]"), what);
+                assert_no_new_claims(before, now, &format!("{path}[{i}]"), what);
             }
         }
         _ => panic!("{what}: {path} was {before} and is {now}"),
     }
 }
 
-fn all_but(look: &Inventory, gpu: u32) -> Vec<&DeviceState> {
-    look.devices.iter().filter(|state| state.id().index != gpu).collect()
+fn all_but(inventory: &Inventory, gpu: u32) -> Vec<&DeviceState> {
+    inventory.devices.iter().filter(|state| state.id().index != gpu).collect()
 }
 
 /// The error codes of NVML by scope: a value, a device, the machine, the call itself.
@@ -101,19 +101,19 @@ fn check_codes(cases: &[(String, u32)]) {
     let healthy = serde_json::to_value(&whole).unwrap();
     for &(ref function, code) in cases {
         let gpu = is_of_a_device(function).then(|| victim(function));
-        let look = look_with(fault(function, gpu, CallEffect::Returns(code)), PATIENT);
+        let inventory = inventory_with(fault(function, gpu, CallEffect::Returns(code)), PATIENT);
         let what = format!("{function} returns {code}");
-        let said = serde_json::to_value(&look).unwrap();
+        let reported = serde_json::to_value(&inventory).unwrap();
         let Some(gpu) = gpu else {
             // The code does not concern a device: the driver has a fault, or one of its values is
             // absent.
-            says_nothing_new(&healthy["driver"], &said["driver"], "driver", &what);
+            assert_no_new_claims(&healthy["driver"], &reported["driver"], "driver", &what);
             continue;
         };
-        assert_eq!(look.driver, whole.driver, "{what}");
-        assert_eq!(look.devices.len(), whole.devices.len(), "{what}");
-        assert_eq!(all_but(&look, gpu), all_but(&whole, gpu), "{what}: others are spoiled");
-        let (before, now) = (&healthy["devices"][gpu as usize], &said["devices"][gpu as usize]);
+        assert_eq!(inventory.driver, whole.driver, "{what}");
+        assert_eq!(inventory.devices.len(), whole.devices.len(), "{what}");
+        assert_eq!(all_but(&inventory, gpu), all_but(&whole, gpu), "{what}: others are spoiled");
+        let (before, now) = (&healthy["devices"][gpu as usize], &reported["devices"][gpu as usize]);
         match function.as_str() {
             // The process has no accounting data (any more).
             "nvmlDeviceGetAccountingPids" | "nvmlDeviceGetAccountingStats" if code == 6 => {}
@@ -123,10 +123,10 @@ fn check_codes(cases: &[(String, u32)]) {
                 let unreported = |link: &Value| link["active"].get("absent").is_some();
                 assert!(links.into_iter().flatten().all(unreported), "{what}: {now}");
             }
-            _ => says_nothing_new(before, now, "GPU", &what),
+            _ => assert_no_new_claims(before, now, "GPU", &what),
         }
         if CODES[1].contains(&code) {
-            let state = &look.devices[gpu as usize];
+            let state = &inventory.devices[gpu as usize];
             assert!(is_at_fault(state), "{what}: the device is spoiled");
         }
     }
@@ -147,14 +147,14 @@ fn failure_on_every_device_is_a_machine_failure() {
         ("nvmlDeviceGetHandleByIndex_v2", 18, MachineFault::VersionMismatch),
         ("nvmlDeviceGetName", 17, MachineFault::Blocked),
     ] {
-        let look = look_with(fault(function, None, CallEffect::Returns(code)), PATIENT);
-        let failed = look.driver.expect_err(function);
+        let inventory = inventory_with(fault(function, None, CallEffect::Returns(code)), PATIENT);
+        let failed = inventory.driver.expect_err(function);
         assert_eq!(failed.kind, ErrorKind::Machine(kind), "{function}: {failed}");
-        assert!(look.devices.is_empty(), "{function}");
+        assert!(inventory.devices.is_empty(), "{function}");
     }
     let hangs = fault("nvmlDeviceGetName", Some(0), CallEffect::Hangs);
-    let look = look_with(hangs, Duration::from_millis(400));
-    assert_eq!(look.driver.unwrap_err().kind, ErrorKind::TimedOut);
+    let inventory = inventory_with(hangs, Duration::from_millis(400));
+    assert_eq!(inventory.driver.unwrap_err().kind, ErrorKind::TimedOut);
 }
 
 /// Returns a group of details of a machine's first device, where one function returns a code.
@@ -222,10 +222,11 @@ fn failed_initialisation_names_its_cause() {
         (999, MachineFault::Unknown(999)),
         (4242, MachineFault::Unknown(4242)),
     ] {
-        let look = look_with(fault("nvmlInit_v2", None, CallEffect::Returns(code)), PATIENT);
-        let failed = look.driver.expect_err("the driver does not respond");
+        let inventory =
+            inventory_with(fault("nvmlInit_v2", None, CallEffect::Returns(code)), PATIENT);
+        let failed = inventory.driver.expect_err("the driver does not respond");
         assert_eq!(failed.kind, ErrorKind::Machine(kind), "{code}: {failed}");
-        assert!(look.devices.is_empty(), "{code}");
+        assert!(inventory.devices.is_empty(), "{code}");
     }
 }
 
@@ -242,25 +243,25 @@ fn hang_in_any_function_times_out_and_is_named() {
 
 fn hangs(function: &str) {
     if function == "nvmlShutdown" {
-        return; // After the result: the next test.
+        return; // It follows the result; the next test covers it.
     }
     let gpu = is_of_a_device(function).then(|| victim(function));
-    let looks = [1, 5, 25].into_iter().map(|deadline| {
+    let attempts = [1, 5, 25].into_iter().map(|deadline| {
         let faults = vec![fault(function, gpu, CallEffect::Hangs)];
         let fixture = Fixture::with(MACHINE, Duration::ZERO, faults);
         let nvml = fixture.nvml(Duration::from_secs(deadline));
-        let look = nvml.look(Groups::all());
-        let json = serde_json::to_string(&look).unwrap();
-        (fixture, nvml, look, json)
+        let inventory = nvml.look(Groups::all());
+        let json = serde_json::to_string(&inventory).unwrap();
+        (fixture, nvml, inventory, json)
     });
     // On a busy machine, the first deadline may pass before the call.
-    let named = looks.into_iter().find(|(_, _, _, json)| json.contains(function));
-    let (_fixture, nvml, look, json) =
+    let named = attempts.into_iter().find(|(_, _, _, json)| json.contains(function));
+    let (_fixture, nvml, inventory, json) =
         named.unwrap_or_else(|| panic!("the call that hung is not named: {function}"));
     assert!(json.contains("timed-out"), "{function}: {json}");
     let healthy = |state: &&DeviceState| state.sample.is_ok() && state.details.is_ok();
-    let before = look.devices.iter().take_while(healthy).count();
-    match (&look.driver, gpu) {
+    let before = inventory.devices.iter().take_while(healthy).count();
+    match (&inventory.driver, gpu) {
         // The call hung before the first device was reported, so the whole snapshot is lost.
         (Err(failed), None | Some(0)) => assert_eq!(failed.kind, ErrorKind::TimedOut, "{function}"),
         (Err(failed), Some(_)) => panic!("{function} spoils the whole machine: {failed}"),
@@ -275,8 +276,8 @@ fn hangs(function: &str) {
 #[test]
 fn hanging_shutdown_does_not_affect_answer() {
     let fault = fault("nvmlShutdown", None, CallEffect::Hangs);
-    let look = look_with(fault, Duration::from_millis(400));
-    assert!(look.driver.is_ok() && look.devices.iter().all(|state| state.sample.is_ok()));
+    let inventory = inventory_with(fault, Duration::from_millis(400));
+    assert!(inventory.driver.is_ok() && inventory.devices.iter().all(|state| state.sample.is_ok()));
 }
 
 #[test]
@@ -284,11 +285,12 @@ fn device_lost_between_calls_affects_only_itself() {
     let whole = Fixture::of(MACHINE, Duration::ZERO).nvml(PATIENT).look(Groups::all());
     for function in functions().iter().filter(|function| is_of_a_device(function)) {
         let gpu = victim(function);
-        let look = look_with(fault(function, Some(gpu), CallEffect::LosesGpu(gpu)), PATIENT);
+        let inventory =
+            inventory_with(fault(function, Some(gpu), CallEffect::LosesGpu(gpu)), PATIENT);
         let what = format!("lost at {function}");
-        assert_eq!(look.devices.len(), 4, "{what}");
-        assert_eq!(all_but(&look, gpu), all_but(&whole, gpu), "{what}");
-        let lost = &look.devices[gpu as usize];
+        assert_eq!(inventory.devices.len(), 4, "{what}");
+        assert_eq!(all_but(&inventory, gpu), all_but(&whole, gpu), "{what}");
+        let lost = &inventory.devices[gpu as usize];
         assert!(is_at_fault(lost), "{what}: {lost:?}");
     }
 }
@@ -306,13 +308,13 @@ fn process_list_growing_between_calls_is_read_completely() {
             times: Some(1),
             ..fault(function, Some(GROWING), CallEffect::AddsProcess(GROWING))
         };
-        let look = look_with(grown, PATIENT);
-        let after = look.devices[GROWING as usize].processes.as_ref().unwrap().len();
+        let inventory = inventory_with(grown, PATIENT);
+        let after = inventory.devices[GROWING as usize].processes.as_ref().unwrap().len();
         assert!(after == before + 1 || after == before, "{function}: {before} and then {after}");
         // A list that grows at each call never becomes stable: the reader retries and gives up.
         let growing = fault(function, Some(GROWING), CallEffect::AddsProcess(GROWING));
-        let look = look_with(growing, PATIENT);
-        let processes = &look.devices[GROWING as usize].processes;
+        let inventory = inventory_with(growing, PATIENT);
+        let processes = &inventory.devices[GROWING as usize].processes;
         let stands = processes.as_ref().is_ok_and(|processes| processes.len() >= before);
         assert!(stands || kind(processes) == Some(ErrorKind::Again), "{function}: {processes:?}");
     }

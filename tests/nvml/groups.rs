@@ -40,8 +40,8 @@ const RARE: [Cost; 11] = [
 fn calls(groups: impl IntoIterator<Item = Group>) -> BTreeMap<String, u64> {
     let fixture = Fixture::of("labbox", Duration::ZERO);
     let nvml = fixture.nvml(DEADLINE);
-    let look = nvml.look(groups.into_iter().collect());
-    assert_eq!(look.devices.iter().filter(|state| state.details.is_ok()).count(), 4);
+    let inventory = nvml.look(groups.into_iter().collect());
+    assert_eq!(inventory.devices.iter().filter(|state| state.details.is_ok()).count(), 4);
     drop(nvml);
     fixture.calls()
 }

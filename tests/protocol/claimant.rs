@@ -177,7 +177,7 @@ pub(crate) enum Phase {
 
 /// A claim.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Party {
+pub(crate) struct Claimant {
     pub(crate) phase: Phase,
     pub(crate) devices: u8,
     pub(crate) attempts: u8,
@@ -191,9 +191,9 @@ pub(crate) struct Party {
     pub(crate) memory: Memory,
 }
 
-impl Party {
+impl Claimant {
     pub(crate) fn new(attempts: u8) -> Self {
-        Party {
+        Claimant {
             phase: Phase::Idle,
             devices: 0,
             attempts,
@@ -239,22 +239,22 @@ impl Party {
 }
 
 /// The inodes of a claim's entry, of the entry inherited by its job, and of its place in the queue.
-pub(crate) fn entry_of(party: usize) -> Inode {
-    (party * 3) as Inode
+pub(crate) fn entry_of(claimant: usize) -> Inode {
+    (claimant * 3) as Inode
 }
-pub(crate) fn kept_of(party: usize) -> Inode {
-    (party * 3 + 1) as Inode
+pub(crate) fn kept_of(claimant: usize) -> Inode {
+    (claimant * 3 + 1) as Inode
 }
-pub(crate) fn place_of(party: usize) -> Inode {
-    (party * 3 + 2) as Inode
+pub(crate) fn place_of(claimant: usize) -> Inode {
+    (claimant * 3 + 2) as Inode
 }
 
 /// The processes of a claim.
-pub(crate) fn supervisor(party: usize) -> u16 {
-    1 << party
+pub(crate) fn supervisor(claimant: usize) -> u16 {
+    1 << claimant
 }
-pub(crate) fn job(party: usize) -> u16 {
-    1 << (party + 8)
+pub(crate) fn job(claimant: usize) -> u16 {
+    1 << (claimant + 8)
 }
 
 /// Performs readings, one step at a time.
@@ -272,7 +272,7 @@ pub(crate) struct Reader<'a> {
 
 impl Reader<'_> {
     /// Returns the directory and the kind of the next step of a reading; `None` at the end.
-    fn place(&self, reading: &Reading, deciding: bool) -> Option<(Dir, Kind)> {
+    fn position(&self, reading: &Reading, deciding: bool) -> Option<(Dir, Kind)> {
         let mut listing = self.listing();
         if reading.backwards {
             listing.reverse();
@@ -293,7 +293,7 @@ impl Reader<'_> {
         if !reading.begun {
             (reading.begun, reading.backwards) = (true, backwards);
         }
-        let (dir, _) = self.place(reading, deciding)?;
+        let (dir, _) = self.position(reading, deciding)?;
         if reading.listed == 0 {
             reading.names.clone_from(memory.names(dir, reading.kind)?);
             (reading.listed, reading.unchanged) = (self.listings(dir), Some(dir));
@@ -310,7 +310,7 @@ impl Reader<'_> {
     /// Continues with the next directory or kind after the last file of the current one; true at
     /// the end.
     fn is_complete(&self, reading: &mut Reading, deciding: bool) -> bool {
-        let Some((dir, _)) = self.place(reading, deciding) else { return true };
+        let Some((dir, _)) = self.position(reading, deciding) else { return true };
         if reading.listed < self.listings(dir)
             || !reading.names.is_empty()
             || reading.unlocked.is_some()
@@ -377,8 +377,8 @@ impl Reader<'_> {
         if !reading.begun {
             (reading.begun, reading.backwards) = (true, backwards);
         }
-        let Some((dir, kind)) = self.place(reading, deciding) else { return Ok(true) };
-        let mut said = String::new();
+        let Some((dir, kind)) = self.position(reading, deciding) else { return Ok(true) };
+        let mut description = String::new();
         let mut found = None;
         if reading.listed < self.listings(dir) {
             if reading.listed == 0 {
@@ -386,7 +386,8 @@ impl Reader<'_> {
             }
             let names = self.list(dirs, reading, dir, kind);
             if words.is_some() {
-                said = format!("lists {kind:?} in {dir:?} ({}): {names:?}", reading.listed + 1);
+                description =
+                    format!("lists {kind:?} in {dir:?} ({}): {names:?}", reading.listed + 1);
             }
             reading.names.extend(names);
             reading.listed += 1;
@@ -400,7 +401,7 @@ impl Reader<'_> {
                     && dirs.file(*kept).is_some_and(|file| file.owner == lease.owner)
             });
             if words.is_some() {
-                said = format!("asks who holds kept-{}: {}", lease.id, kept.is_some());
+                description = format!("asks who holds kept-{}: {}", lease.id, kept.is_some());
             }
             found = Some((Name::Lease(lease.id), kept.map(|_| lease)));
         } else {
@@ -411,7 +412,7 @@ impl Reader<'_> {
                 }
             })?;
             if words.is_some() {
-                said = format!("opens {name:?} in {dir:?}: {opened:?}");
+                description = format!("opens {name:?} in {dir:?}: {opened:?}");
             }
             match opened {
                 Some((entry, false)) if kind == Kind::Lease && !self.rules.ignores_kept => {
@@ -432,7 +433,7 @@ impl Reader<'_> {
             }
         }
         if let Some(words) = words {
-            words.push_str(&said);
+            words.push_str(&description);
         }
         Ok(self.is_complete(reading, deciding))
     }
@@ -511,8 +512,8 @@ impl Reader<'_> {
             other.id == entry.id && (other.owner == entry.owner || self.rules.joins_by_id)
         };
         reading.seen.retain(|other| !same(other));
-        let place = reading.seen.partition_point(|other| *other < entry);
-        reading.seen.insert(place, entry);
+        let index = reading.seen.partition_point(|other| *other < entry);
+        reading.seen.insert(index, entry);
     }
 
     /// Returns the reader's own entry.
@@ -563,7 +564,7 @@ impl Reader<'_> {
 
 /// The stranger's directory may contain anything at any time: a reading finds nothing there, or an
 /// entry that precedes or follows all others and takes all of every device.
-pub(crate) fn strangers_words(strangers: bool, id: Id) -> Vec<Option<Seen>> {
+pub(crate) fn strangers_entries(strangers: bool, id: Id) -> Vec<Option<Seen>> {
     let seen = |kind, ticket| {
         let text = Text { id, ticket, devices: DEVICES, memory: TOTAL, within: None };
         Some(Seen { owner: STRANGER, id, kind, text })

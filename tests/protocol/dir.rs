@@ -176,13 +176,13 @@ impl Dirs {
 
     fn add(&mut self, dir: Dir, name: Name, inode: Inode) {
         self.changed.push(dir);
-        let place = self.names.partition_point(|other| *other < (dir, name, inode));
-        self.names.insert(place, (dir, name, inode));
+        let index = self.names.partition_point(|other| *other < (dir, name, inode));
+        self.names.insert(index, (dir, name, inode));
     }
 
     fn drop_name(&mut self, dir: Dir, name: Name) -> Option<Inode> {
-        let place = self.names.iter().position(|(d, n, _)| (*d, *n) == (dir, name))?;
-        let (_, _, inode) = self.names.remove(place);
+        let index = self.names.iter().position(|(d, n, _)| (*d, *n) == (dir, name))?;
+        let (_, _, inode) = self.names.remove(index);
         self.changed.push(dir);
         self.forget(inode);
         Some(inode)

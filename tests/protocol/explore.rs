@@ -29,14 +29,14 @@ pub(crate) trait Model {
 
 /// One step.
 pub(crate) struct Step<S> {
-    /// The actor. Actors below [`PARTIES`] are scheduled fairly.
+    /// The actor. Actors below [`CLAIMANTS`] are scheduled fairly.
     pub(crate) who: u8,
     pub(crate) words: String,
     pub(crate) after: Result<S, String>,
 }
 
 /// Other actors (deaths, strangers) have this number or a higher one.
-pub(crate) const PARTIES: u8 = 8;
+pub(crate) const CLAIMANTS: u8 = 8;
 
 /// The result of an exploration.
 #[derive(Debug)]
@@ -85,7 +85,8 @@ pub(crate) fn explore<M: Model>(model: &M, progress: bool) -> Explored {
         total += steps.len();
         let mut edges = Vec::new();
         if steps.is_empty() && progress && model.is_open(&state) {
-            found = Some(("no party can take a step, and a claim waits".to_owned(), number, None));
+            found =
+                Some(("no claimant can take a step, and a claim waits".to_owned(), number, None));
             break;
         }
         for (index, step) in steps.drain(..).enumerate() {
@@ -119,7 +120,7 @@ pub(crate) fn explore<M: Model>(model: &M, progress: bool) -> Explored {
     let complete = found.is_none();
     if complete && progress {
         found = graph.livelock().map(|number| {
-            let what = "all parties take steps forever, and no claim is granted";
+            let what = "all claimants take steps forever, and no claim is granted";
             (what.to_owned(), number, None)
         });
     }
@@ -235,13 +236,13 @@ fn trace<M: Model>(
 }
 
 impl Graph {
-    /// Returns a state that can recur forever while a claim waits and each party either takes steps
-    /// or sometimes has none to take: a strongly connected component under weak fairness. Grants
-    /// are never revoked, so no claim is granted anything in the component.
+    /// Returns a state that can recur forever while a claim waits and each claimant either takes
+    /// steps or sometimes has none to take: a strongly connected component under weak fairness.
+    /// Grants are never revoked, so no claim is granted anything in the component.
     fn livelock(&self) -> Option<u32> {
         let components = self.components();
         let count = components.iter().map(|one| *one as usize + 1).max().unwrap_or(0);
-        // For each component: the parties with a step in it, and the parties without a step in some
+        // For each component: the claimants with a step in it, and those without a step in some
         // of its states.
         let (mut inner, mut idle) = (vec![0u8; count], vec![0u8; count]);
         let mut first = vec![u32::MAX; count];
@@ -249,7 +250,7 @@ impl Graph {
             let component = components[state] as usize;
             let mut enabled = 0u8;
             for (to, who) in edges {
-                if *who < PARTIES {
+                if *who < CLAIMANTS {
                     enabled |= 1 << who;
                     if components[*to as usize] as usize == component {
                         inner[component] |= 1 << who;

@@ -77,7 +77,7 @@ pub(crate) fn remembering() -> Machine {
 }
 
 #[test]
-fn claims_that_remember_what_they_read_never_share_a_device() {
+fn claims_remembering_readings_never_share_a_device() {
     let machine = Machine { deaths: true, both_ways: true, ..remembering() };
     run("two claims that remember", &machine, false);
     let machine = Machine { remembers: true, attempts: Some(attempts()), ..nested() };

@@ -2,11 +2,11 @@
 //! kernel.
 
 use crate::claimant::{
-    Layout, Party, Phase, RULES, Reader, Reading, Rules, Setup, entry_of, job, kept_of, place_of,
-    strangers_words, supervisor,
+    Claimant, Layout, Phase, RULES, Reader, Reading, Rules, Setup, entry_of, job, kept_of,
+    place_of, strangers_entries, supervisor,
 };
 use crate::dir::{Dir, Dirs, File, Inode, Name};
-use crate::explore::{Model, PARTIES, Step};
+use crate::explore::{CLAIMANTS, Model, Step};
 use crate::property;
 use crate::rule::{Seen, Verdict};
 use crate::stranger;
@@ -98,7 +98,7 @@ impl Machine {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     pub(crate) dirs: Dirs,
-    pub(crate) parties: Vec<Party>,
+    pub(crate) claimants: Vec<Claimant>,
     /// The stranger's remaining moves.
     pub(crate) moves: u8,
 }
@@ -121,7 +121,7 @@ impl Steps<'_> {
         let mut state = self.from.clone();
         if after(&mut state) {
             for dir in state.dirs.take_changed() {
-                state.parties.iter_mut().for_each(|party| party.notice(dir, self.rules));
+                state.claimants.iter_mut().for_each(|claimant| claimant.notice(dir, self.rules));
             }
             let words = if self.words { words() } else { String::new() };
             self.steps.push(Step { who, words, after: Ok(state) });
@@ -145,7 +145,7 @@ impl Model for Machine {
         drop(dirs.take_changed());
         let attempts = self.attempts.unwrap_or(1);
         let moves = if let Stranger::Moves(moves) = self.stranger { moves } else { 0 };
-        State { dirs, parties: vec![Party::new(attempts); self.setups.len()], moves }
+        State { dirs, claimants: vec![Claimant::new(attempts); self.setups.len()], moves }
     }
 
     fn steps(&self, state: &State, words: bool, steps: &mut Vec<Step<State>>) {
@@ -164,27 +164,27 @@ impl Model for Machine {
 
     /// Returns whether a claim waits although no lease exists that it could be waiting for.
     fn is_open(&self, state: &State) -> bool {
-        let rests = |party: &Party| party.phase == Phase::Over || party.stalled;
-        !state.parties.iter().all(rests) && !state.parties.iter().any(Party::is_confirmed)
+        let rests = |claimant: &Claimant| claimant.phase == Phase::Over || claimant.stalled;
+        !state.claimants.iter().all(rests) && !state.claimants.iter().any(Claimant::is_confirmed)
     }
 }
 
 impl Machine {
     fn steps_of(&self, me: usize, steps: &mut Steps<'_>) {
-        let party = &steps.from.parties[me];
+        let claimant = &steps.from.claimants[me];
         if self.deaths {
             self.death(me, steps);
         }
         if self.stalls != Stalls::Never {
             self.stall(me, steps);
         }
-        if party.stalled {
+        if claimant.stalled {
             return;
         }
-        match &party.phase {
+        match &claimant.phase {
             Phase::Idle => self.start(me, steps),
             Phase::Deciding(reading) => self.read(me, reading, true, steps),
-            Phase::Decided => self.publish(me, party.devices, steps),
+            Phase::Decided => self.publish(me, claimant.devices, steps),
             Phase::Confirming(reading) => self.read(me, reading, false, steps),
             Phase::Allowed => self.confirm(me, steps),
             Phase::Leaving => steps.add(
@@ -192,7 +192,7 @@ impl Machine {
                 || format!("{me} withdraws: unlinks try-{me}, then unlocks it"),
                 |state| {
                     self.end_entry(state, me, Name::Try(me as u8));
-                    state.parties[me].phase = self.after_attempt(state, me);
+                    state.claimants[me].phase = self.after_attempt(state, me);
                     true
                 },
             ),
@@ -202,17 +202,17 @@ impl Machine {
     }
 
     fn after_attempt(&self, state: &State, me: usize) -> Phase {
-        match state.parties[me].attempts {
+        match state.claimants[me].attempts {
             0 => Phase::Over,
             _ => Phase::Idle,
         }
     }
 
     fn start(&self, me: usize, steps: &mut Steps<'_>) {
-        let party = &steps.from.parties[me];
+        let claimant = &steps.from.claimants[me];
         let who = me as u8;
         // The job of a lease makes the claim within it.
-        let outer = self.setups[me].within.map(|outer| &steps.from.parties[usize::from(outer)]);
+        let outer = self.setups[me].within.map(|outer| &steps.from.claimants[usize::from(outer)]);
         if outer.is_some_and(|outer| !matches!(outer.phase, Phase::Leased { .. })) {
             return;
         }
@@ -223,11 +223,13 @@ impl Machine {
                 || format!("{me} makes the directory of user {owner}, mode 0700 by its umask"),
                 |state| {
                     state.dirs.make_dir(owner);
-                    state.parties[me].made = true;
+                    state.claimants[me].made = true;
                     true
                 },
             );
-        } else if steps.from.dirs.is_closed(owner) && (party.made || !self.rules.trusts_directory) {
+        } else if steps.from.dirs.is_closed(owner)
+            && (claimant.made || !self.rules.trusts_directory)
+        {
             steps.add(
                 who,
                 || format!("{me} gives the directory of user {owner} the mode 0755"),
@@ -236,7 +238,7 @@ impl Machine {
                     true
                 },
             );
-        } else if self.queue && !party.queued {
+        } else if self.queue && !claimant.queued {
             let reader = self.reader(me);
             let mut text = reader.text(self.setups[me].count);
             text.within = None;
@@ -244,7 +246,7 @@ impl Machine {
                 who,
                 || format!("{me} queues with ticket {}", self.setups[me].ticket),
                 |state| {
-                    state.parties[me].queued = true;
+                    state.claimants[me].queued = true;
                     let file = reader.file(Some(text));
                     let owner = self.setups[me].owner;
                     state.dirs.create(owner, reader.home(), Name::Queue(who), place_of(me), file)
@@ -268,11 +270,11 @@ impl Machine {
             || format!("{me} publishes try-{me} on devices {devices:02b} as user {owner}"),
             |state| {
                 if self.attempts.is_some() {
-                    state.parties[me].attempts -= 1;
+                    state.claimants[me].attempts -= 1;
                 }
-                let party = &mut state.parties[me];
-                party.devices = devices;
-                party.phase = match self.rules.readings {
+                let claimant = &mut state.claimants[me];
+                claimant.devices = devices;
+                claimant.phase = match self.rules.readings {
                     0 => Phase::Allowed,
                     _ => Phase::Confirming(Reading::new(1)),
                 };
@@ -285,7 +287,7 @@ impl Machine {
                     // A stranger has taken the name, so the claim needs another ID, which is
                     // another claim in this model.
                     self.end_entry(state, me, Name::Try(id));
-                    state.parties[me].phase = Phase::Over;
+                    state.claimants[me].phase = Phase::Over;
                 }
                 true
             },
@@ -306,7 +308,7 @@ impl Machine {
             }
             let mut words = format!("{me} ");
             let who = me as u8;
-            let memory = &mut after.parties[me].memory;
+            let memory = &mut after.claimants[me].memory;
             let stepped = if recalls {
                 words.push_str("remembers what it has read");
                 match reader.recall(&mut reading, deciding, backwards, memory) {
@@ -314,13 +316,13 @@ impl Machine {
                     None => continue,
                 }
             } else {
-                let said = steps.words.then_some(&mut words);
-                reader.step(&after.dirs, &mut reading, deciding, backwards, memory, said)
+                let description = steps.words.then_some(&mut words);
+                reader.step(&after.dirs, &mut reading, deciding, backwards, memory, description)
             };
             match stepped {
                 Err(violated) => steps.steps.push(Step { who, words, after: Err(violated) }),
                 Ok(false) => {
-                    after.parties[me].phase = if deciding {
+                    after.claimants[me].phase = if deciding {
                         Phase::Deciding(reading)
                     } else {
                         Phase::Confirming(reading)
@@ -349,22 +351,22 @@ impl Machine {
         }
         let reader = self.reader(me);
         let stranger = self.setups.len() as u8;
-        for word in strangers_words(self.stranger == Stranger::Anything, stranger) {
+        for word in strangers_entries(self.stranger == Stranger::Anything, stranger) {
             let mut seen: Vec<Seen> = reading.seen.clone();
             seen.extend(word);
             let mut after = read.clone();
-            let party = &mut after.parties[me];
-            let mut said = words.to_owned();
+            let claimant = &mut after.claimants[me];
+            let mut description = words.to_owned();
             if deciding {
                 let devices = reader.decide(&seen);
                 if steps.words {
-                    said += &format!("; decides on {devices:?}");
+                    description += &format!("; decides on {devices:?}");
                 }
-                party.phase = Phase::Idle;
+                claimant.phase = Phase::Idle;
                 if let Some(devices) = devices {
-                    (party.devices, party.phase) = (devices, Phase::Decided);
+                    (claimant.devices, claimant.phase) = (devices, Phase::Decided);
                     if let Some(violated) = property::passed(self, me, devices, &seen, reading) {
-                        steps.steps.push(Step { who, words: said, after: Err(violated) });
+                        steps.steps.push(Step { who, words: description, after: Err(violated) });
                         continue;
                     }
                     if self.rules.leaves_queue_early {
@@ -373,34 +375,34 @@ impl Machine {
                         drop(after.dirs.take_changed());
                     }
                 }
-                steps.steps.push(Step { who, words: said, after: Ok(after) });
+                steps.steps.push(Step { who, words: description, after: Ok(after) });
                 continue;
             }
-            let verdict = reader.judge(party.devices, &seen);
+            let verdict = reader.judge(claimant.devices, &seen);
             if steps.words {
-                said += &format!("; reading {} says {verdict:?}", reading.round);
+                description += &format!("; reading {} says {verdict:?}", reading.round);
             }
-            if let Some(violated) = property::starved(self, me, party.devices, &seen, verdict) {
-                steps.steps.push(Step { who, words: said, after: Err(violated) });
+            if let Some(violated) = property::starved(self, me, claimant.devices, &seen, verdict) {
+                steps.steps.push(Step { who, words: description, after: Err(violated) });
                 continue;
             }
-            party.phase = match verdict {
+            claimant.phase = match verdict {
                 Verdict::Confirm if reading.round >= self.rules.readings => Phase::Allowed,
                 Verdict::Confirm => Phase::Confirming(Reading::new(reading.round + 1)),
                 Verdict::Again => Phase::Confirming(Reading::new(1)),
                 Verdict::Withdraw | Verdict::Refused => Phase::Leaving,
             };
             let over = verdict == Verdict::Again
-                && self.timeouts.is_none_or(|timeouts| party.timeouts < timeouts);
+                && self.timeouts.is_none_or(|timeouts| claimant.timeouts < timeouts);
             if over {
                 let mut late = after.clone();
-                let party = &mut late.parties[me];
-                party.phase = Phase::Leaving;
-                party.timeouts += u8::from(self.timeouts.is_some());
-                let words = format!("{said}; its patience is over");
+                let claimant = &mut late.claimants[me];
+                claimant.phase = Phase::Leaving;
+                claimant.timeouts += u8::from(self.timeouts.is_some());
+                let words = format!("{description}; its patience is over");
                 steps.steps.push(Step { who, words, after: Ok(late) });
             }
-            steps.steps.push(Step { who, words: said, after: Ok(after) });
+            steps.steps.push(Step { who, words: description, after: Ok(after) });
         }
     }
 
@@ -413,7 +415,7 @@ impl Machine {
             |state| {
                 let named =
                     state.dirs.rename(owner, (home, Name::Try(id)), (home, Name::Lease(id)));
-                state.parties[me].phase =
+                state.claimants[me].phase =
                     if named { Phase::Leased { job: false } } else { Phase::Leaving };
                 true
             },
@@ -423,14 +425,14 @@ impl Machine {
     fn hold(&self, me: usize, job: bool, steps: &mut Steps<'_>) {
         let reader = self.reader(me);
         let (owner, who) = (self.setups[me].owner, me as u8);
-        if self.queue && steps.from.parties[me].queued {
+        if self.queue && steps.from.claimants[me].queued {
             steps.add(
                 who,
                 || format!("{me} leaves the queue"),
                 |state| {
                     state.dirs.unlink(owner, reader.home(), Name::Queue(who));
                     state.dirs.unlock(place_of(me));
-                    state.parties[me].queued = false;
+                    state.claimants[me].queued = false;
                     property::no_longer_waits(state, me);
                     true
                 },
@@ -443,7 +445,7 @@ impl Machine {
                 || format!("{me} starts its job, which inherits kept-{me}"),
                 |state| {
                     state.dirs.inherit(kept_of(me), crate::claimant::job(me));
-                    state.parties[me].phase = Phase::Leased { job: true };
+                    state.claimants[me].phase = Phase::Leased { job: true };
                     true
                 },
             );
@@ -454,7 +456,7 @@ impl Machine {
                 || format!("{me} releases its lease"),
                 |state| {
                     self.end_entry(state, me, Name::Lease(who));
-                    state.parties[me].phase = Phase::Over;
+                    state.claimants[me].phase = Phase::Over;
                     true
                 },
             );
@@ -475,36 +477,36 @@ impl Machine {
 
     /// The kernel ends a process, and with it every lock that no other process holds.
     fn death(&self, me: usize, steps: &mut Steps<'_>) {
-        let party = &steps.from.parties[me];
-        match party.phase {
+        let claimant = &steps.from.claimants[me];
+        match claimant.phase {
             Phase::Over => {}
-            Phase::Idle if !party.queued => {}
+            Phase::Idle if !claimant.queued => {}
             Phase::Orphaned => steps.add(
-                PARTIES,
+                CLAIMANTS,
                 || format!("{me}'s job ends"),
                 |state| {
                     state.dirs.end(job(me));
-                    state.parties[me].phase = Phase::Over;
+                    state.claimants[me].phase = Phase::Over;
                     property::no_longer_published(state, me);
                     true
                 },
             ),
             Phase::Leased { job: true } => steps.add(
-                PARTIES,
+                CLAIMANTS,
                 || format!("{me} is killed, its job lives"),
                 |state| {
                     state.dirs.end(supervisor(me));
-                    state.parties[me].phase = Phase::Orphaned;
+                    state.claimants[me].phase = Phase::Orphaned;
                     true
                 },
             ),
             _ => steps.add(
-                PARTIES,
+                CLAIMANTS,
                 || format!("{me} is killed"),
                 |state| {
                     state.dirs.end(supervisor(me));
-                    let party = &mut state.parties[me];
-                    (party.phase, party.queued) = (Phase::Over, false);
+                    let claimant = &mut state.claimants[me];
+                    (claimant.phase, claimant.queued) = (Phase::Over, false);
                     property::no_longer_published(state, me);
                     property::no_longer_waits(state, me);
                     true
@@ -515,25 +517,25 @@ impl Machine {
 
     /// Other claims pass a waiting claim that does not renew its place, until it does.
     fn stall(&self, me: usize, steps: &mut Steps<'_>) {
-        let party = &steps.from.parties[me];
-        let waits = party.queued
-            && matches!(party.phase, Phase::Idle | Phase::Deciding(_) | Phase::Decided);
-        if party.stalled && self.stalls == Stalls::ForAWhile {
+        let claimant = &steps.from.claimants[me];
+        let waits = claimant.queued
+            && matches!(claimant.phase, Phase::Idle | Phase::Deciding(_) | Phase::Decided);
+        if claimant.stalled && self.stalls == Stalls::ForAWhile {
             steps.add(
-                PARTIES,
+                CLAIMANTS,
                 || format!("{me} continues"),
                 |state| {
-                    state.parties[me].stalled = false;
+                    state.claimants[me].stalled = false;
                     state.dirs.inherit(place_of(me), supervisor(me));
                     true
                 },
             );
-        } else if waits && !party.stalled {
+        } else if waits && !claimant.stalled {
             steps.add(
-                PARTIES,
+                CLAIMANTS,
                 || format!("{me} is stopped"),
                 |state| {
-                    state.parties[me].stalled = true;
+                    state.claimants[me].stalled = true;
                     property::no_longer_waits(state, me);
                     // The model uses one mark for both `alive` and `renewed`.
                     state.dirs.release(place_of(me));

@@ -112,7 +112,7 @@ fn memory_of_tries_outlives_change_of_directory() {
 
 /// This models a file system that stores times in whole seconds.
 #[test]
-fn listing_that_outlives_change_of_directory_misses_entry() {
+fn listing_outliving_directory_change_misses_entry() {
     let rules = Rules { keeps_listings: true, ..RULES };
     let trace = fails(rules, remembering(), false, "misses the entry");
     assert!(trace.contains("remembers what it has read"), "{trace}");

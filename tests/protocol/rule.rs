@@ -86,17 +86,17 @@ pub(crate) enum Verdict {
 }
 
 /// Returns whether each of these devices has room.
-pub(crate) fn fits(devices: u8, memory: u8, beside: &[Seen]) -> bool {
+pub(crate) fn fits(devices: u8, memory: u8, others: &[Seen]) -> bool {
     bits(devices).all(|device| {
-        let on = beside.iter().filter(|other| other.text.devices & device != 0);
+        let on = others.iter().filter(|other| other.text.devices & device != 0);
         let taken: u16 = on.map(|other| u16::from(other.text.memory)).sum();
         taken + u16::from(memory) <= u16::from(TOTAL)
     })
 }
 
 /// Returns the first devices with room for a claim.
-pub(crate) fn choose(count: u8, memory: u8, among: u8, beside: &[Seen]) -> Option<u8> {
-    let free = bits(among).filter(|device| fits(*device, memory, beside));
+pub(crate) fn choose(count: u8, memory: u8, among: u8, others: &[Seen]) -> Option<u8> {
+    let free = bits(among).filter(|device| fits(*device, memory, others));
     let chosen: Vec<u8> = free.take(usize::from(count)).collect();
     (chosen.len() == usize::from(count)).then(|| chosen.iter().sum())
 }
@@ -104,11 +104,11 @@ pub(crate) fn choose(count: u8, memory: u8, among: u8, beside: &[Seen]) -> Optio
 /// Judges a try.
 pub(crate) fn judge(mine: &Seen, seen: &[Seen], later_wins: bool) -> Verdict {
     let Some(mut pool) = pool(mine, seen) else { return Verdict::Refused };
-    let fits = |beside: &[Seen]| fits(mine.text.devices, mine.text.memory, beside);
-    let beside_all = fits(&pool);
+    let fits = |others: &[Seen]| fits(mine.text.devices, mine.text.memory, others);
+    let fits_with_all = fits(&pool);
     let yields = |other: &Seen| other.kind == Kind::Try && mine.is_before(other) != later_wins;
     pool.retain(|other| !yields(other));
-    match (beside_all, fits(&pool)) {
+    match (fits_with_all, fits(&pool)) {
         (true, _) => Verdict::Confirm,
         (false, true) => Verdict::Again,
         (false, false) => Verdict::Withdraw,
@@ -159,8 +159,8 @@ pub(crate) fn decide(mine: &Seen, seen: &[Seen]) -> Option<u8> {
             return None;
         }
         let among = parent.as_ref().map_or(DEVICES, |parent| set(&parent.devices));
-        match turn(&own, &ledger.pool(parent.as_ref()), &|claim, beside| {
-            chosen(claim, among, beside)
+        match turn(&own, &ledger.pool(parent.as_ref()), &|claim, others| {
+            chosen(claim, among, others)
         }) {
             Turn::Take(devices) => Some(set(&devices)),
             Turn::Wait | Turn::Never => None,
@@ -170,7 +170,7 @@ pub(crate) fn decide(mine: &Seen, seen: &[Seen]) -> Option<u8> {
 }
 
 /// Chooses like [`choose`], with the types of gpu-claim.
-pub(crate) fn chosen(claim: &Claim, among: u8, beside: &[LeaseEntry]) -> Chosen {
+pub(crate) fn chosen(claim: &Claim, among: u8, others: &[LeaseEntry]) -> Chosen {
     let among = if claim.among.is_empty() { among } else { among & set(&claim.among) };
     let memory = |share: Share| match share {
         Share::Whole => TOTAL,
@@ -181,9 +181,9 @@ pub(crate) fn chosen(claim: &Claim, among: u8, beside: &[LeaseEntry]) -> Chosen 
         let text = Text { id: 0, ticket: 0, devices, memory, within: None };
         Seen { owner: 0, id: 0, kind: Kind::Lease, text }
     };
-    let beside: Vec<Seen> = beside.iter().map(seen).collect();
+    let others: Vec<Seen> = others.iter().map(seen).collect();
     let count = u8::try_from(claim.count).expect("few devices");
-    match choose(count, memory(claim.share), among, &beside) {
+    match choose(count, memory(claim.share), among, &others) {
         Some(devices) => Chosen::Devices(names(devices)),
         None => Chosen::NotNow { could: names(among) },
     }

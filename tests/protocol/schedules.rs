@@ -296,7 +296,7 @@ fn claim(port: &Port, count: u32, among: u8, within: Option<LeaseEntry>) -> Opti
         pace: Duration::from_secs(1),
         beside_safe_gpu: false,
     };
-    let choose = |(): &(), claim: &Claim, beside: &[LeaseEntry]| chosen(claim, among, beside);
+    let choose = |(): &(), claim: &Claim, others: &[LeaseEntry]| chosen(claim, among, others);
     let watch = &mut |_: &Waiting<'_>| ControlFlow::Continue(());
     match take(port, port, &ask, &mut || Ok(()), &choose, watch) {
         Ok(taken) => Some(taken),

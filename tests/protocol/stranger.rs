@@ -2,7 +2,7 @@
 
 use crate::claimant::Layout;
 use crate::dir::{Dir, File, Name, STRANGER, Text};
-use crate::explore::PARTIES;
+use crate::explore::CLAIMANTS;
 use crate::machine::{Machine, State, Steps};
 use crate::rule::{DEVICES, TOTAL};
 
@@ -84,7 +84,7 @@ pub(crate) fn moves(machine: &Machine, steps: &mut Steps<'_>) {
 
 fn act(steps: &mut Steps<'_>, words: &dyn Fn() -> String, after: &dyn Fn(&mut State) -> bool) {
     steps.add(
-        PARTIES + 1,
+        CLAIMANTS + 1,
         || format!("the stranger {}", words()),
         |state| {
             state.moves -= 1;

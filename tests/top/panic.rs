@@ -28,7 +28,7 @@ print('same settings:', termios.tcgetattr(follower) == before)
 ";
 
 #[test]
-fn panic_of_a_look_gives_the_terminal_back_and_ends_the_view() {
+fn panic_in_snapshot_restores_terminal_and_ends_view() {
     let own = std::env::current_exe().unwrap();
     let mut command = Command::new("python3");
     command.args(["-c", PTY]).arg(own);
@@ -37,7 +37,7 @@ fn panic_of_a_look_gives_the_terminal_back_and_ends_the_view() {
     let shown = String::from_utf8_lossy(&output.stdout);
     let (before, after) = shown.split_once("E[?1049lE[?25h").expect(&shown);
     assert!(before.contains("E[?1049h"), "{shown}");
-    assert!(after.contains("the look fails"), "the message is on the main screen: {shown}");
+    assert!(after.contains("the snapshot fails"), "the message is on the main screen: {shown}");
     assert!(after.contains("ended: a thread of the view panicked"), "{shown}");
     assert!(!after.contains("E["), "nothing is drawn after it: {shown}");
     assert!(after.trim_end().ends_with("same settings: True"), "{shown}");
@@ -50,11 +50,11 @@ fn child() {
     let options = Options { ascii: true, theme: Theme::Mono, ..Options::default() };
     let settings = Settings { interval: Duration::from_secs(1), mouse: true, options };
     let clock = Arc::new(SystemClock::new());
-    let look = Box::new(|| panic!("the look fails"));
+    let frames = Box::new(|| panic!("the snapshot fails"));
     let ended = Top::new().run(
         settings,
         clock,
-        Machine { frames: Frames::Looks(look), ender: None, inspector: None },
+        Machine { frames: Frames::Looks(frames), ender: None, inspector: None },
     );
     assert!(ended.is_err());
     let message = ended.unwrap_err();

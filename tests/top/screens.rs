@@ -22,7 +22,7 @@ fn options() -> Options {
 }
 
 /// Takes a snapshot of a machine, as `gpuws top` does.
-fn look(machine: &Simulation) -> Frame {
+fn take_frame(machine: &Simulation) -> Frame {
     let observation = Observation {
         groups: gpu_reaper::defect_groups(),
         holders: HolderSearch::IfUnexplained,
@@ -38,11 +38,11 @@ fn look(machine: &Simulation) -> Frame {
 }
 
 /// Returns the state after a number of snapshots of a machine, one a second.
-pub(crate) fn watched(name: &str, looks: usize, size: (u16, u16)) -> State {
+pub(crate) fn watched(name: &str, frames: usize, size: (u16, u16)) -> State {
     let machine = Simulation::named(Path::new(name)).unwrap();
     let mut state = State::new(options(), size);
-    for _ in 0..looks {
-        assert_eq!(state.update(Event::Frame(Box::new(look(&machine)))), Effect::Draw);
+    for _ in 0..frames {
+        assert_eq!(state.update(Event::Frame(Box::new(take_frame(&machine)))), Effect::Draw);
         machine.sleep(Duration::from_secs(1));
     }
     state
@@ -63,7 +63,7 @@ fn press(state: &mut State, keys: &str) {
 }
 
 #[test]
-fn process_that_is_listed_but_gone_has_its_finding_as_note() {
+fn listed_but_ended_process_shows_its_finding_as_note() {
     let screen = lines(&watched("listed-but-gone", 2, (80, 24)));
     let row = screen.lines().find(|line| line.contains(" 31337 ")).unwrap();
     assert!(row.contains(" gone "), "{screen}");
@@ -107,8 +107,8 @@ struct Planner<'a>(&'a Simulation);
 
 impl Ender for Planner<'_> {
     fn plan(&mut self, aim: &Aim) -> Result<Proposal, String> {
-        let mut looks = vec![gpu_core::observe(self.0, self.0, self.0)];
-        let diagnosis = gpu_reaper::diagnose(&looks);
+        let mut snapshots = vec![gpu_core::observe(self.0, self.0, self.0)];
+        let diagnosis = gpu_reaper::diagnose(&snapshots);
         let guard = Guard::new(self.0, Vec::new()).unwrap();
         let request = match aim {
             Aim::Processes(keys) => {
@@ -119,8 +119,8 @@ impl Ender for Planner<'_> {
                 Request { devices: vec![device.clone()], ..Request::default() }
             }
         };
-        let plan = gpu_reaper::plan(&looks, &diagnosis, &guard, &request);
-        Ok(Proposal { now: looks.remove(0), diagnosis, plan, guard })
+        let plan = gpu_reaper::plan(&snapshots, &diagnosis, &guard, &request);
+        Ok(Proposal { now: snapshots.remove(0), diagnosis, plan, guard })
     }
 
     fn obstacle(&self) -> Option<String> {
@@ -145,8 +145,8 @@ fn plan(state: &mut State, machine: &Simulation) {
 }
 
 #[test]
-fn row_of_unlisted_memory_that_is_not_ended_names_who_holds_it_and_what_to_do() {
-    for (name, told) in [("stuck-in-kernel", "8800"), ("inside-container", "host PIDs")] {
+fn unlisted_memory_row_names_holder_and_remedy() {
+    for (name, reason) in [("stuck-in-kernel", "8800"), ("inside-container", "host PIDs")] {
         let machine = Simulation::named(Path::new(name)).unwrap();
         let mut state = watched(name, 3, (100, 40));
         press(&mut state, "j");
@@ -156,12 +156,12 @@ fn row_of_unlisted_memory_that_is_not_ended_names_who_holds_it_and_what_to_do() 
         plan(&mut state, &machine);
         let screen = lines(&state);
         let dialog = screen.split("─ end processes").nth(1).unwrap();
-        assert!(dialog.contains("nothing ") && dialog.contains(told), "{screen}");
+        assert!(dialog.contains("nothing ") && dialog.contains(reason), "{screen}");
     }
 }
 
 #[test]
-fn words_for_what_was_found_have_room() {
+fn finding_text_fits_on_screen() {
     for (name, size, words) in [
         ("sick-gpus", (80, 24), "memory errors"),
         ("sick-gpus", (120, 40), "memory errors: a memory row could not be remapped"),
@@ -175,13 +175,13 @@ fn words_for_what_was_found_have_room() {
 }
 
 #[test]
-fn daemon_that_is_its_service_has_no_job() {
+fn daemon_of_service_has_no_job() {
     let screen = lines(&watched("display-and-daemons", 2, (200, 60)));
     assert!(screen.contains("Xorg") && !screen.contains(" Xorg  "), "{screen}");
 }
 
 #[test]
-fn dialog_that_ends_processes_matches_golden_screens() {
+fn kill_dialog_matches_golden_screens() {
     let machine = Simulation::named(Path::new("labbox")).unwrap();
     let screens = SIZES.map(|size| {
         let mut state = watched("labbox", 3, size);
@@ -228,7 +228,7 @@ fn findings_are_accented_and_free_is_green() {
     for text in [", 1 possible", "1 possible finding: gpuws --sim NAME doctor"] {
         assert!(cell(&buffer, text).modifier.contains(Modifier::DIM), "{text}");
     }
-    assert!(!self::text(&buffer).contains("idle holder"), "nobody is named");
+    assert!(!self::text(&buffer).contains("idle holder"), "no process is named");
     assert_eq!(cell(&buffer, "free").fg, Color::Reset, "of the header");
     let screen = text(&buffer);
     let (y, line) = screen.lines().enumerate().find(|(_, line)| line.ends_with("free")).unwrap();
@@ -245,7 +245,7 @@ fn findings_are_accented_and_free_is_green() {
 fn without_colour_there_is_none_but_the_selection_is_visible() {
     let mut state = State::new(Options { theme: Theme::Mono, ..options() }, (120, 40));
     let machine = Simulation::named(Path::new("labbox")).unwrap();
-    state.update(Event::Frame(Box::new(look(&machine))));
+    state.update(Event::Frame(Box::new(take_frame(&machine))));
     press(&mut state, "j");
     let buffer = state.drawn();
     for cell in buffer.content() {
@@ -258,7 +258,7 @@ fn without_colour_there_is_none_but_the_selection_is_visible() {
 fn light_theme_has_neither_yellow_nor_cyan() {
     let mut state = State::new(Options { theme: Theme::Light, ..options() }, (120, 40));
     let machine = Simulation::named(Path::new("labbox")).unwrap();
-    state.update(Event::Frame(Box::new(look(&machine))));
+    state.update(Event::Frame(Box::new(take_frame(&machine))));
     press(&mut state, "j");
     let buffer = state.drawn();
     for cell in buffer.content() {
@@ -269,11 +269,11 @@ fn light_theme_has_neither_yellow_nor_cyan() {
 }
 
 #[test]
-fn values_that_need_attention_are_accented() {
+fn values_needing_attention_are_accented() {
     let attention = Attention { temperature: Some(50), memory: Some(80), power: None };
     let mut state = State::new(Options { attention, ..options() }, (120, 40));
     let machine = Simulation::named(Path::new("labbox")).unwrap();
-    state.update(Event::Frame(Box::new(look(&machine))));
+    state.update(Event::Frame(Box::new(take_frame(&machine))));
     let buffer = state.drawn();
     assert_eq!(cell(&buffer, "71.0/80.0").fg, Color::Yellow);
     assert_eq!(cell(&buffer, "24.0/80.0").fg, Color::Reset);
@@ -283,14 +283,14 @@ fn values_that_need_attention_are_accented() {
 }
 
 #[test]
-fn unknown_size_is_that_of_a_usual_terminal() {
+fn unknown_size_defaults_to_common_terminal_size() {
     let state = watched("labbox", 1, (0, 0));
     assert_eq!((state.area().width, state.area().height), (80, 24));
     assert!(lines(&state).contains("21044 alice"));
 }
 
 #[test]
-fn wait_for_the_driver_is_told_and_ends_with_the_next_look() {
+fn driver_wait_is_shown_until_next_snapshot() {
     let mut state = watched("labbox", 1, (80, 24));
     state.update(Event::Tick(Duration::from_secs(4)));
     assert!(
@@ -310,7 +310,7 @@ fn wait_for_the_driver_is_told_and_ends_with_the_next_look() {
             .ends_with("labbox · waiting for the driver for 5 s (nvmlInit_v2)")
     );
     let machine = Simulation::named(Path::new("labbox")).unwrap();
-    state.update(Event::Frame(Box::new(look(&machine))));
+    state.update(Event::Frame(Box::new(take_frame(&machine))));
     assert!(!lines(&state).lines().next().unwrap().contains("waiting"));
 }
 

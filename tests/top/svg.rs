@@ -118,15 +118,15 @@ fn class(cell: &Cell) -> String {
 }
 
 /// A rectangle within a cell: left, top, width, height.
-type Part = (u32, u32, u32, u32);
+type Rect = (u32, u32, u32, u32);
 
-fn shape(path: &mut String, (x, y): (u16, u16), (left, top, width, height): Part) {
+fn shape(path: &mut String, (x, y): (u16, u16), (left, top, width, height): Rect) {
     let (x, y) = (MARGIN + u32::from(x) * CELL.0 + left, line(y) + top);
     let _ = write!(path, "M{x} {y}h{width}v{height}h-{width}z");
 }
 
 /// Returns the shapes of a symbol of a bar, a graph or a frame; `None` for text.
-fn drawn(symbol: &str) -> Option<Vec<Part>> {
+fn drawn(symbol: &str) -> Option<Vec<Rect>> {
     let letter = symbol.chars().next()?;
     let code = u32::from(letter);
     Some(match letter {
@@ -138,9 +138,9 @@ fn drawn(symbol: &str) -> Option<Vec<Part>> {
         '░' => vec![(0, 13, 8, 1)],
         // The bits of dots 1 to 8: two columns of three, then the lowest two.
         '\u{2800}'..='\u{28ff}' => {
-            let places = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3)];
+            let dots = [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3)];
             let is_set = |bit: &usize| (code - 0x2800) >> bit & 1 == 1;
-            let dot = |bit: usize| (1 + places[bit].0 * 4, 1 + places[bit].1 * 4, 2, 2);
+            let dot = |bit: usize| (1 + dots[bit].0 * 4, 1 + dots[bit].1 * 4, 2, 2);
             (0..8).filter(is_set).map(dot).collect()
         }
         '─' => vec![(0, 8, 8, 1)],

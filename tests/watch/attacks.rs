@@ -1,7 +1,7 @@
 //! Users who try to be spared, to get others ended, or to flood the notifications; and machines on
 //! which anything may fail.
 
-use super::{MINUTE, Said, Watcher};
+use super::{MINUTE, Notification, Watcher};
 use gpu_core::{ActToken, ErrorKind, Pid, ProcessTable};
 use gpu_sim::{
     Call, Event, Fault, Machine, Process, Seed, Simulation, random, random_faults, random_machine,
@@ -68,7 +68,7 @@ fn watch(simulation: &Simulation, policy: &str, minutes: u64) -> Watcher {
 }
 
 #[test]
-fn process_that_pretends_to_be_an_allowed_service_is_raised_and_reaped() {
+fn process_posing_as_allowed_service_is_raised_and_reaped() {
     let allow = "[[allow]]\nservice = \"vllm.service\"\n[[allow]]\nprogram = \"/usr/bin/vllm\"\n";
     let unit =
         "cgroup = \"/user.slice/user-1002.slice/user@1002.service/app.slice/vllm.service\"\n";
@@ -76,52 +76,60 @@ fn process_that_pretends_to_be_an_allowed_service_is_raised_and_reaped() {
     let pretending = process(7_000, false, &format!("{unit}{names}")).replace("python", "vllm");
     let policy = EAGER.replace("[reap]", "[[allow]]\nservice = \"vllm.service\"\n[reap]");
     let watcher = watch(&machine(&pretending), &policy, 20);
-    assert_eq!(watcher.changes(ChangeKind::Raised).count(), 1, "{:?}", watcher.said);
+    assert_eq!(watcher.changes(ChangeKind::Raised).count(), 1, "{:?}", watcher.notifications);
     assert!(watcher.simulation.signals().iter().any(|sent| sent.process.pid == Pid(7_000)));
     // The genuine system service of that name is allowed.
     let genuine = process(7_000, false, "cgroup = \"/system.slice/vllm.service\"\n");
     let watcher = watch(&machine(&genuine), &policy, 20);
-    assert!(watcher.said.is_empty(), "{:?}", watcher.said);
+    assert!(watcher.notifications.is_empty(), "{:?}", watcher.notifications);
     // Without a readable executable, it is unknown whether this is the allowed program, so it is
     // reported but not ended.
     let policy = EAGER.replace("[reap]", &format!("{allow}[reap]"));
     let watcher = watch(&machine(&pretending), &policy, 20);
-    assert_eq!(watcher.changes(ChangeKind::Raised).count(), 1, "{:?}", watcher.said);
+    assert_eq!(watcher.changes(ChangeKind::Raised).count(), 1, "{:?}", watcher.notifications);
     assert_eq!(watcher.simulation.signals(), []);
 }
 
 #[test]
-fn plan_that_spares_everybody_says_so_and_is_no_dry_run() {
+fn plan_without_targets_is_reported_but_not_as_dry_run() {
     // Only root's display servers count as such, but the name is enough to be spared.
     let simulation = machine(&process(7_000, false, "").replace("python", "Xorg"));
     let watcher = watch(&simulation, EAGER, 30);
-    let spared = watcher.said.iter().filter(|(_, said)| matches!(said, Said::Spared)).count();
-    let dry = watcher.said.iter().any(|(_, said)| matches!(said, Said::Planned(_)));
-    assert!(spared == 1 && !dry, "{:?}", watcher.said);
+    let spared = watcher
+        .notifications
+        .iter()
+        .filter(|(_, notification)| matches!(notification, Notification::Spared))
+        .count();
+    let dry = watcher
+        .notifications
+        .iter()
+        .any(|(_, notification)| matches!(notification, Notification::Planned(_)));
+    assert!(spared == 1 && !dry, "{:?}", watcher.notifications);
     assert_eq!(simulation.signals(), []);
 }
 
 #[test]
-fn dry_run_plans_no_more_than_would_be_ended_and_everybody_in_turn() {
+fn dry_run_plans_one_batch_at_a_time_until_all_are_planned() {
     let script: String = (0..5).map(|at| process(7_000 + at, true, "")).collect();
     let policy = EAGER
         .replace("dry_run = false", "dry_run = true")
         .replace("most_per_hour = 100", "most_per_hour = 2");
     let watcher = watch(&machine(&script), &policy, 150);
     let planned = |until: u64| -> Vec<Pid> {
-        let planned = watcher.said.iter().filter_map(|(minute, said)| match said {
-            Said::Planned(pids) if *minute < until => Some(pids),
-            _ => None,
-        });
+        let planned =
+            watcher.notifications.iter().filter_map(|(minute, notification)| match notification {
+                Notification::Planned(pids) if *minute < until => Some(pids),
+                _ => None,
+            });
         planned.flatten().copied().collect()
     };
-    assert_eq!(planned(60).len(), 2, "{:?}", watcher.said);
+    assert_eq!(planned(60).len(), 2, "{:?}", watcher.notifications);
     let all: BTreeSet<Pid> = planned(150).into_iter().collect();
-    assert_eq!(all.len(), 5, "{:?}", watcher.said);
+    assert_eq!(all.len(), 5, "{:?}", watcher.notifications);
 }
 
 #[test]
-fn pid_that_is_reused_between_look_and_signal_gets_none() {
+fn pid_reused_between_snapshot_and_signal_is_spared() {
     let simulation = machine(&process(7_000, false, ""));
     let mut successor = Process::new(ProcessTable::process(&simulation, Pid(7_000)).unwrap());
     successor.info.key.start = None;
@@ -129,13 +137,20 @@ fn pid_that_is_reused_between_look_and_signal_gets_none() {
         simulation.inject(Call::Open, 1, Fault::Meanwhile(event));
     }
     let watcher = watch(&simulation, EAGER, 10);
-    let reaped = watcher.said.iter().any(|(_, said)| matches!(said, Said::Reaped(_)));
-    assert!(reaped && ProcessTable::process(&simulation, Pid(7_000)).is_ok(), "{:?}", watcher.said);
+    let reaped = watcher
+        .notifications
+        .iter()
+        .any(|(_, notification)| matches!(notification, Notification::Reaped(_)));
+    assert!(
+        reaped && ProcessTable::process(&simulation, Pid(7_000)).is_ok(),
+        "{:?}",
+        watcher.notifications
+    );
     assert_eq!(simulation.signals(), []);
 }
 
 #[test]
-fn watcher_that_is_stopped_before_the_signal_sends_none() {
+fn watcher_stopped_before_signal_sends_none() {
     let signals = |permits| {
         let simulation = machine(&process(7_000, false, ""));
         let mut watcher = Watcher::new(&simulation, EAGER, MINUTE);
@@ -153,7 +168,7 @@ fn watcher_that_is_stopped_before_the_signal_sends_none() {
 /// Unlisted memory passes from fork to fork: one finding, few updates, and no process lives long
 /// enough to be ended.
 #[test]
-fn ghost_that_changes_its_process_is_one_finding() {
+fn ghost_changing_its_process_is_one_finding() {
     let mut script = process(7_000, false, "");
     for step in 1..180 {
         let (at, pid) = (step * 70_000, 7_000 + step);
@@ -167,10 +182,10 @@ fn ghost_that_changes_its_process_is_one_finding() {
     }
     let policy = EAGER.replace("after = \"2m\"", "after = \"10m\"");
     let watcher = watch(&machine(&script), &policy, 180);
-    assert_eq!(watcher.changes(ChangeKind::Raised).count(), 1, "{:?}", watcher.said);
-    assert_eq!(watcher.changes(ChangeKind::Cleared).count(), 0, "{:?}", watcher.said);
+    assert_eq!(watcher.changes(ChangeKind::Raised).count(), 1, "{:?}", watcher.notifications);
+    assert_eq!(watcher.changes(ChangeKind::Cleared).count(), 0, "{:?}", watcher.notifications);
     let updates = watcher.changes(ChangeKind::Updated).count();
-    assert_eq!(updates, 2, "{:?}", watcher.said);
+    assert_eq!(updates, 2, "{:?}", watcher.notifications);
     assert_eq!(watcher.simulation.signals(), []);
 }
 
@@ -190,13 +205,13 @@ fn flapping_process_is_neither_reaped_nor_spams() {
     }
     let policy = EAGER.replace("after = \"2m\"", "after = \"25m\"");
     let watcher = watch(&machine(&script), &policy, 24 * 60);
-    let told = watcher.said.len();
-    assert!(told > 0 && told <= 2 * 48, "{told}: {:?}", watcher.said);
+    let count = watcher.notifications.len();
+    assert!(count > 0 && count <= 2 * 48, "{count}: {:?}", watcher.notifications);
     assert_eq!(watcher.simulation.signals(), []);
 }
 
 #[test]
-fn flood_of_findings_of_one_user_is_held_back_and_others_are_raised() {
+fn flood_of_one_user_is_held_back_and_others_are_raised() {
     let orphan = |pid: u32, uid: u32| {
         format!(
             "[[process]]\npid = {pid}\nname = \"python\"\nuid = {uid}\nparent = 1\ngroup = \
@@ -214,11 +229,16 @@ fn flood_of_findings_of_one_user_is_held_back_and_others_are_raised() {
         .collect();
     assert_eq!(raised.len(), 65);
     assert!(raised.contains(&20_000));
-    assert!(watcher.said.iter().any(|(_, said)| matches!(said, Said::HeldBack(236))));
+    assert!(
+        watcher
+            .notifications
+            .iter()
+            .any(|(_, notification)| matches!(notification, Notification::HeldBack(236)))
+    );
 }
 
 #[test]
-fn process_that_computes_on_another_device_is_not_reaped_as_a_hoarder() {
+fn process_computing_on_another_device_is_not_reaped() {
     let simulation = Simulation::embedded("gtx1080ti-x8-hoarder").unwrap();
     let policy = EAGER.replace("\"user:1001\", ", "");
     let watcher = watch(&simulation, &policy, 12 * 60);
@@ -233,7 +253,7 @@ fn process_that_computes_on_another_device_is_not_reaped_as_a_hoarder() {
 /// While a policy ends one process, with its maximum grace period, the time of another process
 /// continues.
 #[test]
-fn reap_does_not_begin_the_time_of_others_anew() {
+fn reap_does_not_restart_idle_time_of_others() {
     let policy = EAGER
         .replace("most_per_hour", "grace = \"4m\"\nmost_per_hour")
         .replace("kinds = [\"orphan\", \"hoarder\"]\nall_users = true\nmin_confidence = \"likely\"\nafter = \"2m\"",
@@ -253,7 +273,7 @@ fn reap_does_not_begin_the_time_of_others_anew() {
 }
 
 #[test]
-fn looks_that_fail_neither_raise_nor_clear() {
+fn failed_snapshots_neither_raise_nor_clear() {
     for call in [Call::Driver, Call::Devices, Call::Holders, Call::DeviceFiles] {
         let simulation = machine(&process(7_000, false, ""));
         let mut watcher = Watcher::new(&simulation, "", MINUTE);
@@ -265,7 +285,11 @@ fn looks_that_fail_neither_raise_nor_clear() {
         (0..60).for_each(|_| watcher.round(None));
         assert_eq!(watcher.changes(ChangeKind::Cleared).count(), 0, "{call:?}");
         let raised = watcher.changes(ChangeKind::Raised).map(|(_, change)| change.id.kind.name());
-        assert!(raised.skip(1).all(|kind| kind == "device-fault"), "{call:?} {:?}", watcher.said);
+        assert!(
+            raised.skip(1).all(|kind| kind == "device-fault"),
+            "{call:?} {:?}",
+            watcher.notifications
+        );
     }
 }
 
@@ -290,27 +314,27 @@ fn signals_of_random_machine(seed: u64) -> usize {
         }
     }
     let watcher = watch(&simulation, EAGER, 40);
-    let reaped = watcher.said.iter().filter_map(|(_, said)| match said {
-        Said::Reaped(pids) => Some(pids),
+    let reaped = watcher.notifications.iter().filter_map(|(_, notification)| match notification {
+        Notification::Reaped(pids) => Some(pids),
         _ => None,
     });
     let planned: BTreeSet<Pid> = reaped.flatten().copied().collect();
     let signals = simulation.signals();
     for sent in &signals {
         let (pid, name) = (sent.process.pid, sent.name.as_str());
-        let told = format!("seed {seed}: {sent:?}\n{:?}", watcher.said);
-        assert!(planned.contains(&pid) && sent.held_device_file, "{told}");
-        assert!(!own.contains(&pid) && pid != Pid(1) && name != "t2t-decoder", "{told}");
+        let details = format!("seed {seed}: {sent:?}\n{:?}", watcher.notifications);
+        assert!(planned.contains(&pid) && sent.held_device_file, "{details}");
+        assert!(!own.contains(&pid) && pid != Pid(1) && name != "t2t-decoder", "{details}");
         let daemons = ["nvidia-persiste", "nv-hostengine", "Xorg", "gnome-shell"];
-        assert!(!daemons.contains(&name), "{told}");
+        assert!(!daemons.contains(&name), "{details}");
         // The owner is neither root nor the protected user; a respawned process has the owner of
         // the original.
         let named = machine.processes.iter().filter(|process| process.info.name == name);
         let mut users = named.filter_map(|process| process.info.uid.ok());
-        assert!(users.any(|uid| uid == 1002), "{told}");
+        assert!(users.any(|uid| uid == 1002), "{details}");
         let same = machine.processes.iter().find(|process| process.pid() == pid);
         if let Some(process) = same.filter(|process| process.info.name == name) {
-            assert_eq!(process.info.uid, Ok(1002), "{told}");
+            assert_eq!(process.info.uid, Ok(1002), "{details}");
         }
     }
     let journal = simulation.journal();

@@ -13,7 +13,7 @@ const TOTAL_MIB: u64 = 81_920;
 
 /// A fault.
 #[derive(Clone, Debug)]
-pub(crate) struct Sick {
+pub(crate) struct Defect {
     /// The kind of the required finding.
     pub(crate) kind: &'static str,
     pub(crate) pid: Option<u32>,
@@ -30,7 +30,7 @@ pub(crate) struct Sick {
 pub(crate) struct Day {
     chance: Chance,
     text: String,
-    pub(crate) sick: Vec<Sick>,
+    pub(crate) defects: Vec<Defect>,
     next_pid: u32,
 }
 
@@ -61,7 +61,7 @@ impl Day {
             )
             .expect("a string takes it");
         }
-        let mut day = Day { chance: Chance::new(seed), text, sick: Vec::new(), next_pid: 4_000 };
+        let mut day = Day { chance: Chance::new(seed), text, defects: Vec::new(), next_pid: 4_000 };
         day.healthy();
         day.ghosts();
         day.hoarders();
@@ -211,7 +211,14 @@ impl Day {
             if let Some(until) = until {
                 self.event(until, &format!("exit = {pid}"));
             }
-            self.sick.push(Sick { kind: "ghost", pid: Some(pid), gpu: 0, from, until, reapable });
+            self.defects.push(Defect {
+                kind: "ghost",
+                pid: Some(pid),
+                gpu: 0,
+                from,
+                until,
+                reapable,
+            });
             minute += 250;
         }
     }
@@ -244,7 +251,7 @@ impl Day {
                 self.load(until, pid, gpu, mib, 97);
             }
             let pid = Some(pid);
-            self.sick.push(Sick { kind: "hoarder", pid, gpu, from, until, reapable });
+            self.defects.push(Defect { kind: "hoarder", pid, gpu, from, until, reapable });
         }
         // Two processes with one PID, one after the other: the first is reapable but exits just
         // before its time; the second is not idle for long enough and then computes.
@@ -267,7 +274,7 @@ impl Day {
             let until = Some(from + idle);
             self.event(from + idle, &format!("exit = {pid}"));
             let kind = "hoarder";
-            self.sick.push(Sick { kind, pid: Some(pid), gpu, from, until, reapable: false });
+            self.defects.push(Defect { kind, pid: Some(pid), gpu, from, until, reapable: false });
         }
     }
 
@@ -293,7 +300,7 @@ impl Day {
                 more: &more,
             },
         );
-        let sick = Sick {
+        let defect = Defect {
             kind: "orphan",
             pid: Some(pid),
             gpu: 2,
@@ -302,7 +309,7 @@ impl Day {
             until: None,
             reapable: true,
         };
-        self.sick.push(sick);
+        self.defects.push(defect);
     }
 
     /// Devices without processes.
@@ -324,10 +331,10 @@ impl Day {
         );
         self.event(from, &format!("exit = {pid}"));
         let of_device =
-            |kind, gpu, from| Sick { kind, pid: None, gpu, from, until: None, reapable: false };
-        self.sick.push(of_device("driver-leak", 4, from));
+            |kind, gpu, from| Defect { kind, pid: None, gpu, from, until: None, reapable: false };
+        self.defects.push(of_device("driver-leak", 4, from));
         let from = self.about(800);
         self.event(from, "fails = { gpu = 7, fault = \"lost\" }");
-        self.sick.push(of_device("device-fault", 7, from));
+        self.defects.push(of_device("device-fault", 7, from));
     }
 }

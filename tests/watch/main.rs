@@ -5,7 +5,7 @@
 mod attacks;
 mod day;
 
-use day::{DAY, Day, Sick};
+use day::{DAY, Day, Defect};
 use gpu_core::{
     ActToken, Clock, ErrorKind, MachineFault, Observer, Pid, ProcessTable, observe_in_detail,
 };
@@ -21,7 +21,7 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A notification of a watcher, with its minute.
-pub(crate) enum Said {
+pub(crate) enum Notification {
     Change(Box<Change>),
     Warning(Pid),
     HeldBack(usize),
@@ -32,22 +32,22 @@ pub(crate) enum Said {
     NotPlanned(String),
 }
 
-impl fmt::Debug for Said {
+impl fmt::Debug for Notification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Said::Change(change) => {
+            Notification::Change(change) => {
                 let suspects = &change.finding.suspects;
                 let pids: Vec<u32> = suspects.iter().map(|s| s.process.pid.0).collect();
                 let gpus: Vec<u32> = change.finding.devices.iter().map(|id| id.index).collect();
                 write!(f, "{:?} {} GPUs {gpus:?} PIDs {pids:?}", change.kind, change.id)
             }
-            Said::Warning(pid) => write!(f, "warning {pid}"),
-            Said::HeldBack(count) => write!(f, "{count} held back"),
-            Said::Blind => f.write_str("blind"),
-            Said::Spared => f.write_str("spared"),
-            Said::Planned(pids) => write!(f, "planned {pids:?}"),
-            Said::Reaped(pids) => write!(f, "reaped {pids:?}"),
-            Said::NotPlanned(why) => write!(f, "not planned: {why}"),
+            Notification::Warning(pid) => write!(f, "warning {pid}"),
+            Notification::HeldBack(count) => write!(f, "{count} held back"),
+            Notification::Blind => f.write_str("blind"),
+            Notification::Spared => f.write_str("spared"),
+            Notification::Planned(pids) => write!(f, "planned {pids:?}"),
+            Notification::Reaped(pids) => write!(f, "reaped {pids:?}"),
+            Notification::NotPlanned(why) => write!(f, "not planned: {why}"),
         }
     }
 }
@@ -61,7 +61,7 @@ pub(crate) struct Watcher {
     every: Duration,
     /// The number of times that it is still permitted to continue.
     pub(crate) permits: Cell<u64>,
-    pub(crate) said: Vec<(u64, Said)>,
+    pub(crate) notifications: Vec<(u64, Notification)>,
 }
 
 impl Watcher {
@@ -76,7 +76,7 @@ impl Watcher {
             observer: Observer::new(),
             every,
             permits: Cell::new(u64::MAX),
-            said: Vec::new(),
+            notifications: Vec::new(),
         }
     }
 
@@ -89,7 +89,7 @@ impl Watcher {
         let simulation = &self.simulation;
         let past = &mut self.past;
         let observer = &mut self.observer;
-        let mut look = |purpose| {
+        let mut observe = |purpose| {
             let (machine, whole) = (simulation, full_observation());
             let snapshot = match purpose {
                 Purpose::Tell => observer.observe(machine, machine, machine, whole),
@@ -104,7 +104,7 @@ impl Watcher {
                 clock: simulation,
                 journal: simulation,
             },
-            look: &mut look,
+            look: &mut observe,
             token,
             go_on: &|| match self.permits.get() {
                 0 => ControlFlow::Break(()),
@@ -115,31 +115,31 @@ impl Watcher {
             },
         };
         let minute = simulation.elapsed().as_secs() / 60;
-        let said = &mut self.said;
+        let notifications = &mut self.notifications;
         self.watch.round(&mut machine, &mut |told| {
-            let word = match told {
-                Told::Change(change) => Said::Change(Box::new(change.clone())),
-                Told::Warning { condemned, .. } => Said::Warning(condemned.key().pid),
-                Told::HeldBack(count) => Said::HeldBack(count),
-                Told::Blind(_) => Said::Blind,
+            let notification = match told {
+                Told::Change(change) => Notification::Change(Box::new(change.clone())),
+                Told::Warning { condemned, .. } => Notification::Warning(condemned.key().pid),
+                Told::HeldBack(count) => Notification::HeldBack(count),
+                Told::Blind(_) => Notification::Blind,
                 Told::Sighted => return,
-                Told::Spared { .. } => Said::Spared,
-                Told::Reap { plan, report: None, .. } => {
-                    Said::Planned(plan.targets.iter().map(|target| target.key.pid).collect())
-                }
+                Told::Spared { .. } => Notification::Spared,
+                Told::Reap { plan, report: None, .. } => Notification::Planned(
+                    plan.targets.iter().map(|target| target.key.pid).collect(),
+                ),
                 Told::Reap { plan, report: Some(_), .. } => {
-                    Said::Reaped(plan.targets.iter().map(|target| target.key.pid).collect())
+                    Notification::Reaped(plan.targets.iter().map(|target| target.key.pid).collect())
                 }
-                Told::NotPlanned(error) => Said::NotPlanned(error.to_string()),
+                Told::NotPlanned(error) => Notification::NotPlanned(error.to_string()),
             };
-            said.push((minute, word));
+            notifications.push((minute, notification));
         });
         simulation.sleep(self.every);
     }
 
     pub(crate) fn changes(&self, kind: ChangeKind) -> impl Iterator<Item = (u64, &Change)> {
-        self.said.iter().filter_map(move |(minute, said)| match said {
-            Said::Change(change) if change.kind == kind => Some((*minute, &**change)),
+        self.notifications.iter().filter_map(move |(minute, notification)| match notification {
+            Notification::Change(change) if change.kind == kind => Some((*minute, &**change)),
             _ => None,
         })
     }
@@ -175,8 +175,8 @@ warn = "15m"
 /// Returns the latest time at which a finding can be raised, in minutes after its cause. A hoarder
 /// becomes likely after ten minutes without GPU and CPU use, and earlier computation still counts
 /// for a while.
-fn latest(sick: &Sick) -> u64 {
-    let certain = match sick.kind {
+fn latest(defect: &Defect) -> u64 {
+    let certain = match defect.kind {
         "hoarder" | "orphan" => 30,
         _ => 1,
     };
@@ -203,18 +203,18 @@ fn disturb(simulation: &Simulation, chance: &mut Chance, left: &mut u64) {
     simulation.inject(call, simulation.count(call) + 1, Fault::Error(kind));
 }
 
-fn is_of(sick: &Sick, change: &Change) -> bool {
+fn is_of(defect: &Defect, change: &Change) -> bool {
     let devices: Vec<u32> = change.finding.devices.iter().map(|id| id.index).collect();
     let suspects = &change.finding.suspects;
-    sick.kind == change.id.kind.name()
-        && devices == [sick.gpu]
-        && sick.pid.is_none_or(|pid| suspects.iter().any(|s| s.process.pid == Pid(pid)))
+    defect.kind == change.id.kind.name()
+        && devices == [defect.gpu]
+        && defect.pid.is_none_or(|pid| suspects.iter().any(|s| s.process.pid == Pid(pid)))
 }
 
 /// The figures of some days.
 #[derive(Debug, Default)]
 struct Figures {
-    looks: u64,
+    snapshots: u64,
     failed: usize,
     raised: usize,
     cleared: usize,
@@ -229,56 +229,61 @@ fn watch_day(seed: u64, figures: &mut Figures) {
     while watcher.minute() < DAY {
         disturb(&watcher.simulation, &mut chance, &mut left);
         watcher.round(Some(&token));
-        figures.looks += 1;
+        figures.snapshots += 1;
     }
     let signals = watcher.simulation.signals();
-    let told = || {
-        let sick: Vec<String> = day.sick.iter().map(|sick| format!("{sick:?}")).collect();
-        let said: Vec<String> = watcher.said.iter().map(|said| format!("{said:?}")).collect();
-        format!("seed {seed}:\n{}\n{}", sick.join("\n"), said.join("\n"))
+    let describe = || {
+        let defects: Vec<String> = day.defects.iter().map(|defect| format!("{defect:?}")).collect();
+        let notifications: Vec<String> =
+            watcher.notifications.iter().map(|notification| format!("{notification:?}")).collect();
+        format!("seed {seed}:\n{}\n{}", defects.join("\n"), notifications.join("\n"))
     };
     // No other process is accused, and each fault is raised once, in time.
-    let mut of: Vec<Vec<u64>> = vec![Vec::new(); day.sick.len()];
+    let mut of: Vec<Vec<u64>> = vec![Vec::new(); day.defects.len()];
     for (minute, change) in watcher.changes(ChangeKind::Raised) {
-        let whose = day.sick.iter().position(|sick| {
-            let until = sick.until.unwrap_or(DAY) + FAULTS;
-            is_of(sick, change) && (sick.from..=until).contains(&minute)
+        let index = day.defects.iter().position(|defect| {
+            let until = defect.until.unwrap_or(DAY) + FAULTS;
+            is_of(defect, change) && (defect.from..=until).contains(&minute)
         });
-        let whose = whose.unwrap_or_else(|| panic!("false alarm {change:#?}\n{}", told()));
-        of[whose].push(minute);
+        let index = index.unwrap_or_else(|| panic!("false alarm {change:#?}\n{}", describe()));
+        of[index].push(minute);
     }
-    for (sick, raised) in day.sick.iter().zip(&of) {
-        let [at] = raised[..] else { panic!("{sick:?} raised at {raised:?}; {}", told()) };
-        assert!(at <= sick.from + latest(sick), "{sick:?} raised at {at}; {}", told());
-        let ended = signals.iter().filter(|sent| Some(sent.process.pid.0) == sick.pid);
+    for (defect, raised) in day.defects.iter().zip(&of) {
+        let [at] = raised[..] else { panic!("{defect:?} raised at {raised:?}; {}", describe()) };
+        assert!(at <= defect.from + latest(defect), "{defect:?} raised at {at}; {}", describe());
+        let ended = signals.iter().filter(|sent| Some(sent.process.pid.0) == defect.pid);
         let ended = ended.map(|sent| sent.at.as_secs() / 60);
-        let over = sick.until.into_iter().chain(ended.filter(|_| sick.reapable)).min();
+        let over = defect.until.into_iter().chain(ended.filter(|_| defect.reapable)).min();
         let cleared: Vec<u64> = watcher
             .changes(ChangeKind::Cleared)
             .filter(|(minute, change)| {
-                is_of(sick, change) && *minute >= at && over.is_none_or(|over| *minute >= over)
+                is_of(defect, change) && *minute >= at && over.is_none_or(|over| *minute >= over)
             })
             .map(|(minute, _)| minute)
             .filter(|minute| *minute <= over.unwrap_or(DAY) + 7 + FAULTS)
             .collect();
         match over {
             Some(over) if over + 7 + FAULTS < DAY => {
-                assert_eq!(cleared.len(), 1, "{sick:?} ended at {over}; {}", told());
+                assert_eq!(cleared.len(), 1, "{defect:?} ended at {over}; {}", describe());
             }
             Some(_) => {}
-            None => assert_eq!(cleared, [0_u64; 0], "{sick:?} is not over; {}", told()),
+            None => assert_eq!(cleared, [0_u64; 0], "{defect:?} is not over; {}", describe()),
         }
     }
     let (raised, cleared) =
         (watcher.changes(ChangeKind::Raised).count(), watcher.changes(ChangeKind::Cleared).count());
-    assert!(cleared <= raised, "{}", told());
-    check_signals(&day, &watcher, &told);
+    assert!(cleared <= raised, "{}", describe());
+    check_signals(&day, &watcher, &describe);
     // Each reapable process was ended.
-    for sick in day.sick.iter().filter(|sick| sick.reapable) {
-        let ended = signals.iter().any(|sent| Some(sent.process.pid.0) == sick.pid);
-        assert!(ended, "{sick:?} was not ended; {}", told());
+    for defect in day.defects.iter().filter(|defect| defect.reapable) {
+        let ended = signals.iter().any(|sent| Some(sent.process.pid.0) == defect.pid);
+        assert!(ended, "{defect:?} was not ended; {}", describe());
     }
-    figures.failed += watcher.said.iter().filter(|(_, said)| matches!(said, Said::Blind)).count();
+    figures.failed += watcher
+        .notifications
+        .iter()
+        .filter(|(_, notification)| matches!(notification, Notification::Blind))
+        .count();
     figures.raised += raised;
     figures.cleared += cleared;
     figures.signals += signals.len();
@@ -286,25 +291,24 @@ fn watch_day(seed: u64, figures: &mut Figures) {
 
 /// Checks that every signal was permitted: the policy covers the process, it was faulty for the
 /// whole time of its rule, its owner was warned in time, and an audit line precedes the signal.
-fn check_signals(day: &Day, watcher: &Watcher, told: &dyn Fn() -> String) {
+fn check_signals(day: &Day, watcher: &Watcher, describe: &dyn Fn() -> String) {
     let signals = watcher.simulation.signals();
     for sent in &signals {
         let minute = sent.at.as_secs() / 60;
-        let sick = day.sick.iter().find(|sick| {
-            let until = sick.until.unwrap_or(DAY);
-            sick.pid == Some(sent.process.pid.0) && (sick.from..until).contains(&minute)
+        let defect = day.defects.iter().find(|defect| {
+            let until = defect.until.unwrap_or(DAY);
+            defect.pid == Some(sent.process.pid.0) && (defect.from..until).contains(&minute)
         });
-        let sick = sick.unwrap_or_else(|| panic!("{sent:?} is healthy; {}", told()));
-        assert!(sick.reapable, "{sent:?} to {sick:?}; {}", told());
+        let defect = defect.unwrap_or_else(|| panic!("{sent:?} is healthy; {}", describe()));
+        assert!(defect.reapable, "{sent:?} to {defect:?}; {}", describe());
         assert!(sent.held_device_file && sent.name != "precious", "{sent:?}");
-        let (after, warn) = if sick.kind == "ghost" { (30, 10) } else { (60, 15) };
-        assert!(minute >= sick.from + after, "{sent:?} to {sick:?}; {}", told());
-        let warned = watcher
-            .said
-            .iter()
-            .find(|(_, said)| matches!(said, Said::Warning(pid) if *pid == sent.process.pid));
-        let (at, _) = warned.unwrap_or_else(|| panic!("{sent:?} without warning; {}", told()));
-        assert!(minute >= at + warn, "{sent:?} warned at {at}; {}", told());
+        let (after, warn) = if defect.kind == "ghost" { (30, 10) } else { (60, 15) };
+        assert!(minute >= defect.from + after, "{sent:?} to {defect:?}; {}", describe());
+        let warned = watcher.notifications.iter().find(
+            |(_, note)| matches!(note, Notification::Warning(pid) if *pid == sent.process.pid),
+        );
+        let (at, _) = warned.unwrap_or_else(|| panic!("{sent:?} without warning; {}", describe()));
+        assert!(minute >= at + warn, "{sent:?} warned at {at}; {}", describe());
     }
     let journal = watcher.simulation.journal();
     let lines = journal.iter().filter(|line| line.contains(r#""event":"signal""#)).count();
@@ -318,7 +322,7 @@ fn check_signals(day: &Day, watcher: &Watcher, told: &dyn Fn() -> String) {
 }
 
 #[test]
-fn findings_of_a_day_are_raised_once_and_cleared_and_only_the_policy_reaps() {
+fn findings_are_raised_once_and_cleared_and_only_policy_reaps() {
     let mut figures = Figures::default();
     let days = bound("GPUWS_DAYS", 6, 200);
     for seed in 0..days {
@@ -326,11 +330,11 @@ fn findings_of_a_day_are_raised_once_and_cleared_and_only_the_policy_reaps() {
     }
     println!("{days} days: {figures:?}, no false alarm, nothing missed");
     assert!(figures.raised as u64 >= 12 * days && figures.signals as u64 >= 3 * days);
-    assert!(figures.failed > 0, "some looks failed");
+    assert!(figures.failed > 0, "some snapshots failed");
 }
 
 #[test]
-fn dry_run_ends_nothing_and_says_what_it_would_end() {
+fn dry_run_only_reports_its_plans() {
     let day = Day::new(1);
     for (policy, token) in [
         (POLICY.replace("dry_run = false", "dry_run = true"), Some(ActToken::user_confirmed())),
@@ -341,16 +345,16 @@ fn dry_run_ends_nothing_and_says_what_it_would_end() {
             watcher.round(token.as_ref());
         }
         let planned: Vec<&Vec<Pid>> = watcher
-            .said
+            .notifications
             .iter()
-            .filter_map(|(_, said)| match said {
-                Said::Planned(pids) => Some(pids),
-                Said::Reaped(_) => panic!("{:?}", watcher.said),
+            .filter_map(|(_, notification)| match notification {
+                Notification::Planned(pids) => Some(pids),
+                Notification::Reaped(_) => panic!("{:?}", watcher.notifications),
                 _ => None,
             })
             .collect();
-        for sick in day.sick.iter().filter(|sick| sick.reapable) {
-            assert!(planned.iter().any(|pids| pids.iter().any(|pid| Some(pid.0) == sick.pid)));
+        for defect in day.defects.iter().filter(|defect| defect.reapable) {
+            assert!(planned.iter().any(|pids| pids.iter().any(|pid| Some(pid.0) == defect.pid)));
         }
         assert_eq!(watcher.simulation.signals(), []);
         assert_eq!(watcher.simulation.journal(), [""; 0]);

@@ -1,6 +1,6 @@
-"""Prints what nvitop's Python interface shows, as one JSON object of figures.
+"""Prints the figures of nvitop's Python interface as one JSON object.
 
-The names are those of nvml_figures.py.
+The figures have the same names as in nvml_figures.py.
 """
 
 import json
@@ -10,15 +10,15 @@ import nvitop
 
 
 def value(shown):
-    """Returns a figure; None for nvitop's N/A, which is a text that is also a number."""
+    """Returns a figure; None for nvitop's N/A, a string that also acts as a number."""
     return None if isinstance(shown, str) and shown == nvitop.NA else shown
 
 
 def memory(device):
-    """Returns what is used and all there is of a device's memory.
+    """Returns the used and the total memory of a device.
 
-    For a device without memory of its own nvitop shows that of the host, which is no figure of the
-    device: it is found by the total, which is then the host's to the byte.
+    For a device without its own memory, nvitop shows the host's memory, which is not a figure of
+    the device. The total then equals that of the host to the byte.
     """
     total = value(device.memory_total())
     if total == nvitop.host.virtual_memory().total:

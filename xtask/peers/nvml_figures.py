@@ -1,7 +1,7 @@
-"""Prints what nvidia-ml-py reads, as one JSON object of figures.
+"""Prints the figures that nvidia-ml-py reads as one JSON object.
 
-A figure's name is "DEVICE FIELD" or "DEVICE pid PID FIELD", with the field's name as
-`gpuws status --json` has it. A value that NVML does not tell is null.
+The name of a figure is "DEVICE FIELD" or "DEVICE pid PID FIELD", with the field name of
+`gpuws status --json`. A value that NVML does not report is null.
 """
 
 import json
@@ -11,7 +11,7 @@ import pynvml
 
 
 def ask(function, *arguments):
-    """Calls a function of NVML; None where that device does not tell."""
+    """Calls an NVML function; None if the device does not report the value."""
     try:
         return function(*arguments)
     except pynvml.NVMLError:
@@ -19,7 +19,7 @@ def ask(function, *arguments):
 
 
 def figures():
-    """Reads all devices, each by its index."""
+    """Reads all devices by index."""
     found = {}
     for index in range(pynvml.nvmlDeviceGetCount()):
         handle = ask(pynvml.nvmlDeviceGetHandleByIndex, index)

@@ -1,7 +1,7 @@
-"""Starts nvtop on a terminal of its own, and prints the figures on its screen as one JSON object.
+"""Starts nvtop on a separate terminal, and prints the figures on its screen as one JSON object.
 
-Usage: nvtop_figures.py NVTOP. The names are those of nvml_figures.py; what nvtop rounds has names
-of its own. nvtop 3.0 has no output for scripts, so its screen is read.
+Usage: nvtop_figures.py NVTOP. The figures have the same names as in nvml_figures.py; figures that
+nvtop rounds have separate names. nvtop 3.0 has no output for scripts, so this reads its screen.
 """
 
 import fcntl
@@ -19,11 +19,11 @@ import time
 import pyte
 
 COLUMNS, LINES = 200, 200
-# How long it may take to draw, and for how long its screen must stand still.
+# The time limit for drawing, and the time for which the screen must not change.
 SECONDS, QUIET = 10.0, 0.7
 
 DEVICE = re.compile(r"Device (\d+) *\[(.*?)\]")
-# Each of these once for each device, from left to right and from top to bottom.
+# Each of these occurs once per device, from left to right and from top to bottom.
 UTILIZATION = re.compile(r"GPU\[\|* *(?:(\d+)%|N/A)\]")
 MEMORY = re.compile(r"MEM\[\|* *(?:([\d.]+)Gi/([\d.]+)Gi|N/A)\]")
 TEMPERATURE = re.compile(r"TEMP +(?:(\d+)°C|N/A)")
@@ -32,8 +32,8 @@ PROCESS = re.compile(r"^ *(\d+) +\S+ +(\d+) +(?:Compute|Graphic|Both G\+C) .*?(?
 
 
 def screen_of(program):
-    """Runs a program on a terminal until its screen stands still; returns its lines, and its exit
-    code where it ended by itself."""
+    """Runs a program on a terminal until its screen stops changing; returns its lines, and its exit
+    code if it exited by itself."""
     pid, terminal = pty.fork()
     if pid == 0:
         fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))

@@ -1,4 +1,4 @@
-//! The public API of each library as a text file, so that a review shows what a change does to it.
+//! The public API of each library as a text file, so that reviews show API changes.
 
 use crate::cargo;
 use serde_json::Value;
@@ -10,22 +10,22 @@ use std::process::{Command, Stdio};
 /// The directory of the listings.
 const LISTINGS: &str = "docs/api";
 
-/// Features whose generated code would hide the rest: mocks and JSON Schemas.
+/// Features with generated code that would obscure the rest: mocks and JSON Schemas.
 const GENERATED: [&str; 3] = ["default", "mock", "schema"];
 
-/// A library and the features that its listing includes.
+/// A library and the features included in its listing.
 #[derive(Debug, PartialEq, Eq)]
 struct Library {
     name: String,
     features: Vec<String>,
 }
 
-/// Writes the listing of each library. With `check` it writes nothing, names each listing that is
-/// out of date, and returns whether there is none.
+/// Writes the listing of each library. With `check`, writes nothing, names each outdated listing,
+/// and returns whether there is none.
 ///
 /// # Errors
-/// If cargo-public-api or the nightly toolchain that it needs is missing or fails, or a file cannot
-/// be read or written.
+/// If cargo-public-api or its nightly toolchain is missing or fails, or a file cannot be read or
+/// written.
 pub fn api(root: &Path, check: bool, out: &mut dyn Write) -> io::Result<bool> {
     let dir = root.join(LISTINGS);
     let mut current = true;
@@ -46,7 +46,7 @@ pub fn api(root: &Path, check: bool, out: &mut dyn Write) -> io::Result<bool> {
     Ok(current)
 }
 
-/// Returns the libraries under `crates/`, by the output of `cargo metadata`.
+/// Returns the libraries under `crates/`, from the output of `cargo metadata`.
 fn libraries(metadata: &Value) -> Vec<Library> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let is_library = |package: &&Value| {

@@ -1,4 +1,4 @@
-//! Building with cargo, and its output paths.
+//! Builds with cargo, and finds its output.
 
 use serde_json::Value;
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ pub(crate) fn target_dir(root: &Path) -> PathBuf {
 /// Returns the output of `cargo metadata` for the packages of the workspace.
 ///
 /// # Errors
-/// If cargo cannot be run or fails; it has printed the reason on standard error.
+/// If cargo cannot be run or fails; it prints the reason on standard error.
 pub(crate) fn metadata(root: &Path) -> io::Result<Value> {
     let output = cargo(root)
         .args(["metadata", "--no-deps", "--format-version=1"])
@@ -36,10 +36,10 @@ pub(crate) fn metadata(root: &Path) -> io::Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Installs a program from its registry, in this version, into `bin` of a directory.
+/// Installs this version of a program from the registry into `bin` of a directory.
 ///
 /// # Errors
-/// If cargo cannot be run or fails; it has printed the reason on standard error.
+/// If cargo cannot be run or fails; it prints the reason on standard error.
 pub(crate) fn install(root: &Path, name: &str, version: &str, tools: &Path) -> io::Result<()> {
     let status = cargo(root)
         .args(["install", name, "--locked", "--quiet", "--version", version, "--root"])
@@ -52,7 +52,7 @@ pub(crate) fn install(root: &Path, name: &str, version: &str, tools: &Path) -> i
     }
 }
 
-/// A file that cargo built.
+/// A file built by cargo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Built {
     /// The name of the target in its manifest.
@@ -66,7 +66,7 @@ pub(crate) struct Built {
 /// Runs cargo with these arguments, and returns the programs and C libraries that it built.
 ///
 /// # Errors
-/// If cargo cannot be run or fails; it has printed the reason on standard error.
+/// If cargo cannot be run or fails; it prints the reason on standard error.
 pub(crate) fn build(root: &Path, arguments: &[&str]) -> io::Result<Vec<Built>> {
     build_with(root, arguments, &[])
 }

@@ -57,7 +57,7 @@ fn without(text: &str, ranges: Vec<Range<usize>>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Returns the end of the comment or literal that begins at `at`; `at` if there is none.
+/// Returns the end of the comment or literal that begins at `at`; `at` if none begins there.
 fn literal_end(bytes: &[u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let after_word = at > 0 && is_word(bytes[at - 1]);
@@ -151,8 +151,8 @@ pub(crate) fn find_word<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item 
         let before = at.checked_sub(1).and_then(|i| text.as_bytes().get(i));
         let after = text.as_bytes().get(at + word.len());
         let ends_as_word = word.bytes().last().is_some_and(is_word);
-        let goes_on = |byte: Option<&u8>| byte.is_some_and(|b| is_word(*b));
-        !(goes_on(before) || ends_as_word && goes_on(after))
+        let continues = |byte: Option<&u8>| byte.is_some_and(|b| is_word(*b));
+        !(continues(before) || ends_as_word && continues(after))
     })
 }
 
@@ -202,7 +202,7 @@ pub(crate) fn test_ranges(masked: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Returns masked source with its tests blanked, too.
+/// Returns masked source with its tests also blanked.
 pub(crate) fn without_tests(masked: &str) -> String {
     without(masked, test_ranges(masked))
 }

@@ -1,4 +1,4 @@
-//! Programs from Debian's packages, without installing them.
+//! Unpacks programs from Debian packages without installing them.
 
 use crate::program::output_of;
 use std::fs;

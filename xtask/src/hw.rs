@@ -1,4 +1,4 @@
-//! Packs everything that a machine with a GPU and without Rust needs to test gpuws into one
+//! Packs everything needed to test gpuws on a machine with a GPU and without Rust into one
 //! directory.
 
 use crate::cargo::{self, Built};
@@ -9,7 +9,7 @@ use std::path::Path;
 /// The maximum size of the directory in bytes.
 const MAX: u64 = 45 << 20;
 
-/// The builds, for one directory of programs.
+/// The builds that fill the directory of programs.
 const BUILDS: &[&[&str]] = &[
     &[
         "build",
@@ -36,7 +36,7 @@ const BUILDS: &[&[&str]] = &[
     ],
 ];
 
-/// The build output that is packed.
+/// The build output to pack.
 const NEEDED: &[&str] = &[
     "gpuws",
     "libnvml_sim.so",
@@ -74,7 +74,7 @@ pub fn hw(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     Ok(violations.is_empty())
 }
 
-/// Recreates the directory; returns what is wrong with it.
+/// Recreates the directory; returns its problems.
 fn fill(pack: &Path, built: &[Built], scripts: &Path) -> io::Result<Vec<String>> {
     if pack.exists() {
         fs::remove_dir_all(pack)?;
@@ -103,7 +103,7 @@ fn fill(pack: &Path, built: &[Built], scripts: &Path) -> io::Result<Vec<String>>
     Ok(violations)
 }
 
-/// Returns the name that a file has in the directory; `None` if it is of no kind that is packed.
+/// Returns the name that a file has in the directory; `None` if it is not packed.
 fn name_of(built: &Built) -> Option<String> {
     match built.kind.as_str() {
         "bin" => Some(built.target.clone()),

@@ -38,9 +38,9 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         "gpu-nvidia" | "gpu-text" => &["gpu-core", "gpu-nvidia-driver"],
         "gpu-sim" => &["gpu-core", "gpu-nvidia-driver", "gpu-text"],
         "gpu-nvml-sim" => &["gpu-core", "gpu-sim"],
-        // The history of a machine is files with a format of their own.
+        // The history of a machine consists of files in their own format.
         "gpu-history" => &["gpu-core"],
-        // Other machines are asked by ssh.
+        // Other machines are queried by ssh.
         "gpu-fleet" => &["gpu-core"],
         // Policies depend on the ports, not on adapters or on each other.
         "gpu-reaper"
@@ -50,19 +50,19 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         | "gpu-allocator-policy"
         | "gpu-graph"
         | "gpu-model" => &["gpu-core"],
-        // The executor runs graphs that were placed.
+        // The executor runs placed graphs.
         "gpu-executor" => &["gpu-core", "gpu-graph"],
-        // Formats are plain data: advice is based on messages that the parsers have read.
+        // Formats are plain data: advice is based on parsed messages.
         "gpu-memory-advice" => &["gpu-core", "gpu-text"],
-        // Recordings are replayed under the allocators; some are printed text.
+        // Recordings, some of them printed text, are replayed under the allocators.
         "gpu-memory-trace" => &["gpu-core", "gpu-text", "gpu-allocator-policy"],
         // The steward combines the policies that a job needs and depends on no adapter.
         "gpu-steward" => {
             &["gpu-core", "gpu-reaper", "gpu-placement", "gpu-claim", "gpu-memory-advice"]
         }
-        // The watcher decides by a policy what the reaper plans.
+        // The watcher's policy decides what the reaper plans.
         "gpu-watch" => &["gpu-core", "gpu-reaper"],
-        // So is what a job of Slurm left behind.
+        // The reaper also plans the end of leftovers of Slurm jobs.
         "gpu-slurm" => &["gpu-core", "gpu-reaper"],
         // Reports are built from the data of the libraries, without an adapter.
         "gpu-report" => &[
@@ -85,10 +85,10 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         // Views draw the data of the libraries, without an adapter.
         "gpu-top" => &["gpu-core", "gpu-reaper", "gpu-steward", "gpu-report"],
         "gpu-export" => &["gpu-core", "gpu-reaper", "gpu-claim", "gpu-steward"],
-        // One library opens machines: it selects the adapters for the layers above.
+        // A single library opens machines and selects the adapters for the layers above.
         "gpu-machine" => &[
             "gpu-core",
-            // Its looks come from the machine that was opened.
+            // It takes snapshots of the opened machine.
             "gpu-export",
             "gpu-history",
             "gpu-host",
@@ -101,7 +101,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
             "gpu-slurm",
             "gpu-steward",
         ],
-        // The extension module of Python.
+        // The Python extension module.
         "gpu-python" => &[
             "gpu-core",
             "gpu-host",
@@ -117,7 +117,7 @@ pub fn may_depend_on(package: &str) -> Option<&'static [&'static str]> {
         ],
         // Otherwise only the program, the tests, the benches and the examples select adapters.
         "gpuws-benches" | "gpuws-examples" => &LIBRARIES_AND_XTASK[..LIBRARIES],
-        // Their tests check the layers, and pack the program.
+        // Their tests check the layers and pack the program.
         "gpuws-tests" | "gpuws" => LIBRARIES_AND_XTASK,
         "gpuws-protocol" => &["gpu-core", "gpu-host", "gpu-claim"],
         "xtask" => &[],
@@ -172,18 +172,18 @@ const SYSTEM_USERS: &[&str] = &[
     "gpu-host",
     "gpu-nvidia",
     "gpu-nvml-sim",
-    // It checks the owner of a session's directory.
+    // It checks the owner of session directories.
     "gpu-sim",
-    // It opens the files of a history without following links, and locks them.
+    // It opens history files without following links, and locks them.
     "gpu-history",
-    // It watches ssh.
+    // It supervises ssh.
     "gpu-fleet",
     "gpu-machine",
-    // It waits for connections and for the end of a look.
+    // It waits for connections and for the end of a snapshot.
     "gpu-export",
-    // It gives the terminal back, and stops its process group at Ctrl-Z.
+    // It restores the terminal, and stops its process group on Ctrl-Z.
     "gpu-top",
-    // It names a moment on the kernel's clock.
+    // It reads the kernel's clock.
     "gpu-python",
     "gpuws",
     "gpuws-tests",

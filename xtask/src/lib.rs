@@ -1,9 +1,9 @@
-//! Checks of the repository that no compiler and no lint makes, and tasks that need other tools, a
-//! machine with a GPU, the results of a bench, or a trace of the program.
+//! Repository checks beyond the compiler and lints, and tasks that need other tools, a machine with
+//! a GPU, benchmark results, or a trace of the program.
 //!
-//! A check is a function from plain data to violations: from the tree of files, or from the figures
-//! of a tool. Each check is therefore shown to fail with a few lines of synthetic data,
-//! and one run lists every violation before it fails.
+//! A check is a function from plain data (the file tree or the output of a tool) to violations. A
+//! few lines of synthetic data therefore suffice to show that each check can fail, and a run lists
+//! every violation before it fails.
 
 mod api;
 mod boot;

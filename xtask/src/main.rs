@@ -18,7 +18,7 @@ const USAGE: &str = "usage: cargo xtask tidy [--sizes]
        cargo xtask mutants [REVISION]
        cargo xtask api [--check]";
 
-/// How many jobs run on a cluster if no number is given.
+/// The default number of jobs on a cluster.
 const JOBS: usize = 200;
 
 fn main() -> ExitCode {
@@ -56,7 +56,7 @@ fn run() -> io::Result<ExitCode> {
         ["portable"] => xtask::packages::portable(root, &mut out)?,
         ["deb"] => xtask::packages::deb(root, &mut out)?,
         ["boot"] => xtask::boot(root, &mut out)?,
-        // The command that `dist` runs on a simulated machine.
+        // `dist` runs this command on a simulated machine.
         ["trace", functions, program, ref command @ ..] => {
             xtask::trace(functions.as_ref(), program, command)?
         }

@@ -1,4 +1,4 @@
-//! Mutants of the lines that a change touches: each must make a test of its crate fail.
+//! Tests mutants of the lines that a change touches: each must make a test of its crate fail.
 
 use crate::cargo;
 use std::fs;
@@ -6,30 +6,33 @@ use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Version of cargo-mutants that is installed where there is none.
+/// The version of cargo-mutants to install if it is missing.
 const VERSION: &str = "27.1.0";
 
-/// The maximum number of mutants in one run, some seconds each; a larger change is sampled evenly.
+/// The maximum number of mutants in one run, at several seconds each; larger changes are sampled
+/// evenly.
 const MOST: usize = 40;
 
-/// The maximum time for one run, in seconds: the rest of the mutants is then left out.
+/// The maximum time for one run, in seconds; the remaining mutants are then skipped.
 const SECONDS: &str = "480";
 
-/// The exit codes of timeout(1) when the time is over, and when SIGINT has not ended the run.
+/// The exit codes of timeout(1) after the time limit, and if SIGINT did not end the run.
 const TIME_OVER: [Option<i32>; 2] = [Some(124), Some(137)];
 
-/// Runs timeout(1) as a child of bash, which reaps orphans as the first process of a PID namespace.
+/// Runs timeout(1) as a child of bash, which, as the first process of a PID namespace, reaps
+/// orphans.
 const CHILD: &str = "timeout --signal INT --kill-after 60 \"$@\"; exit $?";
 
 /// Exit codes of `cargo mutants` (its manual, "Exit codes") if every mutant was caught, or if some
-/// tests timed out, which also shows a difference from the code.
+/// tests timed out, which also distinguishes the mutant.
 const CAUGHT: [Option<i32>; 2] = [Some(0), Some(3)];
 
-/// Tests the mutants of what changed since a revision and returns whether all were caught. The
-/// default revision is where the branch left `origin/HEAD`, or else the parent of the last commit.
+/// Tests the mutants of the changes since a revision; returns whether all were caught. The default
+/// revision is the point at which the branch left `origin/HEAD`, otherwise the parent of the last
+/// commit.
 ///
 /// # Errors
-/// If git or cargo fail, or a file cannot be written.
+/// If git or cargo fails, or a file cannot be written.
 pub fn mutants(root: &Path, since: Option<&str>, out: &mut dyn Write) -> io::Result<bool> {
     let since = match since {
         Some(revision) => revision.to_owned(),
@@ -72,10 +75,10 @@ pub fn mutants(root: &Path, since: Option<&str>, out: &mut dyn Write) -> io::Res
     Ok(missed.is_empty())
 }
 
-/// Returns the command that runs its arguments for a number of seconds, the first argument.
+/// Returns a command that runs its further arguments for a number of seconds, its first argument.
 ///
-/// A mutant of code that sends signals may send them to every process, so it gets a PID namespace of
-/// its own if the caller may create one.
+/// A mutant of code that sends signals may send them to every process, so it runs in its own PID
+/// namespace if the caller may create one.
 fn contained() -> Command {
     let isolated = || {
         let mut command = Command::new("unshare");
@@ -114,8 +117,8 @@ fn checked(output: Output, program: &str) -> io::Result<Vec<u8>> {
     Err(Error::other(format!("failed to run {program}: {}", stderr.trim())))
 }
 
-/// Returns the path of cargo-mutants, which is installed into `tools` of the build directory unless
-/// it is on the PATH.
+/// Returns the path of cargo-mutants. Installs it into `tools` of the build directory unless it is
+/// on the PATH.
 fn installed(root: &Path, out: &mut dyn Write) -> io::Result<PathBuf> {
     const NAME: &str = "cargo-mutants";
     let runs = |program: &Path| {

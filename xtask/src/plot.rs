@@ -1,4 +1,4 @@
-//! Plots how a time grows with the size of its task, from Criterion's measurements.
+//! Plots time against task size, from Criterion's measurements.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -47,7 +47,7 @@ const DRAWINGS: [Drawing; 4] = [
 const EDGES: [f64; 4] = [70.0, 30.0, 590.0, 350.0];
 const COLORS: [&str; 4] = ["#1f77b4", "#d95f02", "#1b9e77", "#7570b3"];
 
-/// The measurements of one policy: events and nanoseconds, the shortest job first.
+/// The measurements of one policy: events and nanoseconds, smallest job first.
 #[derive(Clone, Debug, PartialEq)]
 struct Series {
     name: String,
@@ -142,8 +142,8 @@ impl Decades {
         Decades { first, last: (most.log10().ceil() as i32).max(first + 1) }
     }
 
-    /// Returns the position of a value, from 0 to 1.
-    fn place(self, value: f64) -> f64 {
+    /// Returns the position of a value in the range, from 0 to 1.
+    fn position(self, value: f64) -> f64 {
         (value.log10() - f64::from(self.first)) / f64::from(self.last - self.first)
     }
 }
@@ -153,8 +153,8 @@ fn draw(drawing: &Drawing, all: &[Series]) -> String {
     let points = || all.iter().flat_map(|series| series.points.iter().copied());
     let events = Decades::around(points().map(|(events, _)| events));
     let times = Decades::around(points().map(|(_, time)| time));
-    let x = |value: f64| left + events.place(value) * (right - left);
-    let y = |value: f64| bottom - times.place(value) * (bottom - top);
+    let x = |value: f64| left + events.position(value) * (right - left);
+    let y = |value: f64| bottom - times.position(value) * (bottom - top);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 640 400\" \
          font-family=\"sans-serif\" font-size=\"13\">\n\
@@ -162,7 +162,7 @@ fn draw(drawing: &Drawing, all: &[Series]) -> String {
          <rect width=\"640\" height=\"400\" fill=\"white\"/>\n",
         drawing.title
     );
-    // Writing to a string does not fail.
+    // Writing to a string cannot fail.
     for power in events.first..=events.last {
         let x = x(10f64.powi(power));
         let _ = writeln!(
@@ -186,15 +186,15 @@ fn draw(drawing: &Drawing, all: &[Series]) -> String {
     }
     for (number, Series { name, points }) in all.iter().enumerate() {
         let color = COLORS[number % COLORS.len()];
-        let place = |&(events, time): &(f64, f64)| (x(events), y(time));
+        let point = |&(events, time): &(f64, f64)| (x(events), y(time));
         let line: Vec<_> =
-            points.iter().map(place).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+            points.iter().map(point).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(
             svg,
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"2\"/>",
             line.join(" ")
         );
-        for (x, y) in points.iter().map(place) {
+        for (x, y) in points.iter().map(point) {
             let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{color}\"/>");
         }
         if let (Some(&(first, time)), Some(&(last, _))) = (points.first(), points.last()) {

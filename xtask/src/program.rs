@@ -1,13 +1,13 @@
-//! Running a program for its output.
+//! Runs programs for their output.
 
 use std::fmt::Display;
 use std::io::{self, Error};
 use std::process::Command;
 
-/// Runs a program, without input, until it exits and returns its output.
+/// Runs a program without input until it exits, and returns its output.
 ///
 /// # Errors
-/// If it cannot be run, fails, or prints what is no text. The error has what it said.
+/// If it cannot be run, fails, or prints invalid text; with its standard error.
 pub(crate) fn output_of(command: &mut Command) -> io::Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |why: &dyn Display| Error::other(format!("failed to run {program}: {why}"));
@@ -15,8 +15,8 @@ pub(crate) fn output_of(command: &mut Command) -> io::Result<String> {
     if output.status.success() {
         return String::from_utf8(output.stdout).map_err(|error| failed(&error));
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(failed(&format_args!("{}: {}", output.status, said.trim())))
+    let message = String::from_utf8_lossy(&output.stderr);
+    Err(failed(&format_args!("{}: {}", output.status, message.trim())))
 }
 
 #[cfg(test)]

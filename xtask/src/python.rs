@@ -1,6 +1,6 @@
 //! The Python package: its wheel, and its tests in a fresh virtual environment.
 //!
-//! pip downloads maturin and what the tests need; everything lies in the target directory.
+//! pip downloads maturin and the requirements of the tests; all files are in the target directory.
 
 use crate::cargo::target_dir;
 use crate::peers::install_safe_gpu;
@@ -11,18 +11,18 @@ use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What builds the wheel.
+/// The tools that build the wheel.
 const TOOLS: &str = "maturin==1.16.0\npip>=23\n";
 
-/// What the tests need.
+/// The requirements of the tests.
 const REQUIREMENTS: &str = include_str!("../python/requirements.txt");
 
-/// The profile for the tests, unless this variable names another: its programs are those that
-/// `.ci/run` has built before.
+/// The default profile of the tests, for which `.ci/run` has already built the programs, and the
+/// variable that overrides it.
 const TESTED: &str = "release";
 const PROFILE: &str = "GPUWS_WHEEL_PROFILE";
 
-/// Builds the wheel with this profile of cargo, and prints its path.
+/// Builds the wheel with this cargo profile, and prints its path.
 ///
 /// # Errors
 /// If Python, pip or maturin is missing or fails, or `out` cannot be written.
@@ -35,7 +35,8 @@ pub fn wheel(root: &Path, profile: &str, out: &mut dyn Write) -> io::Result<bool
 }
 
 /// Builds the wheel, installs it in a fresh virtual environment, and runs the tests there; pytest
-/// gets these arguments as well, and names what it skipped. Without Python or its packages it prints that it skips.
+/// also gets these arguments, and names skipped tests. Without Python or its packages, prints that
+/// it skips the tests.
 ///
 /// # Errors
 /// If the wheel cannot be built or installed, or `out` cannot be written.
@@ -53,7 +54,7 @@ pub fn python(root: &Path, arguments: &[&str], out: &mut dyn Write) -> io::Resul
         writeln!(out, "python: skipped, what the tests need is not there: {error}")?;
         return Ok(true);
     }
-    // Without its dependencies: it has none, and pip asks nobody.
+    // The wheel has no dependencies, so pip need not query an index.
     output_of(fresh.pip().args(["install", "--quiet", "--no-deps", "--no-index"]).arg(&wheel))?;
     for version in ["1.5.1", "2.0.0"] {
         if let Err(error) = install_safe_gpu(&dirs.0, version) {
@@ -89,7 +90,7 @@ impl Dirs {
     /// Builds the wheel, and returns its path.
     fn build(&self, root: &Path, profile: &str) -> io::Result<PathBuf> {
         let (wheels, tools) = (self.0.join("wheels"), self.tools());
-        // A wheel of an earlier version would be found as well.
+        // The search would also find wheels of earlier versions.
         let _ = fs::remove_dir_all(&wheels);
         let path = std::env::var_os("PATH").unwrap_or_default();
         let path = std::env::split_paths(&path);

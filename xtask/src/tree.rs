@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-/// A text file that is written in this project.
+/// A text file written in this project.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
     /// Path relative to the workspace, with `/`.
@@ -32,7 +32,7 @@ impl File {
     }
 }
 
-/// The paths of all files, and the content of those that are written in this project.
+/// The paths of all files, and the content of files written in this project.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     paths: BTreeSet<String>,
@@ -98,7 +98,7 @@ impl Tree {
     }
 }
 
-/// Returns whether a file is written in this project: code, documents and settings, but no
+/// Returns whether a file is written in this project: code, documents and settings, but not
 /// recordings.
 fn is_written_here(path: &str) -> bool {
     let ours = [".rs", ".md", ".toml"].iter().any(|end| path.ends_with(end));

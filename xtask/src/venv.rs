@@ -1,4 +1,4 @@
-//! Virtual environments of Python, each with the packages of a list.
+//! Python virtual environments, each with the packages of a list.
 
 use crate::program::output_of;
 use std::fs;
@@ -24,7 +24,7 @@ impl Venv {
         fs::read_to_string(self.stamp()).is_ok_and(|stamp| stamp == self.requirements)
     }
 
-    /// Installs its packages, if they are not there.
+    /// Installs its packages if they are missing.
     ///
     /// # Errors
     /// If there is no Python, or pip fails.
@@ -32,7 +32,8 @@ impl Venv {
         if self.is_installed() { Ok(()) } else { self.renew() }
     }
 
-    /// Empties it, and installs its packages: all with checksums if the list has any.
+    /// Clears the environment and installs its packages; if the list has any checksum, all packages
+    /// need one.
     ///
     /// # Errors
     /// If there is no Python, or pip fails.
@@ -47,7 +48,7 @@ impl Venv {
         fs::rename(wanted, self.stamp())
     }
 
-    /// Returns a call of its pip without arguments.
+    /// Returns a command for its pip, without arguments.
     pub(crate) fn pip(&self) -> Command {
         pip(&self.program("python"))
     }
@@ -67,7 +68,7 @@ impl Venv {
     }
 }
 
-/// Returns a call of pip without arguments.
+/// Returns a command for pip, without arguments.
 pub(crate) fn pip(python: &Path) -> Command {
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "--disable-pip-version-check"]);

@@ -1,4 +1,4 @@
-//! `cargo xtask dist` puts exactly the functions in front that a program entered.
+//! `cargo xtask dist` moves exactly the entered functions of a program to the front.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![expect(clippy::print_stderr, reason = "the test prints a note if tracing is not permitted")]
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// It succeeds with one argument; it never enters `idle`.
+/// A program that succeeds with one argument and never enters `idle`.
 const PROGRAM: &str = r#"
 #[unsafe(no_mangle)] #[inline(never)] extern "C" fn entered(n: usize) -> usize { n + 1 }
 #[unsafe(no_mangle)] #[inline(never)] extern "C" fn again(n: usize) -> usize { entered(n) }
@@ -58,8 +58,8 @@ fn trace_lists_first_entered_functions() {
         eprintln!("skipped: no process may be traced here");
         return;
     }
-    // With two arguments it fails: the result shows this, and still contains the functions that
-    // ran.
+    // With two arguments the program fails; the result shows this and still contains the entered
+    // functions.
     assert!(!output.status.success(), "{stderr}");
     assert_eq!(fs::read_to_string(&functions).unwrap(), format!("{entered}\n{again}\n"));
     fs::write(&functions, format!("{idle}\n{again}\n{entered}\n")).unwrap();

@@ -26,15 +26,6 @@ use std::time::Duration;
 /// The time to withdraw a claim after Ctrl-C.
 const WITHDRAWAL: Duration = Duration::from_secs(2);
 
-<<<<<<< HEAD
-=======
-/// Returns a claim's journal, which never ends a process.
-pub(crate) fn no_journal() -> NoJournal {
-    let what = "write an audit log: a claim ends no process";
-    NoJournal::new(Error::new(ErrorKind::Unsupported, what))
-}
-
->>>>>>> e1
 /// Granted devices. They are released by `release`, when the object is deleted, or when the process
 /// ends.
 #[pyclass(frozen, module = "gpuws._gpuws")]
@@ -124,20 +115,7 @@ fn opened(machine: &Machine) -> Result<(Arc<Source>, FileLeaseStore, ProcessKey)
     Ok((source, locks, root))
 }
 
-<<<<<<< HEAD
 /// Refuses a claim that would wait for a lease of this very process.
-=======
-/// Returns the ports of a claim.
-pub(crate) fn ports<'a>(
-    source: &'a Source,
-    journal: &'a dyn Journal,
-    locks: &'a FileLeaseStore,
-) -> Ports<'a> {
-    Ports { backend: &*source.backend, host: &*source.host, clock: &*source.clock, journal, locks }
-}
-
-/// Refuses a claim that would wait for a lease of this process itself.
->>>>>>> e1
 fn refuse_to_wait_for_itself(request: &Request, ports: &Ports<'_>) -> Result<()> {
     let lease = match request.wait {
         Wait::No => None,

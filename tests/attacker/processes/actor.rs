@@ -2,7 +2,7 @@
 //! processes; the others do not change.
 
 use super::driver;
-use super::scene::{PROGRAM_NAMES, PROGRAMS, Part, Scene};
+use super::roles::{ActorRole, PROGRAM_NAMES, PROGRAMS, WorldDirs};
 use super::truth::{Truth, descriptors};
 use gpuws_tests::Chance;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -50,25 +50,25 @@ enum Call {
     Cue,
     /// Like `Cue`, but the action is to exit.
     End,
-    Nobody,
+    Timeout,
 }
 
 struct Actor {
-    scene: Scene,
-    part: Part,
+    dirs: WorldDirs,
+    role: ActorRole,
     chance: Chance,
     started: u64,
     /// Whether it has permanently closed the memory.
     released: bool,
 }
 
-fn files(scene: &Scene) -> [PathBuf; 2] {
-    ["nvidia0", "nvidia-uvm"].map(|name| scene.dev().join(name))
+fn files(dirs: &WorldDirs) -> [PathBuf; 2] {
+    ["nvidia0", "nvidia-uvm"].map(|name| dirs.dev().join(name))
 }
 
 /// Opens the device for this process and the programs that it starts.
-fn take(scene: &Scene) -> io::Result<()> {
-    for path in files(scene) {
+fn take(dirs: &WorldDirs) -> io::Result<()> {
+    for path in files(dirs) {
         if descriptors("self", &path).is_empty() {
             let file = File::options().read(true).write(true).open(path)?;
             fcntl_setfd(&file, FdFlags::empty())?;
@@ -79,15 +79,15 @@ fn take(scene: &Scene) -> io::Result<()> {
 }
 
 /// Opens the device until this process exits.
-pub(crate) fn hold(scene: &Scene) {
-    take(scene).expect("every user may open the device");
+pub(crate) fn hold(dirs: &WorldDirs) {
+    take(dirs).expect("every user may open the device");
 }
 
 /// Runs a role to its end.
-pub(crate) fn play(part: Part, scene: Scene) {
-    let chance = Chance::new(part.seed);
-    let mut actor = Actor { scene, chance, part, started: 0, released: false };
-    match actor.part.kind.as_str() {
+pub(crate) fn run(role: ActorRole, dirs: WorldDirs) {
+    let chance = Chance::new(role.seed);
+    let mut actor = Actor { dirs, chance, role, started: 0, released: false };
+    match actor.role.kind.as_str() {
         "attack" => actor.attack(),
         // sshd starts a login and ends with the shell.
         "sshd" => actor.keep("login"),
@@ -97,9 +97,9 @@ pub(crate) fn play(part: Part, scene: Scene) {
                 actor.keep("attack");
             }
         }
-        "driver" => driver::serve(&actor.scene),
+        "driver" => driver::serve(&actor.dirs),
         kind => {
-            hold(&actor.scene);
+            hold(&actor.dirs);
             if kind == "monitor" {
                 actor.close(false);
             }
@@ -112,14 +112,14 @@ pub(crate) fn play(part: Part, scene: Scene) {
 
 impl Actor {
     fn say(&self, step: &str) {
-        let line = json!({ "step": step, "token": self.part.token });
+        let line = json!({ "step": step, "token": self.role.token });
         // The test may have ended.
         let _ = io::stdout().write_all(format!("{line}\n").as_bytes());
     }
 
     /// Closes the memory, and optionally the device.
     fn close(&self, device_too: bool) {
-        let [device, uvm] = files(&self.scene);
+        let [device, uvm] = files(&self.dirs);
         let mut closed = descriptors("self", &uvm);
         if device_too {
             closed.extend(descriptors("self", &device));
@@ -133,10 +133,10 @@ impl Actor {
     /// a signal.
     fn keep(&mut self, kind: &str) {
         let (uid, program) = match kind {
-            "login" => (Some(super::scene::ATTACKER), self.scene.bin().join("shell")),
-            _ => (None, self.scene.program(0, "train")),
+            "login" => (Some(super::roles::ATTACKER), self.dirs.bin().join("shell")),
+            _ => (None, self.dirs.program(0, "train")),
         };
-        let mut command = self.another(kind).command(&self.scene, program);
+        let mut command = self.another(kind).command(&self.dirs, program);
         if let Some(uid) = uid {
             command.uid(uid).gid(uid);
         }
@@ -148,15 +148,15 @@ impl Actor {
     }
 
     /// Returns the role of a child, with half of the remaining budget.
-    fn another(&mut self, kind: &str) -> Part {
+    fn another(&mut self, kind: &str) -> ActorRole {
         self.started += 1;
-        self.part.budget = self.part.budget.saturating_sub(1);
-        let budget = self.part.budget / 2;
-        self.part.budget -= budget;
-        Part {
+        self.role.budget = self.role.budget.saturating_sub(1);
+        let budget = self.role.budget / 2;
+        self.role.budget -= budget;
+        ActorRole {
             kind: kind.to_owned(),
             // As another program, it counts from zero again.
-            token: format!("{}.{}-{}", self.part.token, self.part.program, self.started),
+            token: format!("{}.{}-{}", self.role.token, self.role.program, self.started),
             seed: self.chance.below(u64::MAX),
             budget: if kind == "login" { 3 } else { budget },
             program: 0,
@@ -175,7 +175,7 @@ impl Actor {
             })
             .into();
         if !self.chance.one_in(6) {
-            let _ = take(&self.scene);
+            let _ = take(&self.dirs);
         }
         if self.chance.one_in(3) {
             self.rename();
@@ -186,8 +186,8 @@ impl Actor {
                 Call::End => 0,
                 Call::Term if self.chance.one_in(2) => 0,
                 Call::Term | Call::Cue => self.chance.below(12),
-                Call::Nobody if self.released => self.chance.below(8),
-                Call::Nobody => 1 + self.chance.below(30),
+                Call::Timeout if self.released => self.chance.below(8),
+                Call::Timeout => 1 + self.chance.below(30),
             };
             self.step(which);
         }
@@ -206,7 +206,7 @@ impl Actor {
             let called = called(stream);
             called.then_some(call)
         });
-        called.unwrap_or(Call::Nobody)
+        called.unwrap_or(Call::Timeout)
     }
 
     fn step(&mut self, which: u64) {
@@ -218,7 +218,7 @@ impl Actor {
             1 | 2 => self.execute(),
             3 => self.release(true),
             4 => self.release(false),
-            5 => self.hand_on(),
+            5 => self.pass_on(),
             6..=8 => self.rename(),
             9 => self.stop(),
             10 | 11 => self.say("nothing"),
@@ -234,12 +234,12 @@ impl Actor {
             }
             18 | 19 => {
                 self.say("close");
-                self.close(self.part.seed.is_multiple_of(2));
+                self.close(self.role.seed.is_multiple_of(2));
             }
             20 => self.join(),
             _ if !self.released => {
                 self.say("open");
-                let _ = take(&self.scene);
+                let _ = take(&self.dirs);
             }
             _ => self.say("nothing"),
         }
@@ -258,13 +258,13 @@ impl Actor {
         }
         self.close(device_too);
         self.released = true;
-        let _ = File::create(self.scene.released(&self.part.token));
+        let _ = File::create(self.dirs.released(&self.role.token));
         self.say(if device_too { "release" } else { "become-monitor" });
     }
 
     /// Runs the next program under any of its names, never an earlier program.
     fn execute(&mut self) {
-        let program = self.part.program + 1;
+        let program = self.role.program + 1;
         // A process that has closed the memory must not reopen it; the next program would not know
         // that.
         if program > PROGRAMS || self.released {
@@ -272,29 +272,29 @@ impl Actor {
         }
         self.say("execute");
         let name = *self.chance.of(&PROGRAM_NAMES);
-        let part = Part { program, seed: self.chance.below(u64::MAX), ..self.part.clone() };
-        let mut command = part.command(&self.scene, self.scene.program(program, name));
-        self.dress(&mut command);
+        let role = ActorRole { program, seed: self.chance.below(u64::MAX), ..self.role.clone() };
+        let mut command = role.command(&self.dirs, self.dirs.program(program, name));
+        self.map_device(&mut command);
         let _ = command.exec();
     }
 
     /// Occasionally makes a program map the device.
-    fn dress(&mut self, command: &mut Command) {
+    fn map_device(&mut self, command: &mut Command) {
         if self.chance.one_in(2) {
-            command.env("LD_PRELOAD", self.scene.dev().join("nvidia0"));
+            command.env("LD_PRELOAD", self.dirs.dev().join("nvidia0"));
         }
     }
 
     /// Starts a process that inherits the device.
     fn start(&mut self) {
-        if self.part.budget == 0 {
+        if self.role.budget == 0 {
             return self.say("nothing");
         }
         self.say("fork");
-        let part = self.another("attack");
+        let role = self.another("attack");
         let name = *self.chance.of(&PROGRAM_NAMES);
-        let mut command = part.command(&self.scene, self.scene.program(0, name));
-        self.dress(&mut command);
+        let mut command = role.command(&self.dirs, self.dirs.program(0, name));
+        self.map_device(&mut command);
         if self.chance.one_in(3) {
             command.process_group(0);
         }
@@ -303,22 +303,22 @@ impl Actor {
     }
 
     /// Passes the device to a child, then exits.
-    fn hand_on(&mut self) {
-        let (budget, seed) = (self.part.budget, self.chance.below(u64::MAX));
-        let part = Part {
-            token: format!("{}.h", self.part.token),
+    fn pass_on(&mut self) {
+        let (budget, seed) = (self.role.budget, self.chance.below(u64::MAX));
+        let role = ActorRole {
+            token: format!("{}.h", self.role.token),
             seed,
             budget,
             program: 0,
-            kind: self.part.kind.clone(),
+            kind: self.role.kind.clone(),
         };
         // Limits the length of such a chain.
-        if part.token.len() > 60 {
+        if role.token.len() > 60 {
             return self.step(0);
         }
         self.say("hand-on");
-        let mut command = part.command(&self.scene, self.scene.program(0, "train"));
-        self.dress(&mut command);
+        let mut command = role.command(&self.dirs, self.dirs.program(0, "train"));
+        self.map_device(&mut command);
         let _ = command.spawn();
         std::process::exit(0);
     }

@@ -1,8 +1,8 @@
 //! The driver of the substitute device: it counts the memory of every process that has the uvm file
 //! open, and lists some or all of them.
 
-use super::scene::Scene;
-use super::truth::{Truth, descriptors, everybody};
+use super::roles::WorldDirs;
+use super::truth::{Truth, all_pids, descriptors};
 use gpu_core::*;
 use serde_json::json;
 use std::io::{BufRead, BufReader, Write};
@@ -17,7 +17,7 @@ const BASE: Bytes = Bytes::from_mib(25);
 const TOTAL: Bytes = Bytes::from_mib(512_000);
 
 /// The maximum number of scans to get two consecutive ones that agree.
-const LOOKS: usize = 50;
+const MAX_SCANS: usize = 50;
 
 /// A process with memory: its PID, its start time, and its role.
 type User = (u32, u64, String);
@@ -28,15 +28,15 @@ pub(crate) fn memory_of(pid: u32, start: u64) -> Bytes {
 }
 
 /// Answers requests on standard input with the current users of memory.
-pub(crate) fn serve(scene: &Scene) {
-    let uvm = scene.dev().join("nvidia-uvm");
+pub(crate) fn serve(dirs: &WorldDirs) {
+    let uvm = dirs.dev().join("nvidia-uvm");
     let socket = standard_input();
     let mut answer = socket.try_clone().expect("a descriptor is available");
     for _ in BufReader::new(socket).lines().map_while(Result::ok) {
         // A real driver has a consistent view. If two consecutive scans agree, that was the state
         // between them.
         let mut users = users(&uvm);
-        for _ in 0..LOOKS {
+        for _ in 0..MAX_SCANS {
             let again = self::users(&uvm);
             let settled = again == users;
             users = again;
@@ -51,7 +51,7 @@ pub(crate) fn serve(scene: &Scene) {
 }
 
 fn users(uvm: &Path) -> Vec<User> {
-    let users = everybody().into_iter().filter_map(|pid| {
+    let users = all_pids().into_iter().filter_map(|pid| {
         let has_memory = !descriptors(&pid.to_string(), uvm).is_empty();
         let truth = has_memory.then(|| Truth::of(pid)).flatten()?;
         Some((pid, truth.start, truth.kind().to_owned()))

@@ -1,6 +1,6 @@
 //! The directories, device files and programs of the test world.
 
-use super::scene::{ATTACKER, HONEST, INSTALLED, PROGRAM_NAMES, PROGRAMS, Scene};
+use super::roles::{ATTACKER, HONEST, INSTALLED, PROGRAM_NAMES, PROGRAMS, WorldDirs};
 use crate::attacker::sandbox::mount;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 
 /// Mounts the file systems of the world and creates their content.
-pub(crate) fn make(scene: &Scene) {
-    mount(&scene.root, "mode=0755,size=512m");
+pub(crate) fn make(dirs: &WorldDirs) {
+    mount(&dirs.root, "mode=0755,size=512m");
     mount(Path::new(INSTALLED), "mode=0755,size=64m");
     let dir = |path: &Path, mode, user| {
         fs::create_dir_all(path).unwrap();
@@ -22,36 +22,36 @@ pub(crate) fn make(scene: &Scene) {
         fs::set_permissions(to, Permissions::from_mode(0o755)).unwrap();
         chown(to, Some(user), Some(user)).unwrap();
     };
-    dir(&scene.dev(), 0o755, 0);
-    dir(&scene.bin(), 0o755, 0);
-    dir(scene.released("x").parent().unwrap(), 0o1777, 0);
+    dir(&dirs.dev(), 0o755, 0);
+    dir(&dirs.bin(), 0o755, 0);
+    dir(dirs.released("x").parent().unwrap(), 0o1777, 0);
     for user in [0, HONEST] {
-        dir(scene.audit(user).parent().unwrap(), 0o700, user);
+        dir(dirs.audit(user).parent().unwrap(), 0o700, user);
     }
     let participant = Path::new(env!("CARGO_BIN_EXE_process-participant"));
-    copy(participant, &scene.bin().join("participant"), 0);
+    copy(participant, &dirs.bin().join("participant"), 0);
     for name in ["Xorg", "nvidia-persistenced", "sshd", "shell"] {
-        fs::hard_link(scene.bin().join("participant"), scene.bin().join(name)).unwrap();
+        fs::hard_link(dirs.bin().join("participant"), dirs.bin().join(name)).unwrap();
     }
-    copy(participant, &scene.program(PROGRAMS, ""), 0);
+    copy(participant, &dirs.program(PROGRAMS, ""), 0);
     for number in 0..PROGRAMS {
         let [first, others @ ..] = PROGRAM_NAMES;
-        let first = scene.program(number, first);
+        let first = dirs.program(number, first);
         dir(first.parent().unwrap(), 0o755, ATTACKER);
         copy(participant, &first, ATTACKER);
         for name in others {
-            fs::hard_link(&first, scene.program(number, name)).unwrap();
+            fs::hard_link(&first, dirs.program(number, name)).unwrap();
         }
     }
     // LD_PRELOAD requires a shared library; this uses one of this program's libraries.
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let mut paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
     let library = paths.find(|path| path.contains("libgcc_s")).expect("Rust programs map libgcc_s");
-    copy(Path::new(library), &scene.dev().join("nvidia0"), 0);
+    copy(Path::new(library), &dirs.dev().join("nvidia0"), 0);
     for name in ["nvidiactl", "nvidia-uvm"] {
-        fs::write(scene.dev().join(name), "").unwrap();
+        fs::write(dirs.dev().join(name), "").unwrap();
     }
     for name in ["nvidia0", "nvidiactl", "nvidia-uvm"] {
-        fs::set_permissions(scene.dev().join(name), Permissions::from_mode(0o666)).unwrap();
+        fs::set_permissions(dirs.dev().join(name), Permissions::from_mode(0o666)).unwrap();
     }
 }

@@ -4,7 +4,7 @@
 
 mod layout;
 #[allow(dead_code, reason = "the other processes use the rest")]
-mod scene;
+mod roles;
 #[allow(dead_code, reason = "the other processes use the rest")]
 mod truth;
 mod world;
@@ -41,7 +41,7 @@ fn reaper_ends_only_permitted_processes_under_attack() {
 }
 
 /// Proves that the attacks work: a reaper that lacks a rule does not withstand them.
-fn is_found_out(test: &str, rule: &str, words: &[&str]) {
+fn assert_detected(test: &str, rule: &str, words: &[&str]) {
     let Some(verdict) = attack(test, rule, words) else { return };
     assert!(words.iter().any(|words| verdict.has(words)), "{}", verdict.report());
 }
@@ -54,21 +54,21 @@ fn attack_detects_reaper_trusting_pids() {
         writeln!(std::io::stderr(), "skipped: {test}: {why}").expect("standard error is open");
         return;
     }
-    is_found_out(test, "identity", &["another process had its number", "was ended by signal"]);
+    assert_detected(test, "identity", &["another process had its number", "was ended by signal"]);
 }
 
 #[test]
 fn attack_detects_reaper_trusting_names() {
-    is_found_out("attack_detects_reaper_trusting_names", "name", &["by its name"]);
+    assert_detected("attack_detects_reaper_trusting_names", "name", &["by its name"]);
 }
 
 #[test]
 fn attack_detects_reaper_checking_executable_once() {
     let test = "attack_detects_reaper_checking_executable_once";
-    is_found_out(test, "program", &["it runs another program"]);
+    assert_detected(test, "program", &["it runs another program"]);
 }
 
 #[test]
 fn attack_detects_reaper_without_audit_log() {
-    is_found_out("attack_detects_reaper_without_audit_log", "audit", &["no audit line"]);
+    assert_detected("attack_detects_reaper_without_audit_log", "audit", &["no audit line"]);
 }

@@ -8,33 +8,33 @@ mod driver;
 mod reaper;
 mod recorder;
 #[allow(dead_code, reason = "the sandbox uses the rest")]
-mod scene;
+mod roles;
 mod truth;
 
-use scene::{Part, Scene};
+use roles::{ActorRole, WorldDirs};
 use std::process::Command;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
-    if let Some((part, scene)) = Part::read(&arguments) {
-        return actor::play(part, scene);
+    if let Some((role, dirs)) = ActorRole::read(&arguments) {
+        return actor::run(role, dirs);
     }
     let [_, role, root, user, seed, rule] = arguments.as_slice() else {
-        panic!("{arguments:?} play no part");
+        panic!("{arguments:?} have no role");
     };
-    let scene = Scene { root: root.into() };
+    let dirs = WorldDirs { root: root.into() };
     let (user, seed) = (user.parse().expect("a user"), seed.parse().expect("a seed"));
     match role.as_str() {
         // Its children inherit the device; neither it nor they may be ended.
         "ancestor" => {
-            actor::hold(&scene);
+            actor::hold(&dirs);
             let mut reaper =
                 Command::new(std::env::current_exe().expect("a running program has a path"));
             reaper.args(["reaper", root, &arguments[3], &arguments[4], rule]);
             let status = reaper.status().expect("the program starts");
             std::process::exit(status.code().unwrap_or(1));
         }
-        "reaper" => reaper::reap(&scene, user, seed, rule),
+        "reaper" => reaper::reap(&dirs, user, seed, rule),
         other => panic!("'{other}' is no role"),
     }
 }

@@ -3,8 +3,8 @@
 
 use super::driver::{Device, memory_of};
 use super::recorder::{Broken, Recorder};
-use super::scene::{ATTACKER, HONEST, INSTALLED, Scene};
-use super::truth::{Truth, everybody, line};
+use super::roles::{ATTACKER, HONEST, INSTALLED, WorldDirs};
+use super::truth::{Truth, all_pids, line};
 use gpu_core::{
     ActToken, Bytes, Clock, Pid, ProcessInfo, ProcessTable, Snapshot, Timestamp, look_up_processes,
     observe,
@@ -51,20 +51,20 @@ struct Reaper {
 }
 
 /// Runs rounds until the stop file exists.
-pub(crate) fn reap(scene: &Scene, user: u32, seed: u64, rule: &str) {
-    let roots = Roots { proc: "/proc".into(), dev: scene.dev(), sys: "/sys".into() };
+pub(crate) fn reap(dirs: &WorldDirs, user: u32, seed: u64, rule: &str) {
+    let roots = Roots { proc: "/proc".into(), dev: dirs.dev(), sys: "/sys".into() };
     let host = LinuxHost::with_drivers(roots, Arc::new([Arc::new(NvidiaFiles)]));
-    let journal = FileJournal::open(scene.audit(user)).expect("the audit log can be opened");
+    let journal = FileJournal::open(dirs.audit(user)).expect("the audit log can be opened");
     let chance = Chance::new(seed);
     let clock = Arc::new(SystemClock::new());
-    let world = (scene.clone(), Chance::new(!seed), Broken::named(rule));
+    let world = (dirs.clone(), Chance::new(!seed), Broken::named(rule));
     let recorder = Recorder::new(host, journal, clock, world);
     let clock = Fast(SystemClock::new());
     let device = Device::new();
     let mut reaper = Reaper { is_root: user == 0, recorder, device, clock, chance };
-    while !scene.stop().exists() {
+    while !dirs.stop().exists() {
         reaper.round();
-        reaper.tell();
+        reaper.send_results();
     }
 }
 
@@ -74,19 +74,19 @@ impl Reaper {
         let hides = self.chance.one_in(2);
         self.device.hides.store(hides, Ordering::Relaxed);
         let known: BTreeMap<u32, Truth> =
-            everybody().into_iter().filter_map(|pid| Some((pid, Truth::of(pid)?))).collect();
+            all_pids().into_iter().filter_map(|pid| Some((pid, Truth::of(pid)?))).collect();
         let ghosts = hides && self.chance.one_in(2);
         let pids = if ghosts { Vec::new() } else { self.numbers(&known) };
         // Without a PID, the product takes two snapshots; a suspect must be a suspect in both.
-        let looks = (0..1 + u8::from(pids.is_empty())).map(|_| self.look(&pids));
-        let looks: Vec<Snapshot> = looks.collect();
+        let snapshots = (0..1 + u8::from(pids.is_empty())).map(|_| self.snapshot(&pids));
+        let snapshots: Vec<Snapshot> = snapshots.collect();
         let everyone = match self.chance.below(3) {
             0 => self.recorder.processes().map(|list| list.processes).unwrap_or_default(),
             _ => Vec::new(),
         };
         let request = self.request(pids, &everyone);
         let guard = Guard::new(&self.recorder, Vec::new()).expect("the own ancestry is readable");
-        let plan = plan(&looks, &diagnose(&looks), &guard, &request);
+        let plan = plan(&snapshots, &diagnose(&snapshots), &guard, &request);
         self.recorder.ledger().count("plans");
         self.judge_refusals(&request, &plan, &known);
         // A user reads the plan and does not execute it if it has unintended targets.
@@ -102,23 +102,23 @@ impl Reaper {
         self.judge_report(&plan, &report, hides);
     }
 
-    fn look(&self, pids: &[Pid]) -> Snapshot {
-        let mut look = observe(&self.device, &self.recorder, &self.clock);
-        look_up_processes(&self.recorder, &mut look, pids);
-        look
+    fn snapshot(&self, pids: &[Pid]) -> Snapshot {
+        let mut snapshot = observe(&self.device, &self.recorder, &self.clock);
+        look_up_processes(&self.recorder, &mut snapshot, pids);
+        snapshot
     }
 
     /// Returns the PIDs to request: mostly attackers with memory.
     fn numbers(&mut self, known: &BTreeMap<u32, Truth>) -> Vec<Pid> {
-        let everybody: Vec<u32> = known.keys().copied().collect();
+        let all_pids: Vec<u32> = known.keys().copied().collect();
         let holders = self.device.users().into_iter().filter(|(_, _, kind)| kind == "attack");
         let holders: Vec<u32> = holders.map(|(pid, ..)| pid).collect();
         let own = line(std::process::id());
         let one = |chance: &mut Chance| {
             Pid(match chance.below(16) {
                 0 => *chance.of(&own),
-                1 | 2 => *chance.of(&everybody),
-                _ if holders.is_empty() => *chance.of(&everybody),
+                1 | 2 => *chance.of(&all_pids),
+                _ if holders.is_empty() => *chance.of(&all_pids),
                 _ => *chance.of(&holders),
             })
         };
@@ -190,7 +190,7 @@ impl Reaper {
             let Some(truth) = Truth::of(pid).filter(|truth| Some(truth.start) == start) else {
                 continue;
             };
-            if ["servant", "sshd", "login", "ancestor"].contains(&truth.kind()) {
+            if ["daemon", "sshd", "login", "ancestor"].contains(&truth.kind()) {
                 self.violation(format!("{pid} is planned for: {truth:?}"));
             }
             meant &= truth.kind() == "attack" || truth.is_zombie;
@@ -243,7 +243,7 @@ impl Reaper {
     }
 
     /// Sends the results to the test.
-    fn tell(&mut self) {
+    fn send_results(&mut self) {
         let mut ledger = self.recorder.ledger();
         let line = json!({
             "counts": std::mem::take(&mut ledger.counts),

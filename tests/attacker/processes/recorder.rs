@@ -2,7 +2,7 @@
 //! checks each delivered signal against the truth when the audit line was written: the reaper must
 //! take into account everything that was true by then.
 
-use super::scene::Scene;
+use super::roles::WorldDirs;
 use super::truth::{Truth, line};
 use gpu_core::*;
 use gpu_host::{FileJournal, LinuxHost};
@@ -70,7 +70,7 @@ struct Intent {
 
 /// The state of the current plan.
 pub(crate) struct Ledger {
-    scene: Scene,
+    dirs: WorldDirs,
     pub(crate) chance: Chance,
     broken: Broken,
     planned: BTreeMap<(u32, u64), Planned>,
@@ -90,7 +90,7 @@ impl Ledger {
     }
 
     /// Triggers a target, one in `called` times; one in `ended` of these times, the target exits.
-    fn meddle(&mut self, pid: u32, clock: &dyn Clock, (called, ended): (u64, u64)) {
+    fn trigger(&mut self, pid: u32, clock: &dyn Clock, (called, ended): (u64, u64)) {
         if !self.chance.one_in(called) || !self.planned.keys().any(|key| key.0 == pid) {
             return;
         }
@@ -115,8 +115,8 @@ impl Ledger {
         let reused = *start != now.start;
         let executed = now.program.as_ref().is_some_and(|(file, _)| planned.program != Some(*file));
         let what = match (reused, executed) {
-            (true, _) => "reused between look and signal",
-            (_, true) => "executed between look and signal",
+            (true, _) => "reused between snapshot and signal",
+            (_, true) => "executed between snapshot and signal",
             _ => return,
         };
         if self.changed.insert((pid, what)) {
@@ -131,7 +131,7 @@ impl Ledger {
         let intent = self.intent.take();
         let intent = intent.filter(|of| of.pid == pid && of.signal == signal.to_string());
         match &intent {
-            None => wrong.push("no audit line says so"),
+            None => wrong.push("no audit line records it"),
             Some(intent) => {
                 self.sent.push(json!([pid, intent.start, intent.signal]));
                 wrong.extend(self.objection(intent));
@@ -184,10 +184,10 @@ impl Recorder {
         host: LinuxHost,
         journal: FileJournal,
         clock: Arc<dyn Clock>,
-        (scene, chance, broken): (Scene, Chance, Broken),
+        (dirs, chance, broken): (WorldDirs, Chance, Broken),
     ) -> Self {
         let ledger = Ledger {
-            scene,
+            dirs,
             chance,
             broken,
             planned: BTreeMap::new(),
@@ -231,11 +231,11 @@ impl Journal for Recorder {
         if line["event"] == "signal" {
             let number = |name: &str| line[name].as_u64().expect("the field is present");
             let pid = u32::try_from(number("pid")).expect("the number is a PID");
-            ledger.meddle(pid, &*self.clock, AT_THE_SIGNAL);
+            ledger.trigger(pid, &*self.clock, AT_THE_SIGNAL);
             let truth = Truth::of(pid);
             ledger.compare(pid, truth.as_ref());
-            let token = truth.as_ref().and_then(|truth| Some(&truth.part.as_ref()?.token));
-            let released = token.is_some_and(|token| ledger.scene.released(token).exists());
+            let token = truth.as_ref().and_then(|truth| Some(&truth.role.as_ref()?.token));
+            let released = token.is_some_and(|token| ledger.dirs.released(token).exists());
             let signal = line["signal"].as_str().unwrap_or_default().to_owned();
             let start = number("start_ticks");
             ledger.intent = Some(Intent { pid, start, signal, truth, released });
@@ -275,7 +275,7 @@ impl ProcessTable for Recorder {
         self.host.inherited_leases()
     }
     fn open(&self, pid: Pid) -> Result<Box<dyn ProcessHandle>> {
-        self.ledger().meddle(pid.0, &*self.clock, BEFORE);
+        self.ledger().trigger(pid.0, &*self.clock, BEFORE);
         let (handle, clock) = (self.host.open(pid)?, self.clock.clone());
         let (seen, held) = (Mutex::default(), Mutex::default());
         Ok(Box::new(Handle { handle, clock, pid, seen, held, ledger: self.ledger.clone() }))
@@ -316,9 +316,9 @@ impl Handle {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn meddle(&self, how_often: (u64, u64)) -> Broken {
+    fn trigger(&self, how_often: (u64, u64)) -> Broken {
         let mut ledger = self.ledger();
-        ledger.meddle(self.pid.0, &*self.clock, how_often);
+        ledger.trigger(self.pid.0, &*self.clock, how_often);
         ledger.compare(self.pid.0, Truth::of(self.pid.0).as_ref());
         ledger.broken
     }
@@ -326,7 +326,7 @@ impl Handle {
 
 impl ProcessHandle for Handle {
     fn look(&self) -> Result<ProcessInfo> {
-        let broken = self.meddle(BEFORE);
+        let broken = self.trigger(BEFORE);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         match (&*seen, broken) {
             (Some(seen), Broken::Identity) => return Ok(seen.clone()),
@@ -348,7 +348,7 @@ impl ProcessHandle for Handle {
     }
 
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
-        let broken = self.meddle(BEFORE);
+        let broken = self.trigger(BEFORE);
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         match &*held {
             Some(held) if broken == Broken::Identity => Ok(held.clone()),
@@ -361,7 +361,7 @@ impl ProcessHandle for Handle {
     }
 
     fn signal(&self, signal: Signal, token: &ActToken) -> Result<()> {
-        if self.meddle(AT_THE_SIGNAL) == Broken::Identity {
+        if self.trigger(AT_THE_SIGNAL) == Broken::Identity {
             let number = i32::try_from(self.pid.0).ok().and_then(Number::from_raw);
             let call = if signal == Signal::Term { Call::TERM } else { Call::KILL };
             let gone = |_| Error::new(ProcessFault::Gone, "signal a number");

@@ -1,6 +1,6 @@
 //! The truth about a process, read without the product's code.
 
-use super::scene::Part;
+use super::roles::ActorRole;
 use gpu_core::FileId;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -18,7 +18,7 @@ pub(crate) struct Truth {
     pub(crate) is_zombie: bool,
     pub(crate) uid: u32,
     /// Its role; `None` for a process that is not an actor.
-    pub(crate) part: Option<Part>,
+    pub(crate) role: Option<ActorRole>,
     /// The file that it is executing.
     pub(crate) program: Option<(FileId, PathBuf)>,
 }
@@ -33,11 +33,11 @@ impl Truth {
                 group,
                 is_zombie,
                 uid: uid(pid)?,
-                part: part(pid),
+                role: role(pid),
                 program: program(pid),
             };
             // All values must describe the same process.
-            let settled = truth.part.is_some() || is_zombie || !arguments(pid)?.is_empty();
+            let settled = truth.role.is_some() || is_zombie || !arguments(pid)?.is_empty();
             if settled && stat(pid)?.start == start {
                 return Some(truth);
             }
@@ -47,7 +47,7 @@ impl Truth {
 
     /// Returns its role as one word.
     pub(crate) fn kind(&self) -> &str {
-        self.part.as_ref().map_or("stranger", |part| part.kind.as_str())
+        self.role.as_ref().map_or("stranger", |role| role.kind.as_str())
     }
 }
 
@@ -85,8 +85,8 @@ fn arguments(pid: u32) -> Option<Vec<String>> {
     Some(if text.is_empty() { Vec::new() } else { words.collect() })
 }
 
-fn part(pid: u32) -> Option<Part> {
-    Some(Part::read(&arguments(pid)?)?.0)
+fn role(pid: u32) -> Option<ActorRole> {
+    Some(ActorRole::read(&arguments(pid)?)?.0)
 }
 
 fn program(pid: u32) -> Option<(FileId, PathBuf)> {
@@ -96,7 +96,7 @@ fn program(pid: u32) -> Option<(FileId, PathBuf)> {
 }
 
 /// Returns all PIDs.
-pub(crate) fn everybody() -> Vec<u32> {
+pub(crate) fn all_pids() -> Vec<u32> {
     let names = fs::read_dir("/proc").into_iter().flatten().flatten();
     names.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }

@@ -2,8 +2,8 @@
 //! and collects the reports.
 
 use super::layout;
-use super::scene::{ATTACKER, HONEST, INSTALLED, ONLOOKER, PROGRAM_NAMES, Part, Scene};
-use super::truth::{Truth, everybody};
+use super::roles::{ATTACKER, ActorRole, HONEST, INSTALLED, ONLOOKER, PROGRAM_NAMES, WorldDirs};
+use super::truth::{Truth, all_pids};
 use crate::attacker::sandbox::HANGS;
 use crate::attacker::verdict::Verdict;
 use gpu_core::Clock;
@@ -35,7 +35,7 @@ const ROUND: Duration = Duration::from_millis(100);
 pub(crate) const LAST_NUMBER: &str = "/proc/sys/kernel/ns_last_pid";
 
 struct World {
-    scene: Scene,
+    dirs: WorldDirs,
     seed: u64,
     chance: Chance,
     clock: SystemClock,
@@ -43,7 +43,7 @@ struct World {
     pipe: PipeWriter,
     started: u64,
     /// The processes that the world started, by PID, with their roles.
-    cast: BTreeMap<u32, &'static str>,
+    processes: BTreeMap<u32, &'static str>,
     bystanders: VecDeque<u32>,
     steps: BTreeMap<String, u64>,
     counts: BTreeMap<String, u64>,
@@ -63,18 +63,19 @@ pub(crate) fn run(
     words: &[&str],
 ) -> Verdict {
     let mut world = World::new(dir, seed);
-    let is_meant =
-        |said: &String| words.is_empty() || words.iter().any(|words| said.contains(words));
-    world.start_cast(rule);
+    let is_meant = |violation: &String| {
+        words.is_empty() || words.iter().any(|words| violation.contains(words))
+    };
+    world.start_processes(rule);
     let mut round_at = Duration::ZERO;
     let mut progress = (0, world.clock.monotonic());
     let needed = |world: &World| if world.has_met() { steps } else { most };
     while !world.violations.iter().any(is_meant) && world.made() < needed(&world) {
-        world.bury();
-        world.hear();
+        world.reap_ended();
+        world.process_lines();
         let now = world.clock.monotonic();
         if now >= round_at {
-            world.tend();
+            world.replenish();
             round_at = now + ROUND;
         }
         if world.made() > progress.0 {
@@ -93,8 +94,8 @@ pub(crate) fn run(
 
 impl World {
     fn new(dir: &Path, seed: u64) -> Self {
-        let scene = Scene { root: dir.to_owned() };
-        layout::make(&scene);
+        let dirs = WorldDirs { root: dir.to_owned() };
+        layout::make(&dirs);
         let (reader, pipe) = std::io::pipe().unwrap();
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -107,14 +108,14 @@ impl World {
             }
         });
         World {
-            scene,
+            dirs,
             seed,
             chance: Chance::new(seed),
             clock: SystemClock::new(),
             lines,
             pipe,
             started: 0,
-            cast: BTreeMap::new(),
+            processes: BTreeMap::new(),
             bystanders: VecDeque::new(),
             steps: BTreeMap::new(),
             counts: BTreeMap::new(),
@@ -124,14 +125,14 @@ impl World {
         }
     }
 
-    fn start_cast(&mut self, rule: &str) {
-        let bin = self.scene.bin();
+    fn start_processes(&mut self, rule: &str) {
+        let bin = self.dirs.bin();
         let mps = PathBuf::from(INSTALLED).join("nvidia-cuda-mps-server");
         for (kind, user, program) in [
-            ("servant", 0, bin.join("Xorg")),
-            ("servant", 0, bin.join("nvidia-persistenced")),
-            ("servant", HONEST, mps.clone()),
-            ("servant", ATTACKER, mps),
+            ("daemon", 0, bin.join("Xorg")),
+            ("daemon", 0, bin.join("nvidia-persistenced")),
+            ("daemon", HONEST, mps.clone()),
+            ("daemon", ATTACKER, mps),
             ("monitor", 0, bin.join("participant")),
             ("monitor", ATTACKER, bin.join("participant")),
             ("sshd", 0, bin.join("sshd")),
@@ -147,23 +148,23 @@ impl World {
     fn start_reaper(&mut self, user: u32, rule: &str) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut driver =
-            self.part("driver").command(&self.scene, self.scene.bin().join("participant"));
+            self.role("driver").command(&self.dirs, self.dirs.bin().join("participant"));
         driver.stdin(OwnedFd::from(theirs));
-        self.cast.insert(driver.spawn().unwrap().id(), "driver");
-        let mut ancestor = Command::new(self.scene.bin().join("participant"));
-        ancestor.arg("ancestor").arg(&self.scene.root).arg(user.to_string());
+        self.processes.insert(driver.spawn().unwrap().id(), "driver");
+        let mut ancestor = Command::new(self.dirs.bin().join("participant"));
+        ancestor.arg("ancestor").arg(&self.dirs.root).arg(user.to_string());
         ancestor.arg(self.chance.below(u64::MAX).to_string()).arg(rule);
         ancestor.current_dir("/").stdin(OwnedFd::from(ours));
         ancestor.stdout(self.pipe.try_clone().unwrap()).process_group(0);
         if user != 0 {
             ancestor.uid(user).gid(user);
         }
-        self.cast.insert(ancestor.spawn().unwrap().id(), "ancestor");
+        self.processes.insert(ancestor.spawn().unwrap().id(), "ancestor");
     }
 
-    fn part(&mut self, kind: &str) -> Part {
+    fn role(&mut self, kind: &str) -> ActorRole {
         self.started += 1;
-        Part {
+        ActorRole {
             kind: kind.to_owned(),
             token: format!("{kind}-{}", self.started),
             seed: self.seed.wrapping_mul(1009).wrapping_add(self.chance.below(u64::MAX)),
@@ -180,14 +181,14 @@ impl World {
         program: &Path,
         group: Option<i32>,
     ) -> std::io::Result<u32> {
-        let part = self.part(kind);
-        let mut command = part.command(&self.scene, program.to_owned());
+        let role = self.role(kind);
+        let mut command = role.command(&self.dirs, program.to_owned());
         command.stdout(self.pipe.try_clone()?).process_group(group.unwrap_or(0));
         if user != 0 {
             command.uid(user).gid(user);
         }
         let pid = command.spawn()?.id();
-        self.cast.insert(pid, kind);
+        self.processes.insert(pid, kind);
         Ok(pid)
     }
 
@@ -207,13 +208,13 @@ impl World {
     fn start_attacker(&mut self) {
         let user = *self.chance.of(&[ATTACKER, ATTACKER, HONEST]);
         let name = *self.chance.of(&PROGRAM_NAMES);
-        let program = self.scene.program(0, name);
+        let program = self.dirs.program(0, name);
         if !self.chance.one_in(8) {
             self.start_in_a_group("attack", user, &program);
             return;
         }
         // The attacker runs in its own PID namespace.
-        let inner = self.part("attack").command(&self.scene, program);
+        let inner = self.role("attack").command(&self.dirs, program);
         let mut command = Command::new("unshare");
         command.args(["--pid", "--fork", "--kill-child", "setpriv", "--clear-groups"]);
         command.arg(format!("--reuid={user}")).arg(format!("--regid={user}"));
@@ -221,18 +222,18 @@ impl World {
         command.stdout(self.pipe.try_clone().unwrap()).process_group(0);
         // It ends with the process inside, and prints an error if that process was killed.
         let namespace = command.stderr(Stdio::null()).spawn().unwrap().id();
-        self.cast.insert(namespace, "attack");
+        self.processes.insert(namespace, "attack");
     }
 
     /// Reaps all ended processes and reuses their PIDs.
-    fn bury(&mut self) {
+    fn reap_ended(&mut self) {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             let pid = u32::try_from(pid.as_raw_nonzero().get()).unwrap();
-            let kind = self.cast.remove(&pid).unwrap_or("orphan");
+            let kind = self.processes.remove(&pid).unwrap_or("orphan");
             self.bystanders.retain(|bystander| *bystander != pid);
             self.judge_end(pid, kind, status);
             if ["attack", "orphan"].contains(&kind) {
-                self.give_away(pid);
+                self.reuse_pid(pid);
             }
         }
     }
@@ -245,8 +246,8 @@ impl World {
         match kind {
             "attack" | "orphan" => {}
             "bystander" if called.contains(&signal) => {}
-            "ancestor" if status.exit_status() == Some(0) && self.scene.stop().exists() => {}
-            "driver" if self.scene.stop().exists() => {}
+            "ancestor" if status.exit_status() == Some(0) && self.dirs.stop().exists() => {}
+            "driver" if self.dirs.stop().exists() => {}
             _ => {
                 let how = signal.map_or("itself".to_owned(), |signal| format!("signal {signal}"));
                 self.violations.push(format!("{kind} {pid} was ended by {how}"));
@@ -255,7 +256,7 @@ impl World {
     }
 
     /// Starts a bystander with this PID, unless another process gets it first.
-    fn give_away(&mut self, pid: u32) {
+    fn reuse_pid(&mut self, pid: u32) {
         if self.bystanders.len() >= BYSTANDERS {
             let oldest = self.bystanders.pop_front().and_then(|pid| i32::try_from(pid).ok());
             if let Some(oldest) = oldest.and_then(Pid::from_raw) {
@@ -265,7 +266,7 @@ impl World {
         // If the file is not writable, PIDs wrap around naturally, which takes longer.
         let _ = fs::write(LAST_NUMBER, (pid - 1).to_string());
         let user = *self.chance.of(&[ATTACKER, HONEST, ONLOOKER]);
-        let program = self.scene.bin().join("participant");
+        let program = self.dirs.bin().join("participant");
         if let Some(bystander) = self.start_in_a_group("bystander", user, &program) {
             self.bystanders.push_back(bystander);
             *self.counts.entry("numbers given away".into()).or_default() +=
@@ -274,7 +275,7 @@ impl World {
     }
 
     /// Continues stopped attackers, and starts more if there are few.
-    fn tend(&mut self) {
+    fn replenish(&mut self) {
         let attackers = attackers();
         for (pid, _) in &attackers {
             if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
@@ -293,11 +294,11 @@ impl World {
     /// Returns whether each kind of encounter between reapers and attackers has happened.
     fn has_met(&self) -> bool {
         let count = |what: &str| self.counts.get(what).copied().unwrap_or(0);
-        let needed = ["signals", "refusals", "ended", "executed between look and signal"];
+        let needed = ["signals", "refusals", "ended", "executed between snapshot and signal"];
         needed.iter().all(|what| count(what) > 0)
     }
 
-    fn hear(&mut self) {
+    fn process_lines(&mut self) {
         while let Ok(line) = self.lines.try_recv() {
             if let (Some(step), Some(token)) = (line["step"].as_str(), line["token"].as_str()) {
                 if step.starts_with("violation") {
@@ -314,7 +315,7 @@ impl World {
             let violations = line["violations"].as_array().into_iter().flatten();
             self.violations.extend(violations.filter_map(Value::as_str).map(str::to_owned));
             for sent in line["sent"].as_array().into_iter().flatten() {
-                let number = |place: usize| sent[place].as_u64().unwrap_or(0);
+                let number = |index: usize| sent[index].as_u64().unwrap_or(0);
                 let signal = sent[2].as_str().unwrap_or_default().to_owned();
                 *self.sent.entry((number(0), number(1), signal)).or_default() += 1;
             }
@@ -323,20 +324,20 @@ impl World {
 
     /// Ends the reapers, and searches the audit logs for each signal.
     fn finish(&mut self) {
-        fs::write(self.scene.stop(), "").unwrap();
+        fs::write(self.dirs.stop(), "").unwrap();
         let end = self.clock.monotonic() + HANGS;
-        while self.cast.values().any(|kind| *kind == "ancestor") {
-            self.bury();
-            self.hear();
+        while self.processes.values().any(|kind| *kind == "ancestor") {
+            self.reap_ended();
+            self.process_lines();
             if self.clock.monotonic() > end {
                 return self.violations.push("a reaper does not end".to_owned());
             }
             self.clock.sleep(Duration::from_millis(2));
         }
-        self.hear();
+        self.process_lines();
         let mut written: BTreeMap<(u64, u64, String), usize> = BTreeMap::new();
         for user in [0, HONEST] {
-            for line in fs::read_to_string(self.scene.audit(user)).unwrap_or_default().lines() {
+            for line in fs::read_to_string(self.dirs.audit(user)).unwrap_or_default().lines() {
                 let line: Value = serde_json::from_str(line).expect("each line is a JSON object");
                 let number = |name: &str| line[name].as_u64().unwrap_or(0);
                 let signal = line["signal"].as_str().unwrap_or_default().to_owned();
@@ -377,6 +378,6 @@ impl World {
 
 /// Returns the living attackers.
 fn attackers() -> Vec<(u32, Truth)> {
-    let everybody = everybody().into_iter().filter_map(|pid| Some((pid, Truth::of(pid)?)));
-    everybody.filter(|(_, truth)| truth.kind() == "attack" && !truth.is_zombie).collect()
+    let all_pids = all_pids().into_iter().filter_map(|pid| Some((pid, Truth::of(pid)?)));
+    all_pids.filter(|(_, truth)| truth.kind() == "attack" && !truth.is_zombie).collect()
 }

@@ -1,8 +1,8 @@
-//! The package on a machine that starts with systemd: its services run as restricted as their units
-//! say, and after a restart the leases have a file system of their own.
+//! Tests the package on a machine with systemd: its services run with the restrictions of their
+//! units, and after a restart the leases have their own file system.
 //!
-//! The machine is Debian's base system in namespaces of its own, with a network of its own. That
-//! needs root.
+//! The machine is Debian's base system in its own namespaces, with its own network, which requires
+//! root.
 
 use crate::program::output_of;
 use crate::{cargo, debian};
@@ -11,14 +11,14 @@ use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What happens, as a script; its arguments are the directory of the machine and the package.
-const SCENE: &str = include_str!("scene.sh");
+/// The test script; its arguments are the directory of the machine and the package.
+const SCENARIO: &str = include_str!("scenario.sh");
 
-/// Starts the machine, installs the package of `cargo xtask deb`, and returns whether all went well.
-/// Prints on standard output what it does.
+/// Starts the machine, installs the package of `cargo xtask deb`, and returns whether the test
+/// passed. Prints its progress on standard output.
 ///
 /// # Errors
-/// If there is no package, the base system cannot be fetched, or the namespaces cannot be made.
+/// If there is no package, the base system cannot be fetched, or the namespaces cannot be created.
 pub fn boot(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Error::other("only root can start a machine in namespaces of its own"));
@@ -36,12 +36,12 @@ pub fn boot(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     }
     output_of(Command::new("cp").args(["--archive", "--reflink=auto"]).args([&base, &machine]))?;
     writeln!(out, "boot: {}", package.display())?;
-    let mut scene = Command::new("sh");
-    scene.args(["-c", SCENE, "sh"]).args([machine, package]).stdin(Stdio::null());
-    Ok(scene.status()?.success())
+    let mut scenario = Command::new("sh");
+    scenario.args(["-c", SCENARIO, "sh"]).args([machine, package]).stdin(Stdio::null());
+    Ok(scenario.status()?.success())
 }
 
-/// Returns the package in a directory.
+/// Returns the package file in a directory.
 fn package(dir: &Path) -> io::Result<PathBuf> {
     let files = fs::read_dir(dir).into_iter().flatten().filter_map(Result::ok);
     let mut packages = files
@@ -51,7 +51,7 @@ fn package(dir: &Path) -> io::Result<PathBuf> {
     packages.next().ok_or_else(none)
 }
 
-/// Makes Debian's base system with systemd, of the release of this machine.
+/// Creates Debian's base system with systemd, in the release of this machine.
 fn fetch(dir: &Path, base: &Path) -> io::Result<()> {
     let tools = dir.join("tools");
     debian::unpack(&["debootstrap"], &tools)?;
@@ -62,7 +62,7 @@ fn fetch(dir: &Path, base: &Path) -> io::Result<()> {
     if unfinished.exists() {
         fs::remove_dir_all(&unfinished)?;
     }
-    // What it mounts is gone when it ends, however it ends.
+    // Its mounts disappear when it exits, however it exits.
     let mut debootstrap = Command::new("unshare");
     debootstrap
         .env("DEBOOTSTRAP_DIR", tools.join("usr/share/debootstrap"))

@@ -1,11 +1,10 @@
 //! Builds the program for distribution: hot code is laid out contiguously.
 //!
 //! A snapshot runs a fifth of the program's text, which the compiler scatters over the whole. The
-//! kernel maps the surroundings of each page that is touched, so nearly all of the text is brought
-//! into memory, and from a cold disk all of it is read. The program is therefore built, traced on a
-//! simulated machine, and linked once more with the functions in front that it entered. Nothing
-//! else changes, and no list of functions has to be maintained: it is created from the very program
-//! that it orders.
+//! kernel maps the surroundings of each touched page, so nearly all of the text is loaded, and from
+//! a cold disk all of it is read. The program is therefore built, traced on a simulated machine,
+//! and linked again with the entered functions in front. Nothing else changes, and no list of
+//! functions needs maintenance, because each build creates it.
 
 mod trace;
 
@@ -20,9 +19,9 @@ use std::process::{Command, Stdio};
 
 /// The machine for the trace; a large one also runs the code for many devices and processes.
 const MACHINE: &str = "crowd:64x32";
-/// What is traced: commands of the program, as lines for a shell. The view needs a terminal, and
-/// ends with a key.
-const LOOKS: &[&str] = &[
+/// The traced commands of the program, as shell command lines. The view needs a terminal and ends
+/// with a key.
+const COMMANDS: &[&str] = &[
     "exec \"$0\" status",
     "exec \"$0\" doctor",
     "(sleep 5; printf q) | COLUMNS=120 LINES=40 script -qec \"'$0' top -d 500ms\" /dev/null",
@@ -48,19 +47,19 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     let functions = functions(&program)?;
     let begins: String = functions.iter().map(|(begins, ..)| format!("{begins:x}\n")).collect();
     let mut first: Vec<&Function> = Vec::new();
-    for look in LOOKS {
-        writeln!(out, "dist: see what this runs: {look}")?;
+    for command in COMMANDS {
+        writeln!(out, "dist: see what this runs: {command}")?;
         fs::write(&entered, &begins)?;
         let status = Command::new(&program)
             .args(["sim", MACHINE, "--"])
             .arg(std::env::current_exe()?)
             .args(["trace".as_ref(), entered.as_os_str(), program.as_os_str()])
-            .args(["sh".as_ref(), "-c".as_ref(), OsStr::new(look), program.as_os_str()])
+            .args(["sh".as_ref(), "-c".as_ref(), OsStr::new(command), program.as_os_str()])
             .env("NO_COLOR", "1")
             .stdout(Stdio::null())
             .status()?;
         if !status.success() {
-            return Err(Error::other(format!("failed to see what '{look}' runs: {status}")));
+            return Err(Error::other(format!("failed to see what '{command}' runs: {status}")));
         }
         for function in which(&functions, &fs::read_to_string(&entered)?) {
             if !first.contains(&function) {
@@ -85,7 +84,7 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
         kib(&first),
         kib(&functions.iter().collect::<Vec<_>>()),
     )?;
-    // Cargo does not track the list, and would find nothing to do.
+    // Cargo does not track the list, so it would find nothing to rebuild.
     cargo::clean(root, "gpuws")?;
     let program = link(root, &order)?;
     writeln!(out, "dist: {}", program.display())?;
@@ -103,7 +102,7 @@ fn link(root: &Path, order: &Path) -> io::Result<PathBuf> {
     Ok(program.ok_or_else(|| Error::other("cargo built no 'gpuws'"))?.path)
 }
 
-/// Returns the functions of a program in the order of their addresses.
+/// Returns the functions of a program in address order.
 fn functions(program: &Path) -> io::Result<Vec<Function>> {
     let output = Command::new("nm")
         .args(["--defined-only", "--print-size", "--numeric-sort", "--"])
@@ -154,10 +153,6 @@ mod tests {
         let names: Vec<&str> = functions.iter().map(|(.., name)| name.as_str()).collect();
         assert_eq!(names, ["_RNvC5gpuws4main", "_start", "weak"]);
         let entered = which(&functions, "1060\n1001\n1000\nfff\nnot a number\n");
-        assert_eq!(
-            entered,
-            [&functions[2], &functions[0]],
-            "in their order, and at no other place"
-        );
+        assert_eq!(entered, [&functions[2], &functions[0]], "in their order, and nowhere else");
     }
 }

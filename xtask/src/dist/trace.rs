@@ -1,4 +1,4 @@
-//! Traces one run of a program, with a stop at each function that it enters for the first time.
+//! Traces one run of a program, stopping at the first entry of each function.
 
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::{Signal, kill};
@@ -14,17 +14,17 @@ use std::process::Command;
 /// The breakpoint instruction of x86-64.
 const BREAKPOINT: u8 = 0xcc;
 
-/// Runs a command with breakpoints in a program wherever the command executes it, and in its forks.
-/// The file contains the start addresses of the functions of the program, one hexadecimal number
-/// per line. Afterwards it contains those that were entered, in order. Returns whether the command
-/// succeeded.
+/// Runs a command with breakpoints in a program, wherever the command executes it, and in its
+/// forks. The file contains the start addresses of the program's functions, one hexadecimal number
+/// per line. Afterwards it contains only those of the entered functions, in order of entry. Returns
+/// whether the command succeeded.
 ///
 /// # Errors
 /// If the kernel does not permit tracing, or this is not x86-64.
 pub fn trace(functions: &Path, program: &str, command: &[&str]) -> io::Result<bool> {
     let text = fs::read_to_string(functions)?;
     let begins: Vec<u64> = text.lines().filter_map(|l| u64::from_str_radix(l, 16).ok()).collect();
-    // It stops itself, is attached there, and only then executes the command.
+    // The child stops itself, is attached, and only then executes the command.
     let child = Command::new("sh")
         .args(["-c", "kill -STOP $$; exec \"$@\"", "sh"])
         .args(command)
@@ -54,7 +54,7 @@ pub fn trace(functions: &Path, program: &str, command: &[&str]) -> io::Result<bo
             }
             WaitStatus::PtraceEvent(pid, _, event) => {
                 if event == ptrace::Event::PTRACE_EVENT_EXEC as i32 {
-                    // Another program may be executed beside it.
+                    // The command may also execute other programs.
                     covered.append(&mut unless_gone(cover(pid, program, &begins))?);
                 }
                 (pid, None)
@@ -79,9 +79,9 @@ pub fn trace(functions: &Path, program: &str, command: &[&str]) -> io::Result<bo
     Ok(well)
 }
 
-/// Passes over a process that was killed since it stopped: it is waited for like the others.
+/// Ignores a process that was killed since it stopped; it is waited for like the others.
 fn unless_gone<T: Default>(result: io::Result<T>) -> io::Result<T> {
-    // The memory of one whose `mem` is open already reads and takes nothing.
+    // If its `mem` is already open, reads and writes transfer nothing.
     let gone = [io::ErrorKind::NotFound, io::ErrorKind::UnexpectedEof, io::ErrorKind::WriteZero];
     let is_gone = |error: &io::Error| {
         error.raw_os_error() == Some(nix::Error::ESRCH as i32) || gone.contains(&error.kind())
@@ -102,8 +102,8 @@ fn cover(pid: Pid, program: &str, begins: &[u64]) -> io::Result<BTreeMap<u64, u8
     begins.iter().map(cover).collect()
 }
 
-/// Removes the breakpoint at which a process stopped, and sets it back to the function's first
-/// instruction; returns the start of the function.
+/// Removes the breakpoint at which a process stopped, and resets the process to the function's
+/// first instruction; returns the start of the function.
 #[cfg(target_arch = "x86_64")]
 fn uncover(pid: Pid, program: &str, covered: &BTreeMap<u64, u8>) -> io::Result<Option<u64>> {
     let mut registers = ptrace::getregs(pid)?;
@@ -125,8 +125,8 @@ fn memory(pid: Pid) -> io::Result<File> {
     File::options().read(true).write(true).open(format!("/proc/{pid}/mem"))
 }
 
-/// Returns the address at which a process has mapped the start of a file; `None` if it has not
-/// executed that program.
+/// Returns the address at which a process has mapped the start of a program; `None` if it is not
+/// executing that program.
 fn mapped_at(pid: Pid, program: &str) -> io::Result<Option<u64>> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let line = maps.lines().find(|line| line.ends_with(program));

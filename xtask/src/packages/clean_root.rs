@@ -1,4 +1,4 @@
-//! A root directory with a package and what it depends on, and nothing else.
+//! A root directory that contains only a package and its dependencies.
 
 use crate::program::output_of;
 use std::collections::BTreeSet;
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Starts a program in the root directory, with the processes and device files of this machine. The
-/// mounts are those of a mount namespace, which ends with the program.
+/// mounts are in a mount namespace that ends with the program.
 const IN_ROOT: &str = "mount --bind /proc \"$0/proc\" && mount --bind /dev \"$0/dev\" && \
                        exec chroot \"$0\" \"$@\"";
 
-/// A root directory in which a package was installed.
+/// A root directory with an installed package.
 #[derive(Clone, Debug)]
 pub struct CleanRoot {
     dir: PathBuf,
@@ -26,7 +26,7 @@ impl CleanRoot {
     ///
     /// # Errors
     /// If a dependency is not installed on this machine, dpkg fails, or a file cannot be written.
-    /// Only root can install a package.
+    /// Installing a package requires root.
     pub fn install(dir: &Path, package: &Path) -> io::Result<Self> {
         for sub in ["proc", "dev", "tmp", "run", "etc", "var/lib/dpkg/info", "var/lib/dpkg/updates"]
         {
@@ -52,12 +52,12 @@ impl CleanRoot {
         Ok(CleanRoot { dir: dir.to_owned(), packages: packages.into_iter().collect() })
     }
 
-    /// Returns the packages that it has besides the installed one.
+    /// Returns the packages in it other than the installed one.
     pub fn packages(&self) -> &[String] {
         &self.packages
     }
 
-    /// Returns the command that runs these words in it.
+    /// Returns a command that runs `words` in it.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-ec", IN_ROOT]).arg(&self.dir).args(words);
@@ -66,14 +66,14 @@ impl CleanRoot {
     }
 }
 
-/// Copies the files of a package that is installed on this machine. Documentation is left out.
+/// Copies the files of a package that is installed on this machine, except for documentation.
 fn copy_files(package: &str, dir: &Path) -> io::Result<()> {
     let listed = output_of(Command::new("dpkg-query").args(["-L", package]))?;
     for path in listed.lines().filter(|path| !path.starts_with("/usr/share/")) {
-        // Of what was diverted, dpkg prints a sentence.
+        // For diverted files, dpkg prints a sentence.
         let Ok(found) = Path::new(path).symlink_metadata() else { continue };
         let to = dir.join(path.trim_start_matches('/'));
-        // `/lib` is a directory of the package, and a link here.
+        // `/lib` is a directory in the package but a link here.
         if Path::new(path).is_dir() {
             fs::create_dir_all(&to)?;
             continue;
@@ -88,7 +88,7 @@ fn copy_files(package: &str, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns these packages and all that they depend on.
+/// Returns these packages and all of their dependencies.
 fn closure(mut wanted: Vec<String>) -> io::Result<BTreeSet<String>> {
     let mut packages = BTreeSet::new();
     while let Some(package) = wanted.pop() {
@@ -106,7 +106,7 @@ fn closure(mut wanted: Vec<String>) -> io::Result<BTreeSet<String>> {
     Ok(packages)
 }
 
-/// Returns the packages of a field like `libc6 (>= 2.28), mawk | gawk`, of alternatives the first.
+/// Returns the packages of a field like `libc6 (>= 2.28), mawk | gawk`; of alternatives, the first.
 fn names(field: &str) -> Vec<String> {
     let first = |part: &str| {
         let end = part.find([' ', '(', '|', ':', '\n']).unwrap_or(part.len());

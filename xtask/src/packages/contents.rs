@@ -1,4 +1,4 @@
-//! The files of a package that are built.
+//! The built files of a package.
 
 use crate::program::output_of;
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 const COMPLETIONS: &[(&str, &str)] =
     &[("bash", "gpuws.bash"), ("zsh", "_gpuws"), ("fish", "gpuws.fish")];
 
-/// What cargo built for a package.
+/// The files that cargo built for a package.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// The program.
@@ -56,7 +56,7 @@ pub fn fill(dir: &Path, programs: &Programs) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the page of a command, and those of the commands that it lists.
+/// Writes the manual page of a command, and those of its subcommands.
 fn manual(program: &Path, command: &mut Vec<String>, dir: &Path) -> io::Result<()> {
     let page = output_of(Command::new(program).arg("man").args(&*command))?;
     let name = std::iter::once("gpuws").chain(command.iter().map(String::as_str));
@@ -73,7 +73,8 @@ fn manual(program: &Path, command: &mut Vec<String>, dir: &Path) -> io::Result<(
     Ok(())
 }
 
-/// Returns the commands that the page with this name lists; `help` prints what the pages have.
+/// Returns the subcommands listed on the page with this name. `help` is omitted, because the pages
+/// have its output.
 fn listed(page: &str, name: &str) -> Vec<String> {
     let before = format!("{name}-");
     let command = |line: &str| {

@@ -8,12 +8,12 @@ use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Version of cargo-deb that is installed where there is none.
+/// The version of cargo-deb to install if it is missing.
 const VERSION: &str = "3.8.0";
 
-/// Builds the programs for old distributions, packs them into `packages` of the build directory, and
-/// installs the package into a clean directory, where the program must start. Returns whether all
-/// of this was possible.
+/// Builds the programs for old distributions, packs them into `packages` of the build directory,
+/// and installs the package into a clean directory, where the program must start. Returns whether
+/// all of this succeeded.
 ///
 /// # Errors
 /// If a tool cannot be installed or fails, or if a file cannot be written.
@@ -36,7 +36,6 @@ pub fn deb(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The program cargo-deb.
 #[derive(Clone, Debug)]
 pub struct CargoDeb(PathBuf);
 
@@ -64,11 +63,11 @@ impl CargoDeb {
         CargoDeb::found(root).ok_or_else(|| Error::other("failed to run cargo-deb"))
     }
 
-    /// Packs these programs into a file in a directory, and returns its path. The other files of the
-    /// package are made in `package` of the profile's build directory.
+    /// Packs these programs into a file in a directory, and returns its path. Creates the other
+    /// files of the package in `package` of the profile's build directory.
     ///
     /// # Errors
-    /// If cargo-deb fails, which then says why, or a file cannot be written.
+    /// If cargo-deb fails, with its message, or a file cannot be written.
     pub fn pack(
         &self,
         root: &Path,

@@ -1,7 +1,7 @@
-//! The program as people install it: one that runs on old distributions too, and a Debian package.
+//! The program as users install it: a portable build for old distributions, and a Debian package.
 //!
-//! The program itself makes its manual pages and completions, so a package never has those of
-//! another version.
+//! The program generates its own manual pages and completions, so those in a package always match
+//! its version.
 
 mod clean_root;
 mod contents;

@@ -1,9 +1,9 @@
-//! The program for distributions that are older than the machine that builds it.
+//! Builds the program for distributions older than the build machine.
 //!
-//! The linker binds each function of glibc to the newest version that it finds, and a program with a
-//! newer version than the machine has does not start. Zig's linker has glibc's functions of every
-//! version, so the oldest to run on is an argument, and no old distribution is needed. What the
-//! program really needs is then read from it.
+//! A linker binds each glibc function to the newest version that it finds, and a program that needs
+//! a newer version than the machine has does not start. Zig's linker has every version of glibc's
+//! functions, so the oldest supported version is an argument, and no old distribution is needed.
+//! The actual requirements are then read from the program.
 
 use super::Programs;
 use crate::cargo;
@@ -13,14 +13,14 @@ use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The oldest glibc that the program runs on: RHEL 8, Debian 10, Ubuntu 18.10.
+/// The oldest supported glibc: RHEL 8, Debian 10, Ubuntu 18.10.
 const OLDEST: (u32, u32) = (2, 28);
 
-/// The packages of the builder, with their checksums.
+/// The packages of the build tool, with their checksums.
 const REQUIREMENTS: &str = include_str!("../../portable/requirements.txt");
 
-/// Builds the programs for old distributions, and returns whether they run there: whether the
-/// versions of glibc's functions that they need are no newer than 2.28.
+/// Builds the programs for old distributions; returns whether they run there, that is, need glibc
+/// functions no newer than 2.28.
 ///
 /// # Errors
 /// If Zig cannot be installed, or cargo or objdump fails.
@@ -67,7 +67,7 @@ pub(super) fn build(root: &Path, out: &mut dyn Write) -> io::Result<Option<Progr
     Ok(runs.then_some(programs))
 }
 
-/// Installs Zig and cargo-zigbuild with pip unless they are there; returns their directory.
+/// Installs Zig and cargo-zigbuild with pip if they are missing; returns their directory.
 fn installed(root: &Path, out: &mut dyn Write) -> io::Result<PathBuf> {
     let venv = Venv::new(cargo::target_dir(root).join("tools/zig"), REQUIREMENTS);
     if !venv.is_installed() {

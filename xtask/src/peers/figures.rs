@@ -25,7 +25,8 @@ impl Figures {
         self.0.len()
     }
 
-    /// Returns the figures of `gpuws status --json`, with each amount also as other tools round it.
+    /// Returns the figures of `gpuws status --json`, with each amount also as rounded by other
+    /// tools.
     ///
     /// `real` maps simulated processes to the real ones that represent them.
     pub(super) fn of_status(status: &Value, real: &BTreeMap<u64, u64>) -> Self {
@@ -66,7 +67,7 @@ impl Figures {
         self
     }
 
-    /// Of the figures of processes, keeps only those of `wanted` ones.
+    /// Keeps process figures only for the `wanted` processes.
     pub(super) fn of_processes(mut self, wanted: &dyn Fn(u64) -> bool) -> Self {
         self.0.retain(|name, _| pid_of(name).is_none_or(wanted));
         self
@@ -85,7 +86,7 @@ impl Figures {
     }
 }
 
-/// A figure on which two tools differ; `None` if one does not show it.
+/// A figure on which two tools differ; `None` for a tool that does not show it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Difference {
     pub(super) name: String,

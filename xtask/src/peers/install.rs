@@ -1,7 +1,7 @@
-//! Installs other tools into a directory of the project.
+//! Installs other tools into the target directory.
 //!
-//! pip and apt download them from the sources that this machine is configured for, into the target
-//! directory; nothing is installed in the system and nothing needs root.
+//! pip and apt download them from the sources configured on this machine; nothing is installed in
+//! the system, and root is not required.
 
 use super::sources;
 use crate::program::output_of;
@@ -16,23 +16,23 @@ const REQUIREMENTS: &str = include_str!("../../peers/requirements.txt");
 
 /// A Debian package.
 struct Package {
-    /// Its name for apt, with a version if only that one works.
-    asked: &'static str,
-    /// The program to use from it.
+    /// Its name for apt, with a version if only that version works.
+    name: &'static str,
+    /// The program to use from the package.
     program: &'static str,
 }
 
 const PACKAGES: &[Package] = &[
-    Package { asked: "nvtop", program: NVTOP },
-    Package { asked: "nvidia-smi=535.261.03-1", program: NVIDIA_SMI },
-    Package { asked: "prometheus", program: "usr/bin/prometheus" },
-    Package { asked: "prometheus-node-exporter", program: "usr/bin/prometheus-node-exporter" },
+    Package { name: "nvtop", program: NVTOP },
+    Package { name: "nvidia-smi=535.261.03-1", program: NVIDIA_SMI },
+    Package { name: "prometheus", program: "usr/bin/prometheus" },
+    Package { name: "prometheus-node-exporter", program: "usr/bin/prometheus-node-exporter" },
 ];
 
 const NVTOP: &str = "usr/bin/nvtop";
 const NVIDIA_SMI: &str = "usr/lib/nvidia/current/nvidia-smi";
 
-/// The SHA-256 checksums of packages, by file name.
+/// The SHA-256 checksums of packages by file name.
 const PINNED: &[(&str, &str)] = &[
     (
         "nvidia-smi_535.261.03-1_amd64.deb",
@@ -49,8 +49,8 @@ const PINNED: &[(&str, &str)] = &[
     ("nvtop_3.0.1-1_amd64.deb", "cbb1158617a8a8429836539cf91b2d98f22189f24d2fb2da1ea58743398fd266"),
 ];
 
-/// The versions of safe-gpu that claims are tested with, with their checksums. They conflict, so
-/// each is in its own directory.
+/// The versions of safe-gpu to test claims with, and their checksums. They conflict, so each has
+/// its own directory.
 const SAFE_GPU: &[(&str, &str)] = &[
     ("1.5.1", "85c35ead2c8cbf61b08bbfc2243b5306e29f00b19f15bcf27104c1e17b30c5d0"),
     ("2.0.0", "ac132e23e15a28419f25d127d93525fa8d3331a8838f2a6bfbbdc805807f5ddd"),
@@ -78,7 +78,7 @@ impl Peers {
         self.installed("gpustat")
     }
 
-    /// Returns the path of the session that they use.
+    /// Returns the path of the tools' session.
     pub(super) fn session(&self) -> PathBuf {
         self.dir.join("session")
     }
@@ -107,7 +107,7 @@ impl Peers {
         venv.is_installed().then(|| venv.program(program))
     }
 
-    /// Installs missing tools, and prints what was done and what failed.
+    /// Installs missing tools, and prints successes and failures.
     ///
     /// # Errors
     /// If the directory or `out` cannot be written.
@@ -138,10 +138,10 @@ impl Peers {
             return writeln!(out, "peers: not installed: the packages of Debian: {error}");
         }
         for package in missing {
-            writeln!(out, "peers: fetching {} …", package.asked)?;
+            writeln!(out, "peers: fetching {} …", package.name)?;
             match self.unpack(package) {
                 Ok(message) => writeln!(out, "peers: {message}")?,
-                Err(error) => writeln!(out, "peers: not installed: {}: {error}", package.asked)?,
+                Err(error) => writeln!(out, "peers: not installed: {}: {error}", package.name)?,
             }
         }
         Ok(())
@@ -151,7 +151,7 @@ impl Peers {
         self.dir.join("apt")
     }
 
-    /// Gives apt a separate state with the sources of this machine, and updates its lists.
+    /// Creates a separate apt state with the sources of this machine, and updates its lists.
     fn set_up_apt(&self) -> io::Result<()> {
         let apt = self.apt();
         for dir in ["state/lists/partial", "cache/archives/partial", "sources", "debs"] {
@@ -175,11 +175,11 @@ impl Peers {
         output_of(&mut command)
     }
 
-    /// Downloads, verifies and unpacks a package; returns a description.
+    /// Downloads, verifies and unpacks a package; returns a description of the result.
     fn unpack(&self, package: &Package) -> io::Result<String> {
         let debs = self.apt().join("debs");
-        self.apt_get(&["download", package.asked])?;
-        let name = package.asked.split('=').next().unwrap_or(package.asked);
+        self.apt_get(&["download", package.name])?;
+        let name = package.name.split('=').next().unwrap_or(package.name);
         let file = fs::read_dir(&debs)?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .find(|file| file.starts_with(&format!("{name}_")))
@@ -225,10 +225,10 @@ fn read_sources(etc: &Path, release: &str) -> io::Result<(String, String)> {
     Ok((lines, paragraphs))
 }
 
-/// Returns settings for apt that keep it in a directory; they are read after those of the machine.
+/// Returns settings that confine apt to a directory; apt reads them after those of the machine.
 fn configuration(apt: &Path) -> String {
     let apt = apt.display();
-    // The machine's hooks after an update concern its own lists.
+    // The machine's post-update hooks concern its own lists, so they are cleared.
     format!(
         "#clear APT::Update::Post-Invoke;\n\
          #clear APT::Update::Post-Invoke-Success;\n\

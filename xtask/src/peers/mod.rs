@@ -1,8 +1,8 @@
 //! Checks that common tools show the same figures on a simulated machine as gpuws.
 //!
 //! Each tool runs unmodified on the simulated NVML, on every shipped machine, and its figures are
-//! compared with `gpuws --sim MACHINE status --json`. If the machine has no responding driver, a
-//! tool must fail. Three things are not compared, and the output says so: the processes of
+//! compared with `gpuws --sim MACHINE status --json`. If the driver of the machine does not
+//! respond, a tool must fail. Three things are not compared, as the output states: the processes of
 //! nvidia-smi, which come from a private interface of NVML; processes of an invisible PID
 //! namespace, whose PIDs gpuws does not resolve; and the host memory that nvitop shows for a device
 //! that has no memory of its own.
@@ -26,7 +26,7 @@ use std::process::{Command, Stdio};
 use tools::{Outcome, TOOLS, Tool};
 
 /// Installs the tools and, unless `install_only`, compares them with gpuws on every shipped
-/// machine. Returns whether all show the same.
+/// machine. Returns whether all tools agree.
 ///
 /// # Errors
 /// If gpuws cannot be built or run, or `out` cannot be written.
@@ -57,14 +57,14 @@ fn build(root: &Path) -> io::Result<PathBuf> {
     gpuws.map(|gpuws| gpuws.path).ok_or_else(|| Error::other("cargo built no gpuws"))
 }
 
-/// The result of a tool on a machine, compared with gpuws.
+/// The result of comparing a tool with gpuws on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     /// The number of figures, all equal.
     Same(usize),
     /// The differences.
     Differs(Vec<String>),
-    /// The machine has no responding driver, and the tool failed accordingly.
+    /// The driver of the machine does not respond, and the tool failed as expected.
     FailsAsExpected,
     NotInstalled,
 }
@@ -72,7 +72,7 @@ enum Verdict {
 /// A machine, and the verdict on each tool.
 struct Row {
     machine: String,
-    /// NVML's PIDs are meaningless in gpuws's PID namespace.
+    /// Whether NVML's PIDs are meaningless in gpuws's PID namespace.
     foreign: bool,
     verdicts: Vec<Verdict>,
 }
@@ -101,7 +101,7 @@ fn compare(gpuws: &Path, peers: &Peers, machine: &str) -> io::Result<Row> {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .output()?;
-        // Without a responding driver, doctor prints no object.
+        // If the driver does not respond, doctor prints no object.
         Ok(serde_json::from_slice(&output.stdout).unwrap_or_default())
     };
     let (status, doctor) = (ask("status")?, ask("doctor")?);
@@ -109,7 +109,7 @@ fn compare(gpuws: &Path, peers: &Peers, machine: &str) -> io::Result<Row> {
     let foreign = kinds.any(|kind| kind == "foreign-namespace");
     let session = Session::start(gpuws, machine, &peers.session())?;
     let subject = Subject { status, real: session.placeholders(), foreign };
-    let verdict = |tool: &Tool| judge(tool, &subject, (tool.look)(peers, &session));
+    let verdict = |tool: &Tool| judge(tool, &subject, (tool.run)(peers, &session));
     let verdicts = TOOLS.iter().map(verdict).collect();
     Ok(Row { machine: machine.to_owned(), foreign, verdicts })
 }
@@ -118,9 +118,9 @@ fn compare(gpuws: &Path, peers: &Peers, machine: &str) -> io::Result<Row> {
 struct Subject {
     /// `gpuws status --json`.
     status: Value,
-    /// The real process for each simulated one.
+    /// The PID of the real process for each simulated one.
     real: BTreeMap<u64, u64>,
-    /// NVML's PIDs are meaningless in gpuws's PID namespace.
+    /// Whether NVML's PIDs are meaningless in gpuws's PID namespace.
     foreign: bool,
 }
 
@@ -222,7 +222,7 @@ mod tests {
         name: "tool",
         fields: &["memory_used_mib", "memory_mib"],
         drops_gone: true,
-        look: |_, _| Outcome::NotInstalled,
+        run: |_, _| Outcome::NotInstalled,
     };
 
     fn judged(status: Value, outcome: Outcome) -> Verdict {

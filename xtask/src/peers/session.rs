@@ -1,4 +1,4 @@
-//! One simulated machine for several tools.
+//! A simulated machine shared by several tools.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Prints its environment, and runs until its standard input ends.
+/// A shell command that prints its environment and runs until its standard input ends.
 const PRINT_AND_WAIT: &str = "env -0; printf 'printed\\0'; exec cat";
 
 /// The variable with a session's directory, and the file in it, as in gpu-sim.
@@ -20,9 +20,9 @@ const FILE: &str = "session.json";
 /// The time limit of a tool, in seconds.
 const TIME_LIMIT: &str = "60";
 
-/// A machine whose time is stopped, with real processes for simulated ones. A `gpuws sim --live`
-/// has started these; next to its session directory there is a copy that stops the time. Both end
-/// when this is dropped.
+/// A machine with stopped time and real processes for the simulated ones. `gpuws sim --live` starts
+/// the processes, and a copy of its session, in a directory next to it, stops the time. Dropping
+/// this ends both.
 pub(super) struct Session {
     gpuws: PathBuf,
     sim: Child,
@@ -55,7 +55,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Creates the session whose time is stopped, and points the environment to it.
+    /// Creates the session with stopped time, and points the environment to it.
     fn stand_still(&mut self) -> io::Result<()> {
         let named = self.environment.iter().find(|(name, _)| name == SESSION);
         let (_, live) = named.ok_or_else(|| Error::other("gpuws sim ended early"))?;
@@ -87,7 +87,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the gpuws that runs it.
+    /// Returns the gpuws program that runs the session.
     pub(super) fn gpuws(&self) -> &Path {
         &self.gpuws
     }
@@ -125,13 +125,13 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The command ends at the end of its input, and gpuws sim ends its processes.
+        // At the end of its input, the command exits, and gpuws sim ends its processes.
         drop(self.sim.stdin.take());
         let _ = self.sim.wait();
     }
 }
 
-/// Parses the environment that a command printed.
+/// Parses the environment printed by a command.
 fn reported(from: impl BufRead) -> io::Result<Vec<(OsString, OsString)>> {
     let mut environment = Vec::new();
     for entry in from.split(0) {

@@ -1,10 +1,10 @@
-//! The package sources for apt: those that the machine is configured for, and no others.
+//! The package sources for apt: only those configured on the machine.
 //!
 //! The entries of the running release are kept unchanged, including mirrors and keys, with the
 //! components of the tools added. Other entries (of a vendor or a language) are irrelevant to the
 //! tools and are omitted.
 
-/// The components of a release that contain the tools.
+/// The components of a release with the tools.
 const COMPONENTS: &str = "main contrib non-free";
 
 /// Returns the entries for a release from a file in apt's one-line format.
@@ -56,7 +56,7 @@ pub(super) fn of_paragraphs(text: &str, release: &str) -> String {
     kept
 }
 
-/// Returns whether a suite is the release itself or a part of it such as its updates.
+/// Returns whether a suite is the release itself or a part of it, such as its updates.
 fn is_of(suite: &str, release: &str) -> bool {
     suite.strip_prefix(release).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

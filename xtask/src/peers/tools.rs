@@ -1,4 +1,4 @@
-//! The compared tools, how each is run, and how its output is parsed.
+//! The compared tools, with the commands to run them and the parsers of their output.
 
 use super::figures::{Figures, array};
 use super::install::Peers;
@@ -12,9 +12,9 @@ pub(super) struct Tool {
     pub(super) name: &'static str,
     /// The fields that it shows for every device and process.
     pub(super) fields: &'static [&'static str],
-    /// It omits processes that NVML lists and that are no longer in /proc.
+    /// Whether it omits processes that NVML lists but /proc no longer has.
     pub(super) drops_gone: bool,
-    pub(super) look: fn(&Peers, &Session) -> Outcome,
+    pub(super) run: fn(&Peers, &Session) -> Outcome,
 }
 
 /// The result of running a tool.
@@ -48,8 +48,8 @@ const SMI: &[&str] = &[
 ];
 
 pub(super) const TOOLS: &[Tool] = &[
-    Tool { name: "gpuws on NVML", fields: BYTES, drops_gone: false, look: gpuws },
-    Tool { name: "nvidia-ml-py", fields: BYTES, drops_gone: false, look: nvidia_ml_py },
+    Tool { name: "gpuws on NVML", fields: BYTES, drops_gone: false, run: gpuws },
+    Tool { name: "nvidia-ml-py", fields: BYTES, drops_gone: false, run: nvidia_ml_py },
     Tool {
         name: "gpustat",
         fields: &[
@@ -63,9 +63,9 @@ pub(super) const TOOLS: &[Tool] = &[
             "memory_mib",
         ],
         drops_gone: true,
-        look: gpustat,
+        run: gpustat,
     },
-    Tool { name: "nvitop", fields: BYTES, drops_gone: false, look: nvitop },
+    Tool { name: "nvitop", fields: BYTES, drops_gone: false, run: nvitop },
     Tool {
         name: "nvtop",
         fields: &[
@@ -78,10 +78,10 @@ pub(super) const TOOLS: &[Tool] = &[
             "memory_mib",
         ],
         drops_gone: false,
-        look: nvtop,
+        run: nvtop,
     },
-    Tool { name: "nvidia-smi CSV", fields: SMI, drops_gone: false, look: smi_csv },
-    Tool { name: "nvidia-smi -q -x", fields: SMI, drops_gone: false, look: smi_xml },
+    Tool { name: "nvidia-smi CSV", fields: SMI, drops_gone: false, run: smi_csv },
+    Tool { name: "nvidia-smi -q -x", fields: SMI, drops_gone: false, run: smi_xml },
 ];
 
 fn gpuws(_: &Peers, session: &Session) -> Outcome {
@@ -132,7 +132,7 @@ fn of_gpustat(query: &Value) -> Figures {
     let mut figures = Figures::default();
     for gpu in array(&query["gpus"]) {
         let index = &gpu["index"];
-        // For a lost device it shows this placeholder instead of a name.
+        // For a lost device, gpustat shows this placeholder instead of a name.
         let name = Some(&gpu["name"]).filter(|name| name.as_str() != Some("((GPU is lost))"));
         figures.put(format!("{index} name"), name.cloned().unwrap_or_default());
         for (theirs, field) in [
@@ -215,7 +215,7 @@ fn inside<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
     rest.split_once(&format!("</{tag}>")).map(|(inside, _)| inside.trim())
 }
 
-/// Returns a text; `None` for nvidia-smi's representations of a missing value.
+/// Returns the text of a value; `None` if nvidia-smi marks it as missing.
 fn words(text: &str) -> Option<String> {
     let none = text.starts_with('[') || ["N/A", "Unknown Error", "GPU is lost"].contains(&text);
     (!none).then(|| text.to_owned())

@@ -1,17 +1,17 @@
-//! A real podman for tests: it gets claimed devices by their CDI names, from Debian's packages and
-//! without installing them.
+//! A real podman for tests, unpacked from Debian's packages without installing them. It receives
+//! claimed devices by their CDI names.
 //!
-//! It runs in namespaces of its own (mounts, processes), so that nothing of it is left on the
-//! machine. That needs root. The devices are those of a simulated machine: files that a
-//! specification like that of `nvidia-ctk cdi generate` mounts into the container.
+//! It runs in its own mount and PID namespaces, so that nothing remains on the machine; this
+//! requires root. The devices are those of a simulated machine: files that a specification like
+//! that of `nvidia-ctk cdi generate` mounts into the container.
 
 use crate::{cargo, debian};
 use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The packages with podman and what it starts, the libraries that Debian's base system lacks, and a
-/// program that needs none, for the container.
+/// The packages: podman and the programs that it starts, libraries missing from Debian's base
+/// system, and a statically linked program for the container.
 const PACKAGES: [&str; 11] = [
     "podman",
     "conmon",
@@ -26,8 +26,8 @@ const PACKAGES: [&str; 11] = [
     "busybox-static",
 ];
 
-/// What happens, as a script; its arguments are the directory with the packages and gpuws.
-const SCENE: &str = include_str!("scene.sh");
+/// The test script; its arguments are the directory with the packages, and gpuws.
+const SCENARIO: &str = include_str!("scenario.sh");
 
 /// Fetches and unpacks podman, builds gpuws, and runs containers on claimed devices.
 ///
@@ -45,20 +45,20 @@ pub fn podman(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
     run_containers(&tree, &gpuws.path)
 }
 
-/// Returns the unpacked podman of a workspace, if it is there.
+/// Returns the unpacked podman of a workspace; `None` if it is missing.
 pub fn unpacked_podman(root: &Path) -> Option<PathBuf> {
     Some(tree_dir(root)).filter(|tree| tree.join("usr/bin/podman").exists())
 }
 
-/// Runs containers on claimed devices, in namespaces of their own, and returns whether all went
-/// well. Prints on standard output what it does. The simulated NVML must be beside gpuws.
+/// Runs containers on claimed devices in separate namespaces; returns whether the test passed.
+/// Prints its progress on standard output. The simulated NVML must be next to gpuws.
 ///
 /// # Errors
-/// If the namespaces cannot be made, which needs root.
+/// If the namespaces cannot be created, which requires root.
 pub fn run_containers(tree: &Path, gpuws: &Path) -> io::Result<bool> {
     let status = Command::new("unshare")
         .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
-        .args(["--propagation=private", "sh", "-c", SCENE, "sh"])
+        .args(["--propagation=private", "sh", "-c", SCENARIO, "sh"])
         .args([tree, gpuws])
         .stdin(Stdio::null())
         .status()?;

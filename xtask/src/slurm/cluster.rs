@@ -1,7 +1,7 @@
-//! The daemons of a cluster of one node, within namespaces.
+//! The daemons of a one-node cluster in namespaces.
 
 use super::files::{JOB, ORDER, STAY, gres_conf, script, slurm_conf};
-use super::scenes::{SETUID, SETUID_ROOT};
+use super::scenarios::{SETUID, SETUID_ROOT};
 use crate::program::output_of;
 use std::fs;
 use std::io::{self, Error, Read};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Everything of the cluster is below this directory, in memory.
+/// The directory of all cluster files, in memory.
 pub(super) const DIR: &str = "/run/gpuws-slurm";
 /// The name of the node.
 pub(super) const NODE: &str = "n1";
@@ -20,10 +20,10 @@ pub(super) const USERS: [(&str, u32); 2] = [("alice", 30_001), ("bob", 30_002)];
 /// A user without jobs.
 pub(super) const STRANGER: u32 = 30_099;
 
-/// The name of each job: its user writes what Slurm writes, as if it had every device.
+/// The name of each job: the user imitates Slurm's output, as if the job had every device.
 const NAME: &str = "x GRES=gpu:4 Nodes=n1 CPU_IDs=0 Mem=0 GRES=gpu:4\nNodes=n1 GRES=gpu:4";
 
-/// A cluster that runs.
+/// A running cluster.
 pub(super) struct Cluster {
     library: String,
 }
@@ -46,7 +46,7 @@ impl Cluster {
         fs::write(at("violations"), "")?;
         fs::set_permissions(at("violations"), PermissionsExt::from_mode(0o666))?;
         output_of(Command::new("cp").arg("-a").args([tree.join("usr"), at("usr")]))?;
-        // A build meanwhile does not change it.
+        // Copied, so that a concurrent build does not change it.
         fs::copy(gpuws, at("bin/gpuws"))?;
         add_users()?;
         make_devices()?;
@@ -119,13 +119,13 @@ impl Cluster {
         output_of(self.command(program).args(arguments))
     }
 
-    /// Submits a job with these resources that leaves this behind, and returns its number.
+    /// Submits a job with these resources and this kind of leftover; returns its number.
     pub(super) fn submit(
         &self,
         (user, gres, kind): (u32, &str, &str),
         seconds: u32,
     ) -> io::Result<String> {
-        let said = output_of(self.command("bin/sbatch").args([
+        let output = output_of(self.command("bin/sbatch").args([
             format!("--uid={user}"),
             format!("--gid={user}"),
             format!("--gres={gres}"),
@@ -136,11 +136,11 @@ impl Cluster {
             format!("{DIR}/bin/job"),
             kind.to_owned(),
         ]))?;
-        let number = said.split_whitespace().last().unwrap_or_default();
+        let number = output.split_whitespace().last().unwrap_or_default();
         Ok(number.to_owned())
     }
 
-    /// Returns the state of the node and the reason of its drain, as Slurm prints them.
+    /// Returns the state of the node and the reason for its drain, as printed by Slurm.
     pub(super) fn node(&self) -> io::Result<String> {
         let line = self.ask("bin/scontrol", &["-o", "show", "node", NODE])?;
         let state = line.split_whitespace().find_map(|word| word.strip_prefix("State="));
@@ -161,7 +161,7 @@ impl Cluster {
         Ok(status.code())
     }
 
-    /// Waits for a condition, for two minutes at most.
+    /// Waits for a condition, for at most two minutes.
     pub(super) fn wait_for(
         &self,
         what: &str,
@@ -179,7 +179,7 @@ impl Cluster {
     }
 }
 
-/// Returns a path of the cluster.
+/// Returns a path in the cluster's directory.
 pub(super) fn at(name: &str) -> PathBuf {
     Path::new(DIR).join(name)
 }
@@ -214,7 +214,7 @@ fn add_users() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes device files that any process can open: unused consoles.
+/// Creates device files that any process can open: unused consoles.
 fn make_devices() -> io::Result<()> {
     let names = ["nvidia0", "nvidia1", "nvidia2", "nvidia3", "nvidia-uvm", "nvidiactl"];
     for (name, minor) in names.iter().zip(40_u32..) {
@@ -226,8 +226,8 @@ fn make_devices() -> io::Result<()> {
     Ok(())
 }
 
-/// The flags of a node that mean trouble, or that an administrator sets. All others come and go by
-/// themselves: the scheduler sets `PLANNED`, the end of a job `COMPLETING`, and a node that was
+/// The node flags that indicate problems, or that an administrator sets. Slurm sets and clears all
+/// other flags: the scheduler sets `PLANNED`, the end of a job `COMPLETING`, and a node that was
 /// resumed is `NOT_RESPONDING` until the next ping.
 const TROUBLE: [&str; 12] = [
     "DOWN",
@@ -244,12 +244,12 @@ const TROUBLE: [&str; 12] = [
     "UNDRAIN",
 ];
 
-/// Returns a state of a node without the flags that Slurm sets by itself.
+/// Returns the state of a node without the flags that Slurm sets by itself.
 fn settled(state: &str) -> String {
     let mut words =
         state.split('+').map(|word| word.trim_end_matches(|end: char| !end.is_alphanumeric()));
     let base = match words.next().unwrap_or_default() {
-        // A node that the scheduler has planned a job for is idle.
+        // A node with a planned job is idle.
         "PLANNED" | "RESERVED" | "COMPLETING" => "IDLE",
         base => base,
     };
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_that_slurm_sets_by_itself_are_left_out() {
+    fn flags_set_by_slurm_itself_are_omitted() {
         for (state, shown) in [
             ("IDLE", "IDLE"),
             ("IDLE+PLANNED", "IDLE"),

@@ -3,7 +3,7 @@
 use super::cluster::{DIR, NODE};
 use std::path::Path;
 
-/// The device files in Slurm's order, by minor number: the position is not the number.
+/// The device files in Slurm's order, by minor number: the index is not the number.
 pub(super) const ORDER: [u32; 4] = [3, 1, 2, 0];
 
 pub(super) fn slurm_conf(library: &Path, ports: (u32, u32)) -> String {
@@ -53,7 +53,7 @@ pub(super) fn gres_conf() -> String {
     ORDER.iter().map(gpu).collect::<String>() + "Name=shard Count=8\n"
 }
 
-/// A script of slurmd: what is tried, and a look at what it should have ended.
+/// A script of slurmd: it runs the tested command, then checks that the leftovers have ended.
 pub(super) fn script(name: &str, library: &str) -> String {
     format!(
         "\
@@ -73,7 +73,8 @@ exit $code
     )
 }
 
-/// A process that stays behind, in one of several ways. `stay KIND LIST` writes itself to the list.
+/// A process that a job leaves behind in one of several ways. `stay KIND LIST` adds itself to the
+/// list.
 pub(super) const STAY: &str = r#"#!/bin/sh
 echo "$1 $$ $(cut -d ' ' -f 22 /proc/$$/stat)" >> "$2"
 case $1 in
@@ -86,8 +87,8 @@ setuid*) exec "${0%/*}/$1" 1000 ;;
 esac
 "#;
 
-/// The job: leaves something behind at its start, works, and checks that all of it was left alone
-/// until its end. A redirection of a background command is opened by a process that leads no session,
+/// The job: it leaves a process behind at its start, works, and checks that all leftovers survive
+/// until its end. A process that leads no session opens the redirections of a background command,
 /// so the stand-in for a device (a console) does not become its terminal.
 pub(super) const JOB: &str = r#"#!/bin/sh
 export PATH=/usr/bin:/bin

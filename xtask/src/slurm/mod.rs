@@ -1,13 +1,13 @@
-//! A real Slurm for tests: slurmctld, slurmd and munge from Debian's packages, without systemd and
-//! without installing them.
+//! A real Slurm for tests: slurmctld, slurmd and munge, unpacked from Debian's packages without
+//! systemd and without installing them.
 //!
-//! The main decision is that a cluster lives in namespaces of its own (mounts, processes, hostname):
-//! its files are in memory, no process of it outlives the run, and what it does to processes it can
-//! only do to its own. That needs root.
+//! The main decision is that a cluster runs in its own mount, PID and hostname namespaces: its
+//! files are in memory, its processes do not outlive the run, and it can only affect its own
+//! processes. This requires root.
 
 mod cluster;
 mod files;
-mod scenes;
+mod scenarios;
 
 use crate::{cargo, debian};
 use std::fs;
@@ -15,7 +15,7 @@ use std::io::{self, Error, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The packages with the daemons, and the libraries that Debian's base system lacks.
+/// The packages with the daemons, and libraries missing from Debian's base system.
 const PACKAGES: [&str; 10] = [
     "slurmctld",
     "slurmd",
@@ -29,7 +29,7 @@ const PACKAGES: [&str; 10] = [
     "libyaml-0-2",
 ];
 
-/// The first argument of a program that was started again within the namespaces.
+/// The first argument of this program when it is started again inside the namespaces.
 const INSIDE: &str = "slurm-inside";
 
 /// Fetches and unpacks Slurm, builds gpuws, and runs this many jobs on a cluster.
@@ -48,21 +48,21 @@ pub fn slurm(root: &Path, jobs: usize, out: &mut dyn Write) -> io::Result<bool> 
     run_jobs(&tree, &gpuws.path, jobs)
 }
 
-/// Returns the unpacked Slurm of a workspace, if it is there.
+/// Returns the unpacked Slurm of a workspace; `None` if it is missing.
 pub fn unpacked(root: &Path) -> Option<PathBuf> {
     Some(tree_dir(root)).filter(|tree| tree.join("usr/sbin/slurmctld").exists())
 }
 
-/// Runs this many jobs on a cluster in namespaces of its own. The calling program must call
-/// [`run_if_inside`] first in `main`. Prints on standard output what it does.
+/// Runs this many jobs on a cluster in separate namespaces. The calling program must call
+/// [`run_if_inside`] first in `main`. Prints its progress on standard output.
 ///
 /// # Errors
-/// If the namespaces cannot be made, which needs root.
+/// If the namespaces cannot be created, which requires root.
 pub fn run_jobs(tree: &Path, gpuws: &Path, jobs: usize) -> io::Result<bool> {
     let status = Command::new("unshare")
         .args(["--mount", "--pid", "--uts", "--fork", "--kill-child", "--mount-proc"])
         .arg("--propagation=private")
-        // The first process of the namespace must reap orphans; a shell that waits does.
+        // The first process of the namespace must reap orphans, which a waiting shell does.
         .args(["sh", "-c", "\"$@\"; exit $?", "sh"])
         .arg(std::env::current_exe()?)
         .arg(INSIDE)
@@ -73,7 +73,8 @@ pub fn run_jobs(tree: &Path, gpuws: &Path, jobs: usize) -> io::Result<bool> {
     Ok(status.success())
 }
 
-/// Returns whether all went well, if this program was started within the namespaces of a cluster.
+/// Runs the cluster if this program was started inside its namespaces; returns whether all tests
+/// passed.
 pub fn run_if_inside() -> Option<bool> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [inside, tree, gpuws, jobs] = &words[..] else { return None };
@@ -81,9 +82,9 @@ pub fn run_if_inside() -> Option<bool> {
         return None;
     }
     let jobs = jobs.parse().ok()?;
-    let done = scenes::run(tree.as_ref(), gpuws.as_ref(), jobs);
+    let done = scenarios::run(tree.as_ref(), gpuws.as_ref(), jobs);
     Some(done.unwrap_or_else(|error| {
-        // If standard error is closed, the exit code still says it.
+        // If standard error is closed, the exit code still shows the failure.
         let _ = writeln!(io::stderr(), "slurm: {error}");
         false
     }))
@@ -96,7 +97,7 @@ fn tree_dir(root: &Path) -> PathBuf {
 /// Unpacks the packages into a directory.
 fn install(tree: &Path) -> io::Result<()> {
     debian::unpack(&PACKAGES, tree)?;
-    // A daemon that is not called slurmctld or slurmd ignores every Gres= of its node.
+    // A daemon with a name other than slurmctld or slurmd ignores every Gres= of its node.
     for name in ["slurmd", "slurmstepd", "slurmctld"] {
         let link = tree.join("usr/sbin").join(name);
         let _ = fs::remove_file(&link);

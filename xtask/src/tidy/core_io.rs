@@ -1,4 +1,4 @@
-//! gpu-core does no I/O: it uses no module of the standard library that could.
+//! gpu-core does no I/O: it uses no standard library module that could.
 
 use crate::code::{find_word, line_of, without_tests};
 use crate::{Tree, Violation};

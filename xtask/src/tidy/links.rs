@@ -40,7 +40,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
         if in_code || line.starts_with("    ") {
             continue;
         }
-        // Every second piece between backticks is code.
+        // Every second piece, between backticks, is code.
         for prose in line.split('`').step_by(2) {
             for (at, _) in prose.match_indices("](") {
                 if let Some((target, _)) = prose[at + 2..].split_once(')') {

@@ -47,9 +47,9 @@ mod tests {
             ("crates/a/src/lib.rs", "mod util;\n\nmod helper {\n}\n// mod manager {\n"),
             ("crates/a/src/utilization.rs", ""),
         ]));
-        let places: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.line)).collect();
+        let locations: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.line)).collect();
         assert_eq!(
-            places,
+            locations,
             [
                 ("crates/a/src/util.rs", 1),
                 ("crates/a/tests/common/mod.rs", 1),

@@ -1,4 +1,4 @@
-//! The program stays thin: code that was moved into a library does not grow back.
+//! The program stays small: code moved into libraries does not grow back.
 //!
 //! A command is a file or a directory, and each of its files has at most 200 lines. Both limits
 //! decrease when code moves out, and the first one grows only with a new command.
@@ -14,7 +14,7 @@ const PROGRAM_LINES: usize = 10_633;
 
 const COMMAND_LINES: usize = 200;
 
-/// Files that are still longer, until they are split.
+/// Longer files that still need to be split.
 const LONGER: &[&str] = &[];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {

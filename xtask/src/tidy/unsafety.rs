@@ -17,11 +17,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
             continue;
         }
         let code = file.masked();
-        // The name of the lint counts too: `allow(unsafe_code)` shows the intention.
-        let places = find_word(code, "unsafe")
+        // The lint name counts too, because `allow(unsafe_code)` shows the intention.
+        let locations = find_word(code, "unsafe")
             .map(|at| (at, "unsafe"))
             .chain(find_word(code, "unsafe_code").map(|at| (at, "unsafe_code")));
-        violations.extend(places.map(|(at, word)| Violation {
+        violations.extend(locations.map(|(at, word)| Violation {
             path: file.path.clone(),
             line: line_of(code, at),
             what: format!("'{word}' outside of {}", ALLOWED.join(", ")),
@@ -42,7 +42,7 @@ mod tests {
             ("crates/gpu-host/src/b.rs", "#![allow(unsafe_code)]\n"),
             ("crates/gpu-nvidia/src/a.rs", "unsafe fn g() {}\n"),
         ]));
-        let places: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.line)).collect();
-        assert_eq!(places, [("crates/gpu-host/src/a.rs", 3), ("crates/gpu-host/src/b.rs", 1)]);
+        let locations: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.line)).collect();
+        assert_eq!(locations, [("crates/gpu-host/src/a.rs", 3), ("crates/gpu-host/src/b.rs", 1)]);
     }
 }

@@ -6,7 +6,7 @@ use crate::{Tree, Violation};
 const FORBIDDEN: &[&str] =
     &["FIXME", "TODO", "XXX", "HACK", "todo!", "unimplemented!", "for now", "For now"];
 
-/// This file has to contain the words.
+/// This file must contain the words.
 const ITSELF: &str = "xtask/src/tidy/words.rs";
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
@@ -35,7 +35,7 @@ mod tests {
             ("README.md", "one\ntwo\nThis will do for now.\n"),
             ("docs/a.md", "for nowhere, a hack of no kind\n"),
         ]));
-        let places: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.line)).collect();
-        assert_eq!(places, [("crates/a/src/lib.rs", 2), ("README.md", 3)]);
+        let locations: Vec<_> = found.iter().map(|v| (v.path.as_str(), v.line)).collect();
+        assert_eq!(locations, [("crates/a/src/lib.rs", 2), ("README.md", 3)]);
     }
 }

@@ -1,9 +1,9 @@
-# Claims devices of a simulated machine for containers of podman.
+# Claims devices of a simulated machine for podman containers.
 set -eu
 tree=$1 gpuws=$2
 mount -t tmpfs -o mode=755 tmpfs /run
-dir=/run/scene
-# crun refuses a mixture of both versions of cgroups.
+dir=/run/scenario
+# crun refuses a mixture of both cgroup versions.
 umount -q /sys/fs/cgroup/unified || true
 
 # A root directory for containers.
@@ -35,7 +35,7 @@ set -eu
 say() { echo "podman: $*"; }
 fail() { say "PROBLEM: $*"; exit 1; }
 
-# The names of the devices, as nvidia-ctk gives them.
+# The device names, in the form of nvidia-ctk.
 "$gpuws" query --query-gpu=index,uuid --format=csv,noheader | tr -d , > "$dir/devices"
 {
     printf '{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": ['
@@ -49,7 +49,7 @@ fail() { say "PROBLEM: $*"; exit 1; }
     echo ']}'
 } > /run/cdi/nvidia.json
 
-# What a container leaves behind on a device ends with the run that has claimed it.
+# A container left behind on a device ends with the run that claimed the device.
 "$gpuws" run --quiet --gpu 3 --grace 1s -- sh -c '
     podman run --detach --device "nvidia.com/gpu=$CUDA_VISIBLE_DEVICES" --rootfs "$dir/root" \
         sh -c "exec 9<> /dev/nvidia3; exec sleep 1234" > "$dir/container"
@@ -58,7 +58,7 @@ fail() { say "PROBLEM: $*"; exit 1; }
 ! pgrep -x sleep -a | grep 1234 || fail "the container that held GPU 3 is left"
 say "the container that held GPU 3 has ended with its run"
 
-# Each container sees the devices that were claimed for it, and no other.
+# Each container sees only the devices claimed for it.
 for gpus in 5,2 7; do
     count=$(echo "$gpus" | tr , '\n' | wc -l)
     names=$("$gpuws" claim -n "$count" --gpu "$gpus" --export --format cdi)

@@ -1,4 +1,4 @@
-//! What happens on the cluster, and what must be true of it.
+//! The test scenarios on the cluster, with their checks.
 
 use super::cluster::{Cluster, DIR, STRANGER, USERS, at, chance, pause};
 use super::files::ORDER;
@@ -10,8 +10,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What jobs leave behind; those after the bar leave no trace of their job, so such a job has a
-/// whole device.
+/// The leftovers of jobs; the unmarked ones leave no trace of their job, so such a job has a whole
+/// device.
 const MARKED: [&str; 9] = [
     "setsid",
     "double-fork",
@@ -24,37 +24,38 @@ const MARKED: [&str; 9] = [
     SETUID_ROOT,
 ];
 const UNMARKED: [&str; 3] = ["without-mark", CONTAINER, FORGED];
-/// Programs that run with the rights of another user and of root.
+/// Programs that run with the rights of another user or of root.
 pub(super) const SETUID: &str = "setuid";
 pub(super) const SETUID_ROOT: &str = "setuid-root";
-/// What a container of a job leaves.
+/// The leftover of a job's container.
 const CONTAINER: &str = "container";
-/// The same in a cgroup that a user has named after another job.
+/// The same, in a cgroup that a user has named after another job.
 const FORGED: &str = "forged-cgroup";
 /// The directories of such a cgroup below the freezer.
 const FORGED_DEPTH: usize = 4;
 const KINDS: usize = MARKED.len() + UNMARKED.len();
 
-/// The stand-in for a device is a console, which must not become the terminal of who opens it.
+/// The stand-in for a device is a console, which must not become the controlling terminal of a
+/// process that opens it.
 const NO_TERMINAL: i32 = nix::libc::O_NOCTTY;
 
-/// Runs the scenes, prints each result, and returns whether all went well.
+/// Runs the scenarios, prints each result, and returns whether all passed.
 pub(super) fn run(tree: &Path, gpuws: &Path, jobs: usize) -> io::Result<bool> {
     let cluster = Cluster::start(tree, gpuws)?;
     say(&format!("slurmctld, slurmd and munged run; the node is {}", cluster.node()?));
     let mut well = true;
-    let mut scene = |problems: Vec<String>| {
+    let mut check = |problems: Vec<String>| {
         well &= problems.is_empty();
         problems.iter().for_each(|problem| say(&format!("PROBLEM: {problem}")));
     };
-    scene(many_jobs(&cluster, jobs)?);
-    scene(stuck_holder(&cluster)?);
-    scene(daemon_with_device(&cluster)?);
-    scene(state_of_others(&cluster)?);
+    check(many_jobs(&cluster, jobs)?);
+    check(stuck_holder(&cluster)?);
+    check(daemon_with_device(&cluster)?);
+    check(state_of_others(&cluster)?);
     Ok(well)
 }
 
-/// Many jobs, several at once, of which each leaves something behind.
+/// Many jobs, several at once, each with a leftover.
 fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
     let mut bystanders = Bystanders::start()?;
     let mut containers: Vec<Child> = Vec::new();
@@ -65,10 +66,10 @@ fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
     for number in 0..jobs {
         let user = USERS[usize::from(number % 4 == 3)].1;
         let (gres, kind) = match number % KINDS {
-            place if place < MARKED.len() => {
-                (["shard:1", "gpu:1"][(number / KINDS + place) % 2], MARKED[place])
+            index if index < MARKED.len() => {
+                (["shard:1", "gpu:1"][(number / KINDS + index) % 2], MARKED[index])
             }
-            place => ("gpu:1", UNMARKED[place - MARKED.len()]),
+            index => ("gpu:1", UNMARKED[index - MARKED.len()]),
         };
         if kind != FORGED || forged.is_some() {
             kinds.insert(kind.to_owned());
@@ -139,7 +140,7 @@ fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
         left.iter().filter_map(|line| Some(line.split_once(' ')?.0.to_owned())).collect();
     let missing = kinds.difference(&seen);
     problems.extend(missing.map(|kind| format!("no job has left anything like {kind}")));
-    // The first of a few may have ended before the last is submitted.
+    // With only a few jobs, the first may end before the last is submitted.
     if most < 2 && jobs >= KINDS {
         problems.push("no jobs of one user were on the node at once".to_owned());
     }
@@ -157,14 +158,14 @@ fn many_jobs(cluster: &Cluster, jobs: usize) -> io::Result<Vec<String>> {
         let _ = child.kill();
         let _ = child.wait();
     }
-    // What is left of it is empty.
+    // The remaining directories are empty.
     for dir in forged.iter().flat_map(|dir| dir.ancestors().take(FORGED_DEPTH)) {
         let _ = fs::remove_dir(dir);
     }
     Ok(problems)
 }
 
-/// Makes a cgroup as a user makes it below the own service manager, with the name of a job.
+/// Creates a cgroup with the name of a job, as a user does below their own service manager.
 fn forged_cgroup() -> io::Result<Option<PathBuf>> {
     let Some(freezer) = freezer() else {
         say("skipped: a cgroup with the name of a job (no freezer of version 1 here)");
@@ -177,13 +178,14 @@ fn forged_cgroup() -> io::Result<Option<PathBuf>> {
     Ok(Some(dir))
 }
 
-/// Returns the freezer of version 1, if it is there.
+/// Returns the version 1 freezer; `None` if it is missing.
 fn freezer() -> Option<&'static Path> {
     let freezer = Path::new("/sys/fs/cgroup/freezer");
     freezer.join("cgroup.procs").exists().then_some(freezer)
 }
 
-/// A holder that no signal ends drains the node by name, and the health check undoes that.
+/// A holder that survives every signal drains the node, with the holder in the reason, and the
+/// health check resumes the node.
 fn stuck_holder(cluster: &Cluster) -> io::Result<Vec<String>> {
     let Some(freezer) = freezer() else {
         say("skipped: a holder that no signal ends (no freezer of version 1 here)");
@@ -191,13 +193,13 @@ fn stuck_holder(cluster: &Cluster) -> io::Result<Vec<String>> {
     };
     let frozen = freezer.join(format!("gpuws-slurm-{}", chance()?));
     fs::create_dir(&frozen)?;
-    let scene = freeze_and_end(cluster, &frozen);
+    let problems = freeze_and_end(cluster, &frozen);
     let _ = fs::write(frozen.join("freezer.state"), "THAWED");
     cluster.wait_for("the frozen group is empty", || {
         Ok(fs::read_to_string(frozen.join("cgroup.procs"))?.is_empty())
     })?;
     fs::remove_dir(&frozen)?;
-    scene
+    problems
 }
 
 fn freeze_and_end(cluster: &Cluster, frozen: &Path) -> io::Result<Vec<String>> {
@@ -224,7 +226,7 @@ fn freeze_and_end(cluster: &Cluster, frozen: &Path) -> io::Result<Vec<String>> {
         problems.push(format!("the node is {}, not {expected}", cluster.node()?));
     }
     say(&format!("a holder that SIGKILL does not end: the node is {}", cluster.node()?));
-    // The health check leaves it drained, as long as the holder is there.
+    // The health check keeps the node drained while the holder exists.
     cluster.health()?;
     if cluster.node()? != expected {
         problems.push(format!("the health check changed the node to {}", cluster.node()?));
@@ -243,7 +245,8 @@ fn freeze_and_end(cluster: &Cluster, frozen: &Path) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// A daemon of the system that a user has passed a device to drains the node by name, and lives.
+/// A system daemon that received a device from a user drains the node, with the daemon in the
+/// reason, and survives.
 fn daemon_with_device(cluster: &Cluster) -> io::Result<Vec<String>> {
     const DAEMON: u32 = 101;
     let id = cluster.submit((USERS[0].1, "gpu:1", "setsid"), 3)?;
@@ -268,7 +271,7 @@ fn daemon_with_device(cluster: &Cluster) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// A state that somebody else has set stays, whatever the health check finds.
+/// A state set by others is kept, whatever the health check finds.
 fn state_of_others(cluster: &Cluster) -> io::Result<Vec<String>> {
     let update = |state: &str, reason: &str| {
         let words =
@@ -293,7 +296,7 @@ fn state_of_others(cluster: &Cluster) -> io::Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Processes that are nobody's leftover.
+/// Processes that are not leftovers of a job.
 struct Bystanders(Vec<(&'static str, Child)>);
 
 impl Bystanders {
@@ -328,8 +331,8 @@ impl Bystanders {
     }
 }
 
-/// Starts what a container of a job would leave: no descendant of it, of another user, without its
-/// environment; in this cgroup.
+/// Starts the leftover of a job's container in this cgroup: not a descendant of the job, of another
+/// user, and without the job's environment.
 fn container(id: &str, device: &Path, cgroup: Option<&Path>) -> io::Result<Child> {
     let child = holder(STRANGER, device, "")?;
     if let Some(cgroup) = cgroup {
@@ -343,7 +346,7 @@ fn container(id: &str, device: &Path, cgroup: Option<&Path>) -> io::Result<Child
     Ok(child)
 }
 
-/// Starts a process that uses memory of a device.
+/// Starts a process that uses device memory.
 fn holder(user: u32, device: &Path, job: &str) -> io::Result<Child> {
     sleeper(user, job, open(device)?, open(&at("dev/nvidia-uvm"))?)
 }
@@ -361,7 +364,7 @@ fn open(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).custom_flags(NO_TERMINAL).open(path)
 }
 
-/// Returns the processes that hold a device and should not.
+/// Returns the processes that hold a device but should not.
 fn holders(bystanders: &Bystanders) -> io::Result<Vec<String>> {
     let known: Vec<String> = bystanders.0.iter().map(|(_, child)| child.id().to_string()).collect();
     let devices: BTreeSet<u64> = ORDER
@@ -384,7 +387,7 @@ fn holders(bystanders: &Bystanders) -> io::Result<Vec<String>> {
     Ok(found)
 }
 
-/// Returns the jobs for which a script has ended, with its exit codes.
+/// Returns the jobs for which a script has exited, with its exit codes.
 fn exit_codes(name: &str) -> Vec<(String, String)> {
     let text = fs::read_to_string(at(name)).unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.split_once(' '));
@@ -392,6 +395,6 @@ fn exit_codes(name: &str) -> Vec<(String, String)> {
 }
 
 fn say(line: &str) {
-    // Nobody may read it.
+    // The output may be closed.
     let _ = writeln!(io::stdout(), "slurm: {line}");
 }

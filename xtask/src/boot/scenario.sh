@@ -1,17 +1,17 @@
-# Boots a machine twice and checks the package of gpuws on it.
+# Boots a machine twice and checks the gpuws package on it.
 set -eu
 machine=$1 package=$2
 say() { echo "boot: $*"; }
 fail() { say "PROBLEM: $*"; exit 1; }
 
-# A control group for the machine, which it sees as the root of all.
+# A control group for the machine, which appears as the root group inside it.
 groups=/sys/fs/cgroup
 [ -e $groups/cgroup.controllers ] || groups=$groups/systemd
 [ -e $groups/cgroup.procs ] || fail "no control groups in $groups"
 group=$groups/gpuws-boot
 mkdir -p "$group"
 
-# Starts the machine in namespaces of its own.
+# Starts the machine in separate namespaces.
 start() {
     sh -c 'echo $$ > "$0/cgroup.procs" && exec unshare --mount --propagation=private --pid --uts \
         --ipc --cgroup --net --fork --kill-child sh -c "$1" sh "$2"' \
@@ -22,11 +22,11 @@ start() {
         [ -e "/proc/$outside/root/" ] || fail "it did not start"
         inside=
         read -r inside others 2> /dev/null < "/proc/$outside/task/$outside/children" || true
-        # Before it has changed its root, a command would run on this machine.
+        # Before the machine changes its root, a command would run on the host.
         [ -n "$inside" ] && [ "/proc/$inside/root" -ef "$machine" ] || continue
         case $(on systemctl is-system-running 2> /dev/null) in
             running)
-                # A group with a process of its own has no groups with limits below it.
+                # A group that has a process cannot have groups with limits below it.
                 echo "$outside" > "$groups/cgroup.procs"
                 return
                 ;;
@@ -36,12 +36,12 @@ start() {
     fail "it did not start in half a minute"
 }
 
-# The first process of the machine: mounts what systemd expects to find, and becomes systemd.
+# The first process of the machine: it mounts what systemd expects, and becomes systemd.
 first='set -eu
     cd "$1"
     mount --bind . . && cd "$1"
     mount -t proc proc proc
-    # Some settings are those of this machine too.
+    # Some settings are shared with the host.
     for settings in proc/sys proc/sysrq-trigger; do
         [ -e $settings ] || continue
         mount --bind $settings $settings
@@ -73,7 +73,7 @@ on() {
         env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C "$@"
 }
 
-# Ends the machine as people do.
+# Shuts the machine down normally.
 stop() {
     on systemctl poweroff 2> /dev/null || true
     for attempt in $(seq 600); do
@@ -83,17 +83,17 @@ stop() {
     end
 }
 
-# Ends the machine at once, if it still runs.
+# Kills the machine if it is still running.
 end() {
     [ -n "$outside" ] || return 0
-    # unshare ignores SIGTERM, and the machine ends with it.
+    # unshare ignores SIGTERM; the machine ends with unshare.
     kill -KILL "$outside" 2> /dev/null || true
     wait "$outside" 2> /dev/null || true
     outside=
 }
 
 outside=
-# Its groups are empty when all its processes have ended.
+# The groups are empty once all processes of the machine have ended.
 trap 'end
     for attempt in $(seq 50); do
         find "$group" -depth -type d -exec rmdir {} + 2> /dev/null && break
@@ -103,7 +103,7 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Fails unless a unit is in this state.
+# Fails if a unit is not in this state.
 state() {
     [ "$(on systemctl is-active "$1")" = "$2" ] || {
         on systemctl --no-pager --lines 5 status "$1" || true
@@ -111,13 +111,13 @@ state() {
     }
 }
 
-# Returns whether the metrics have this line.
+# Returns whether the metrics contain this line.
 serves() {
     on bash -c 'exec 3<> /dev/tcp/127.0.0.1/9836
         printf "GET /metrics HTTP/1.0\r\n\r\n" >&3; cat <&3' 2> /dev/null | grep -qx "$1"
 }
 
-# Tries a command for ten seconds.
+# Retries a command for up to ten seconds.
 soon() {
     for attempt in $(seq 100); do
         if "$@"; then return; fi
@@ -143,11 +143,11 @@ on dpkg --install /root/package/gpuws.deb > /dev/null
 for unit in gpuws-export gpuws-watch run-gpuws.mount; do state $unit inactive; done
 [ "$(on stat -c %a:%u /run/gpuws)" = 1777:0 ] || fail "/run/gpuws is not a directory for everybody"
 
-# Without its policy the watcher ends and says why.
+# Without its policy, the watcher exits with the reason.
 on systemctl start gpuws-watch
 soon eval "on journalctl --no-pager -u gpuws-watch | grep -q \"read the policy '/etc/gpuws/watch\""
 
-# The machine has no GPU, so the services look at a simulated one.
+# The machine has no GPU, so the services monitor a simulated one.
 on mkdir -p /etc/gpuws
 printf '[findings]\nafter = "0s"\n' > "$machine/etc/gpuws/watch.toml"
 for service in export watch; do

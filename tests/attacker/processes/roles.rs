@@ -18,12 +18,12 @@ pub(crate) const PROGRAMS: u64 = 3;
 
 /// The directories of the world.
 #[derive(Clone, Debug)]
-pub(crate) struct Scene {
+pub(crate) struct WorldDirs {
     /// The file system of the world.
     pub(crate) root: PathBuf,
 }
 
-impl Scene {
+impl WorldDirs {
     /// Returns the directory of device files.
     pub(crate) fn dev(&self) -> PathBuf {
         self.root.join("dev")
@@ -64,7 +64,7 @@ pub(crate) const PROGRAM_NAMES: [&str; 5] =
 
 /// A process of the world and its role, which its arguments show to other processes.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct ActorRole {
     pub(crate) kind: String,
     /// Identifies the process.
     pub(crate) token: String,
@@ -75,27 +75,27 @@ pub(crate) struct Part {
     pub(crate) program: u64,
 }
 
-impl Part {
+impl ActorRole {
     /// Returns the command that runs this role with a program.
-    pub(crate) fn command(&self, scene: &Scene, program: PathBuf) -> Command {
+    pub(crate) fn command(&self, dirs: &WorldDirs, program: PathBuf) -> Command {
         let mut command = Command::new(program);
-        command.args(["actor", &self.kind, &self.token]).arg(&scene.root);
+        command.args(["actor", &self.kind, &self.token]).arg(&dirs.root);
         command.args([self.seed, self.budget, self.program].map(|number| number.to_string()));
         command.current_dir("/").stdin(Stdio::null()).env_remove("LD_PRELOAD");
         command
     }
 
     /// Parses the role from the arguments of a process; `None` if it has none.
-    pub(crate) fn read(arguments: &[String]) -> Option<(Part, Scene)> {
-        let [_, role, kind, token, root, seed, budget, program] = arguments else { return None };
+    pub(crate) fn read(arguments: &[String]) -> Option<(ActorRole, WorldDirs)> {
+        let [_, first, kind, token, root, seed, budget, program] = arguments else { return None };
         let number = |text: &String| text.parse().ok();
-        let part = Part {
+        let role = ActorRole {
             kind: kind.clone(),
             token: token.clone(),
             seed: number(seed)?,
             budget: number(budget)?,
             program: number(program)?,
         };
-        (role == "actor").then(|| (part, Scene { root: root.into() }))
+        (first == "actor").then(|| (role, WorldDirs { root: root.into() }))
     }
 }
