@@ -26,9 +26,8 @@ pub struct Answer {
 /// The output of gpuws on a host.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The object as text, because its parsed values would take a hundred times as much memory as
-    /// the values it describes. It has `"schema": 1` and at most 128 levels of nesting; nothing
-    /// else was validated.
+    /// The object as text, because parsed values would take a hundred times as much memory. It has
+    /// `"schema": 1` and is nested at most 128 levels deep; its content is not checked further.
     pub object: Box<RawValue>,
     /// The exit code of gpuws there.
     pub exit_code: i32,
