@@ -37,6 +37,7 @@ pub fn deb(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
 }
 
 #[derive(Clone, Debug)]
+/// The program `cargo-deb`.
 pub struct CargoDeb(PathBuf);
 
 impl CargoDeb {
