@@ -7,7 +7,7 @@ mod recheck;
 
 use gpu_core::*;
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
-use gpu_nvidia_driver::NvidiaFiles;
+use gpu_nvidia_driver::driver_files;
 use gpu_reaper::*;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
@@ -83,7 +83,7 @@ impl Bench {
         }
         let roots = Roots { proc: "/proc".into(), dev, sys: "/sys".into() };
         let host = Here {
-            linux: LinuxHost::with_drivers(roots, Arc::new([Arc::new(NvidiaFiles)])),
+            linux: LinuxHost::with_drivers(roots, driver_files()),
             age: None,
         };
         Bench {

@@ -16,6 +16,18 @@ pub struct Driver {
     pub cuda: Reading<String>,
 }
 
+/// The PID namespace of the PIDs in a device's process list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum PidNamespace {
+    /// The initial one, as for NVML: in a container its PIDs name other processes or none.
+    #[default]
+    Initial,
+    /// The caller's: the list was made from `/proc`.
+    Caller,
+}
+
 /// Properties that do not change while a device works.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -34,6 +46,9 @@ pub struct DeviceInfo {
     /// The device is in MIG mode.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub mig_enabled: Reading<bool>,
+    /// The namespace of the PIDs in its process list.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub pid_namespace: PidNamespace,
 }
 
 impl DeviceInfo {
@@ -50,6 +65,7 @@ impl DeviceInfo {
             persistence: Err(Absent::NotRecorded),
             display_active: Err(Absent::NotRecorded),
             mig_enabled: Err(Absent::NotRecorded),
+            pid_namespace: PidNamespace::Initial,
         }
     }
 }

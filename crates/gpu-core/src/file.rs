@@ -84,6 +84,13 @@ pub struct DeviceFile {
     pub id: Reading<FileId>,
 }
 
+/// Returns the number at the end of the name of a device file, such as 0 of `/dev/nvidia0` and 128
+/// of `/dev/dri/renderD128`; 0 without one.
+pub fn file_number(path: &str) -> u32 {
+    let name = path.trim_end_matches(|c: char| c.is_ascii_digit());
+    path[name.len()..].parse().unwrap_or_default()
+}
+
 /// What the device files of one vendor's driver mean.
 pub trait DriverFiles: Send + Sync {
     /// Returns the name of the kernel driver, as sysfs shows it for the devices that it drives.
@@ -100,8 +107,9 @@ pub trait DriverFiles: Send + Sync {
     /// driver. A file that only text names has no identity.
     fn describe(&self, path: &str, id: Reading<FileId>) -> Option<(FileRole, Option<DeviceKey>)>;
 
-    /// Sets [`HeldFile::memory`] of each file of this driver, from all files of one process.
-    fn find_memory_use(&self, held: &mut [HeldFile]);
+    /// Sets [`HeldFile::memory`] of each file of this driver, from all files of one process and, for
+    /// drivers that report memory there, the beginning of `/proc/PID/fdinfo` of a descriptor.
+    fn find_memory_use(&self, held: &mut [HeldFile], fdinfo: &dyn Fn(u32) -> Option<String>);
 }
 
 impl DeviceFile {

@@ -4,6 +4,7 @@ use crate::absent::{Absent, Reading};
 use crate::access::Access;
 use crate::file::{DeviceFile, DeviceKey, FileRole};
 use crate::id::{DeviceId, Pid, ProcessKey};
+use crate::units::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ pub enum MemoryUse {
     None,
     /// Its files permit it, on this and perhaps on other devices.
     Possible,
-    /// It uses memory of this very device.
-    Certain,
+    /// It uses memory of this very device, this much if the kernel reports it.
+    Certain(Option<Bytes>),
 }
 
 /// One file that a process has.
@@ -97,7 +98,7 @@ impl Holder {
 
     /// Returns whether its files prove that it uses memory of this device.
     pub fn surely_uses_memory_of(&self, device: &DeviceId) -> bool {
-        self.memory_use(device) == MemoryUse::Certain
+        matches!(self.memory_use(device), MemoryUse::Certain(_))
     }
 
     /// Returns whether it uses memory of this device or may do so. A monitor does not.
@@ -196,13 +197,13 @@ mod tests {
         };
         let held = vec![
             file(0, FileRole::Compute, MemoryUse::Possible),
-            file(0, FileRole::Compute, MemoryUse::Certain),
+            file(0, FileRole::Compute, MemoryUse::Certain(None)),
             file(1, FileRole::Compute, MemoryUse::None),
-            file(2, FileRole::Render, MemoryUse::Certain),
+            file(2, FileRole::Render, MemoryUse::Certain(None)),
         ];
         let process = ProcessKey { pid: Pid(1), start: None };
         let holder = Holder { process, held, through_thread: None };
-        assert_eq!(holder.memory_use(&device(0)), MemoryUse::Certain);
+        assert_eq!(holder.memory_use(&device(0)), MemoryUse::Certain(None));
         assert!(holder.has_device(&device(1)) && !holder.may_use_memory_of(&device(1)));
         assert!(!holder.has_device(&device(2)), "programs only draw through it");
         assert!(!holder.may_use_memory_of(&device(3)), "the device itself must be held");

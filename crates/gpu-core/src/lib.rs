@@ -94,6 +94,7 @@ pub use details::{
 };
 pub use device::{
     DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, Driver, MemoryInfo, MigInstance,
+    PidNamespace,
 };
 pub use device_files::{DeviceFiles, FileActivity};
 pub use driver_message::{DriverMessage, DriverMessageKind};
@@ -101,7 +102,7 @@ pub use driver_view::DriverView;
 pub use environment::Environment;
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
 pub use executable::{Executable, in_system_dir};
-pub use file::{DeviceFile, DeviceKey, DriverFiles, FileId, FileRole};
+pub use file::{DeviceFile, DeviceKey, DriverFiles, FileId, FileRole, file_number};
 pub use holder::{HeldFile, Holder, HolderScan, MemoryUse, UnreadProcess, Unreadable};
 pub use host::{Host, ProcessHandle, ProcessList, ProcessTable, Signal};
 pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime, Uids};

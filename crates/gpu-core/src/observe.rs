@@ -4,7 +4,7 @@ use crate::absent::{Absent, Reading};
 use crate::backend::GpuBackend;
 use crate::clock::{Clock, Timestamp};
 use crate::details::Groups;
-use crate::device::DeviceInfo;
+use crate::device::{DeviceInfo, PidNamespace};
 use crate::error::{Fault, Reach, Result};
 use crate::file::DeviceFile;
 use crate::holder::HolderScan;
@@ -183,11 +183,17 @@ pub(crate) fn begin(
     inventory: Inventory,
 ) -> Snapshot {
     let Inventory { driver, devices } = inventory;
+    let is_own = |device: &DeviceState| device.info.pid_namespace == PidNamespace::Caller;
+    let sees_host_pids = if !devices.is_empty() && devices.iter().all(is_own) {
+        Ok(true)
+    } else {
+        host.sees_host_pids()
+    };
     Snapshot {
         hostname,
         driver,
         devices,
-        sees_host_pids: host.sees_host_pids(),
+        sees_host_pids,
         is_root: host.is_root(),
         ..Snapshot::empty(backend.origin(), taken_at)
     }

@@ -99,7 +99,7 @@ impl From<Holder> for crate::Holder {
                 Some(kind) => {
                     let (role, device) = kind.described();
                     let memory = match device {
-                        Some(_) if access.contains(Access::MAPPED) => MemoryUse::Certain,
+                        Some(_) if access.contains(Access::MAPPED) => MemoryUse::Certain(None),
                         Some(_) if shares_memory => MemoryUse::Possible,
                         _ => MemoryUse::None,
                     };

@@ -192,7 +192,8 @@ pub struct Snapshot {
     /// Every process that a device lists or that holds a file, their parents, and the leaders of
     /// their groups and sessions; `NotFound` for a process that is named and does not exist.
     pub processes: BTreeMap<Pid, Process>,
-    /// Whether PIDs here are the driver's (the initial PID namespace).
+    /// Whether the PIDs in the devices' process lists are valid here: the lists are made from
+    /// `/proc`, or the caller is in the initial PID namespace.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub sees_host_pids: Reading<bool>,
     /// Whether the caller was root.
@@ -297,7 +298,9 @@ impl Snapshot {
     /// name those of another device; pasted text goes by the index, and no action is possible on
     /// its processes.
     pub fn knows_files_of(&self, device: &DeviceState) -> bool {
-        device.id().node.is_ok() || self.origin == Origin::Pasted
+        let id = device.id();
+        let is_pasted = self.origin == Origin::Pasted;
+        id.node.is_ok() || is_pasted || self.files.iter().any(|file| file.opens(id))
     }
 
     /// Returns the device that `id` identifies; for a MIG device the whole device.

@@ -116,6 +116,7 @@ impl Findings {
         self,
         targets: &Targets<'_>,
         drivers: &[Arc<dyn DriverFiles>],
+        fdinfo: &dyn Fn(u32) -> Option<String>,
     ) -> Vec<HeldFile> {
         let row = |file: &DeviceFile| {
             let id = file.id.ok()?;
@@ -124,7 +125,7 @@ impl Findings {
         };
         let mut held: Vec<HeldFile> = targets.files.iter().filter_map(row).collect();
         for driver in drivers {
-            driver.find_memory_use(&mut held);
+            driver.find_memory_use(&mut held, fdinfo);
         }
         held
     }
@@ -151,7 +152,7 @@ mod tests {
         let mut findings = Findings::default();
         findings.note_open(id, Access::OPEN, 7);
         findings.note_mapped(id);
-        let held = findings.into_held(&targets, &[]);
+        let held = findings.into_held(&targets, &[], &|_| None);
         let paths: Vec<_> = held.iter().map(|held| &*held.path).collect();
         assert_eq!(paths, ["/dev/nvidia0", "/container/nvidia0"]);
         assert_eq!(held[0].access.to_string(), "f...m");
@@ -186,7 +187,7 @@ mod tests {
         for descriptor in (0..100).rev().chain(0..3) {
             findings.note_open(id, Access::OPEN, descriptor);
         }
-        let held = findings.into_held(&Targets::new(&files), &[]);
+        let held = findings.into_held(&Targets::new(&files), &[], &|_| None);
         assert_eq!(held[0].descriptors, (0..64).collect::<Vec<_>>());
     }
 }

@@ -124,7 +124,7 @@ mod tests {
     use gpu_nvidia_driver::{NvidiaFiles, node};
 
     fn nvidia() -> Drivers {
-        Arc::new([Arc::new(NvidiaFiles)])
+        driver_files()
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl ProcessHandle for LinuxProcess {
                 Err(fault::file(format!("{act} process {}", self.pid), Errno::PERM))
             }
             Some(errno) if seen.findings.is_empty() => Err(self.failed(act)(errno)),
-            _ => Ok(seen.findings.into_held(&targets, &self.context.drivers)),
+            _ => Ok(seen.findings.into_held(&targets, &self.context.drivers, &|fd| self.dir.fdinfo(fd))),
         }
     }
 

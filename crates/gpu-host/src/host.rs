@@ -104,7 +104,7 @@ impl Context {
         match process::read_key(&dir) {
             Ok(process) => scan.holders.push(Holder {
                 process,
-                held: seen.findings.into_held(walker.targets(), &self.drivers),
+                held: seen.findings.into_held(walker.targets(), &self.drivers, &|fd| dir.fdinfo(fd)),
                 through_thread: seen.through_thread,
             }),
             Err(errno) => self.count(errno, (pid, None), false, scan),

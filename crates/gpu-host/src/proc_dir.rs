@@ -14,6 +14,9 @@ pub(crate) const ENTRIES: usize = 32 << 10;
 /// No line of `status` or `stat` of a process is longer, 65,536 supplementary groups included.
 const STATUS_LIMIT: usize = 1 << 20;
 
+/// The maximum length of what a driver reports about a descriptor: a few dozen short lines.
+const FDINFO_LIMIT: usize = 8 << 10;
+
 /// The open root of a `/proc`.
 pub(crate) struct ProcRoot(OwnedFd);
 
@@ -68,6 +71,12 @@ impl ProcDir {
     /// Returns the beginning of a file.
     pub(crate) fn read(&self, name: &str, limit: usize) -> Result<Vec<u8>> {
         read(self.0.as_fd(), name, limit, Short::Pause)
+    }
+
+    /// Returns what the driver behind a descriptor reports about it.
+    pub(crate) fn fdinfo(&self, descriptor: u32) -> Option<String> {
+        let text = self.read(&format!("fdinfo/{descriptor}"), FDINFO_LIMIT).ok()?;
+        Some(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// Returns the beginning of a file of one record, such as `cgroup`, which takes one read less.

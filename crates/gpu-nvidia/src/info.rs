@@ -57,8 +57,7 @@ impl Opened<'_> {
             name,
             persistence,
             display_active,
-            mig_enabled: mig.map(|(now, _)| now),
-        })
+            mig_enabled: mig.map(|(now, _)| now), pid_namespace: Default::default() })
     }
 
     fn partial_info(self, index: u32, reason: Absent) -> DeviceInfo {

@@ -160,8 +160,7 @@ impl State {
             name: Err(reason),
             persistence: Err(reason),
             display_active: Err(reason),
-            mig_enabled: Err(reason),
-        }
+            mig_enabled: Err(reason), pid_namespace: Default::default() }
     }
 }
 

@@ -250,7 +250,7 @@ impl<'a> Wanted<'a> {
             HeldFile::of(asked, own.access, descriptors)
         };
         let mut held: Vec<HeldFile> = found.into_iter().map(held).collect();
-        NvidiaFiles.find_memory_use(&mut held);
+        NvidiaFiles.find_memory_use(&mut held, &|_| None);
         held
     }
 }

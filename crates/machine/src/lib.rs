@@ -18,6 +18,7 @@
 //! # Ok::<(), gpu_machine::MachineError>(())
 //! ```
 
+mod backends;
 mod error;
 #[cfg(feature = "export")]
 mod export;
@@ -33,6 +34,7 @@ mod recorded;
 mod recorder;
 mod requests;
 mod session_devices;
+mod several;
 mod slurm;
 mod source;
 
@@ -54,7 +56,7 @@ pub use source::{CLAIMS, LeaseReader, Options, Source, is_in_session, roots};
 /// Queries NVML or keeps a lease if this process was started for that; otherwise returns `None`.
 /// A process that queries NVML never returns.
 pub fn serve_if_requested() -> Option<Served> {
-    source::serve_if_requested();
+    backends::serve_if_requested();
     lease_keeper::serve_if_requested()
 }
 

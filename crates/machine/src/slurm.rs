@@ -1,10 +1,10 @@
 //! The programs of a Slurm installation, as the port of gpu-slurm.
 
+use crate::backends;
 use crate::{MachineError, Source};
-use gpu_core::{Absent, Clock, DeviceKey, DriverFiles, Error, ErrorKind, Result};
+use gpu_core::{Clock, DeviceKey, Error, ErrorKind, Result};
 use gpu_host::{Tool, resolve};
-use gpu_nvidia_driver::NvidiaFiles;
-use gpu_slurm::{Job, NodeDevice, Program, Question, Slurm, device_files, devices};
+use gpu_slurm::{Job, NodeDevice, Program, Question, Slurm, device_files, device_of, devices};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -71,13 +71,13 @@ pub fn slurm_devices(
     slurm: &SlurmTools,
     job: Option<&Job>,
 ) -> Result<(Source, Vec<NodeDevice>), MachineError> {
-    let all = devices(&slurm.ask(Question::Devices)?, &NvidiaFiles);
+    let all = devices(&slurm.ask(Question::Devices)?, &backends::drivers());
     if let Some(job) = job.filter(|job| job.devices(&all).len() != job.positions.len()) {
         let what = format!("find the GPUs of job {} in the list of slurmd -G", job.id);
         return Err(MachineError::new(Error::new(ErrorKind::Invalid, what))
             .with_hint("gres.conf must name a /dev/nvidiaN with File= for each GPU"));
     }
-    let files = device_files(&all, &NvidiaFiles, &|path| resolve(path).ok());
+    let files = device_files(&all, &backends::drivers(), &|path| resolve(path).ok());
     Ok((source.with_device_files(files), all))
 }
 
@@ -111,8 +111,8 @@ impl Slurm for SlurmTools {
 pub(crate) fn positions(clock: &Arc<dyn Clock>) -> BTreeMap<u32, DeviceKey> {
     let tools = SlurmTools::find(None, Arc::clone(clock), Duration::MAX);
     let answer = tools.ok().and_then(|tools| tools.ask(Question::Devices).ok());
-    let all = devices(&answer.unwrap_or_default(), &NvidiaFiles);
-    let key = |path| NvidiaFiles.describe(path, Err(Absent::NotRecorded))?.1;
+    let all = devices(&answer.unwrap_or_default(), &backends::drivers());
+    let key = |path: &str| device_of(path, &backends::drivers());
     all.iter().filter_map(|device| Some((device.position, key(&device.path)?))).collect()
 }
 

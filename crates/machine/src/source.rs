@@ -6,10 +6,11 @@ mod leases;
 
 pub use leases::{CLAIMS, LeaseReader};
 
+use crate::backends::{self, Opened, Use};
 use crate::no_devices::NoDevices;
 #[cfg(feature = "kubernetes")]
 use crate::pods::PodNames;
-use crate::session_devices::SessionDevices;
+use crate::several::Several;
 use crate::{Cause, MachineError};
 #[cfg(feature = "kubernetes")]
 use gpu_core::ProcessDetail;
@@ -18,8 +19,6 @@ use gpu_core::{
     Launch, NoJournal, Observation, Observer, Origin, ProcessKey, ProcessTable, Snapshot,
 };
 use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};
-use gpu_nvidia::{Helper, NvmlChild, Waiting};
-use gpu_nvidia_driver::NvidiaFiles;
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
 use gpu_sim::live::{self, SessionHost};
@@ -70,21 +69,9 @@ pub fn roots() -> Roots {
 
 /// Returns this machine's processes, with the file systems of devices and drivers at these roots.
 fn linux_host(roots: Roots) -> LinuxHost {
-    let host = LinuxHost::with_drivers(roots, Arc::new([Arc::new(NvidiaFiles)]));
+    let host = LinuxHost::with_drivers(roots, backends::drivers());
     let no_bpf = std::env::var_os(NO_BPF).is_some_and(|value| !value.is_empty());
     if no_bpf { host.without_bpf() } else { host }
-}
-
-/// The hidden command name of the child process that queries NVML.
-const HELPER: &str = "nvml-helper";
-
-/// Queries NVML for the parent process if this process was started for that.
-pub(crate) fn serve_if_requested() {
-    let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|word| word == *HELPER) {
-        let library = arguments.next().map(PathBuf::from);
-        gpu_nvidia::serve(library.as_deref());
-    }
 }
 
 /// The machine to open, and how.
@@ -152,7 +139,7 @@ impl Source {
     /// # Errors
     /// When the simulated machine does not exist or is malformed.
     pub fn open(options: &Options<'_>) -> Result<Self, MachineError> {
-        Source::prepared(options, |backend| backend)
+        Source::prepared(options, Use::Any)
     }
 
     /// Opens the selected machine and starts to query these groups in the background. `once`: no
@@ -165,11 +152,7 @@ impl Source {
         groups: Groups,
         once: bool,
     ) -> Result<Self, MachineError> {
-        Source::prepared(options, |backend| {
-            let backend = if once { backend.for_one_query() } else { backend };
-            backend.request_snapshot(groups);
-            backend
-        })
+        Source::prepared(options, Use::Query { groups, once })
     }
 
     /// Opens the selected machine to look at it again and again, with
@@ -179,17 +162,14 @@ impl Source {
     /// # Errors
     /// As [`open`](Source::open).
     pub fn open_to_watch(options: &Options<'_>) -> Result<Self, MachineError> {
-        let keeps = !gpu_host::may_sleep(&roots().sys);
-        Source::prepared(options, |backend| if keeps { backend.keep_open() } else { backend })
+        let keep_open = !gpu_host::may_sleep(&roots().sys);
+        Source::prepared(options, Use::Watch { keep_open })
     }
 
-    fn prepared(
-        options: &Options<'_>,
-        prepare: impl FnOnce(NvmlChild) -> NvmlChild,
-    ) -> Result<Self, MachineError> {
+    fn prepared(options: &Options<'_>, purpose: Use) -> Result<Self, MachineError> {
         let source = match options.sim {
             Some(machine) => Source::simulated(Simulation::named(machine)?),
-            None => Source::live(options, prepare)?,
+            None => Source::live(options, purpose)?,
         };
         #[cfg(feature = "kubernetes")]
         let source = {
@@ -206,10 +186,25 @@ impl Source {
 
     /// Returns this machine with these devices.
     fn of_this_machine(backend: Box<dyn GpuBackend>) -> Self {
+        Source::of(backend, Box::new(linux_host(roots())), Arc::new(SystemClock::new()))
+    }
+
+    /// Returns the machine at these roots with the devices of these backends, merged by PCI address,
+    /// and the device files of their drivers.
+    pub fn composed(
+        backends: Vec<Box<dyn GpuBackend>>,
+        drivers: Vec<Arc<dyn DriverFiles>>,
+        roots: Roots,
+    ) -> Self {
+        let host = LinuxHost::with_drivers(roots, drivers.into());
+        Source::of(Several::of(backends), Box::new(host), Arc::new(SystemClock::new()))
+    }
+
+    fn of(backend: Box<dyn GpuBackend>, host: Box<dyn Host>, clock: Arc<dyn Clock>) -> Self {
         Source {
             backend,
-            host: Box::new(linux_host(roots())),
-            clock: Arc::new(SystemClock::new()),
+            host,
+            clock,
             simulation: None,
             session: None,
             can_end_processes: true,
@@ -244,76 +239,36 @@ impl Source {
 
     /// Returns a simulated machine.
     pub fn simulated(simulation: Simulation) -> Self {
-        Source {
-            backend: Box::new(simulation.clone()),
-            host: Box::new(simulation.clone()),
-            clock: Arc::new(simulation.clone()),
-            simulation: Some(simulation),
-            session: None,
-            can_end_processes: true,
-            no_leases: OnceLock::new(),
-            progress: |_| {},
-            #[cfg(feature = "kubernetes")]
-            pods: None,
-            program: None,
-        }
+        let ports = (simulation.clone(), simulation.clone(), simulation.clone());
+        let source = Source::of(Box::new(ports.0), Box::new(ports.1), Arc::new(ports.2));
+        Source { simulation: Some(simulation), ..source }
     }
 
-    fn live(
-        options: &Options<'_>,
-        prepare: impl FnOnce(NvmlChild) -> NvmlChild,
-    ) -> Result<Self, MachineError> {
-        if let Some(library) = options.nvml {
-            std::fs::metadata(library).map_err(|error| {
-                let what = format!("find the NVML '{}'", library.display());
-                Error::new(ErrorKind::Invalid, what).with_source(error)
-            })?;
-        }
-        let own = match options.program {
-            Some(program) => Ok(program.to_owned()),
-            None => std::env::current_exe(),
-        };
-        let own = own.map_err(|error| MachineError::io("find this program", error))?;
-        let helper = Helper {
-            arguments: vec![OsString::from(HELPER)],
-            library: options.nvml.map(Path::to_owned),
-            forks: options.program.is_none(),
-            ..Helper::new(own)
-        };
-        let (progress, program) = (options.progress, options.program.map(Path::to_owned));
-        let backend = prepare(NvmlChild::new(
-            helper,
-            options.deadline,
-            Box::new(move |waiting: &Waiting| progress(&described(waiting))),
-        ));
+    fn live(options: &Options<'_>, purpose: Use) -> Result<Self, MachineError> {
+        let Options { nvml, program, deadline, progress, .. } = *options;
+        let opened = backends::open(nvml, program, deadline, progress, purpose)?;
         // The environment has priority: the library may report something else, or nothing.
-        let dir = live::named().or_else(|| Some(backend.simulated()?.session));
-        match dir {
-            Some(dir) => Ok(Source { progress, program, ..Source::in_session(backend, &dir)? }),
-            None => Ok(Source { progress, program, ..Source::of_this_machine(Box::new(backend)) }),
-        }
+        let source = match live::named().or_else(|| opened.session()) {
+            Some(dir) => Source::in_session(opened, &dir)?,
+            None => Source::of_this_machine(opened.of_this_machine()),
+        };
+        Ok(Source { progress, program: program.map(Path::to_owned), ..source })
     }
 
     /// Returns the machine of the session in this directory.
-    fn in_session(backend: NvmlChild, dir: &Path) -> Result<Self, MachineError> {
+    fn in_session(opened: Opened, dir: &Path) -> Result<Self, MachineError> {
         let host = SessionHost::open(
             dir,
             |dev, sys| Box::new(linux_host(Roots { dev, sys, ..roots() })),
             Arc::new(SystemClock::new()),
         )?;
-        let backend = SessionDevices::new(backend, dir, host.origin())?;
+        let backend = opened.of_session(dir, host.origin())?;
+        let (session, clock) = (host.dir().to_owned(), Arc::new(host.clock()));
+        let can_end_processes = host.has_real_processes();
         Ok(Source {
-            backend: Box::new(backend),
-            clock: Arc::new(host.clock()),
-            simulation: None,
-            session: Some(host.dir().to_owned()),
-            can_end_processes: host.has_real_processes(),
-            no_leases: OnceLock::new(),
-            progress: |_| {},
-            #[cfg(feature = "kubernetes")]
-            pods: None,
-            program: None,
-            host: Box::new(host),
+            session: Some(session),
+            can_end_processes,
+            ..Source::of(backend, Box::new(host), clock)
         })
     }
 
@@ -423,7 +378,9 @@ impl Source {
     /// When there is no such file on this machine.
     pub fn file(&self, path: &Path) -> Result<DeviceFile, MachineError> {
         if self.simulation.is_none() && self.session.is_none() {
-            return Ok(gpu_host::resolve(path)?.described_by(&NvidiaFiles));
+            let file = gpu_host::resolve(path)?;
+            let drivers = backends::drivers();
+            return Ok(drivers.iter().fold(file, |file, driver| file.described_by(&**driver)));
         }
         let files = self.host.device_files()?;
         let names: Vec<_> = files.iter().map(|file| file.path.clone()).collect();
@@ -492,13 +449,6 @@ pub fn is_in_session() -> bool {
     live::named().is_some()
 }
 
-/// Describes the driver call that takes long.
-fn described(waiting: &Waiting) -> String {
-    let call = waiting.call.as_ref().map_or(String::new(), |call| format!(" ({call})"));
-    let (elapsed, deadline) = (waiting.elapsed.as_secs(), waiting.deadline.as_secs_f64());
-    format!("waiting for the driver for {elapsed} s{call}; deadline {deadline} s")
-}
-
 /// Returns the directory of the audit log: for root that of the machine, for other users their
 /// state directory (XDG Base Directory Specification: `$XDG_STATE_HOME`, else `~/.local/state`).
 fn journal_dir() -> Result<PathBuf, MachineError> {
@@ -514,23 +464,4 @@ fn journal_dir() -> Result<PathBuf, MachineError> {
             MachineError::new(Error::new(ErrorKind::Unsupported, "find a place for the audit log"))
                 .with_hint("set HOME or XDG_STATE_HOME; no signals are sent without an audit log")
         })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slow_driver_call_is_named_with_its_deadline() {
-        let waiting = |call: Option<&str>| Waiting {
-            call: call.map(Into::into),
-            elapsed: Duration::from_millis(5900),
-            deadline: Duration::from_millis(7500),
-        };
-        assert_eq!(described(&waiting(None)), "waiting for the driver for 5 s; deadline 7.5 s");
-        assert_eq!(
-            described(&waiting(Some("nvmlInit"))),
-            "waiting for the driver for 5 s (nvmlInit); deadline 7.5 s"
-        );
-    }
 }

@@ -3,6 +3,7 @@
 use gpu_core::{
     Access, DeviceFile, DeviceKey, DriverFiles, FileId, FileRole, HeldFile, MemoryUse, Reading,
 };
+use std::sync::Arc;
 
 /// The major number of `/dev/nvidiaN`, `nvidiactl` and `nvidia-modeset` (Linux `devices.txt`).
 pub const MAJOR: u32 = 195;
@@ -22,6 +23,11 @@ pub fn number_of(path: &str) -> Option<u32> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
+/// Returns the files of this driver, as adapters take those of all drivers.
+pub fn driver_files() -> Arc<[Arc<dyn DriverFiles>]> {
+    Arc::new([Arc::new(NvidiaFiles)])
+}
+
 /// Returns the device file at a path, by its name and, for `/dev/nvidiaN`, its number.
 pub fn device_file(path: &str, id: Reading<FileId>) -> DeviceFile {
     DeviceFile::any(path.into(), id).described_by(&NvidiaFiles)
@@ -38,7 +44,7 @@ pub fn held_file(path: &str, access: Access) -> HeldFile {
 pub fn held_files<'a>(files: impl IntoIterator<Item = (&'a str, Access)>) -> Vec<HeldFile> {
     let mut held: Vec<HeldFile> =
         files.into_iter().map(|(path, access)| held_file(path, access)).collect();
-    NvidiaFiles.find_memory_use(&mut held);
+    NvidiaFiles.find_memory_use(&mut held, &|_| None);
     held
 }
 
@@ -91,17 +97,20 @@ impl DriverFiles for NvidiaFiles {
         Some((role, None))
     }
 
-    fn find_memory_use(&self, held: &mut [HeldFile]) {
+    fn find_memory_use(&self, held: &mut [HeldFile], _: &dyn Fn(u32) -> Option<String>) {
         let shares_memory = held.iter().any(|file| file.role == FileRole::Memory);
         let mapped: Vec<DeviceKey> = held
             .iter()
             .filter(|file| file.access.contains(Access::MAPPED))
             .filter_map(|file| file.device)
             .collect();
-        for file in held.iter_mut().filter(|file| file.role == FileRole::Compute) {
+        let is_own = |file: &&mut HeldFile| {
+            matches!(file.device, Some(DeviceKey::Node(FileId::Device { major: MAJOR, .. })))
+        };
+        for file in held.iter_mut().filter(is_own) {
             file.memory = match file.device {
                 // It may have a device through two of its nodes, and have mapped one of them.
-                Some(device) if mapped.contains(&device) => MemoryUse::Certain,
+                Some(device) if mapped.contains(&device) => MemoryUse::Certain(None),
                 Some(_) if shares_memory => MemoryUse::Possible,
                 _ => MemoryUse::None,
             };
@@ -150,15 +159,16 @@ mod tests {
 
     #[test]
     fn mapping_proves_memory_use_and_uvm_makes_it_possible() {
-        use MemoryUse::{Certain, None, Possible};
+        use MemoryUse::{None, Possible};
+        const CERTAIN: MemoryUse = MemoryUse::Certain(Option::None);
         let (open, mapped) = (Access::OPEN_FOR_WRITING, Access::OPEN | Access::MAPPED);
         for (files, on_0, on_1) in [
             (&[("/dev/nvidia0", open), ("/dev/nvidiactl", open)][..], None, None),
-            (&[("/dev/nvidia0", mapped)], Certain, None),
+            (&[("/dev/nvidia0", mapped)], CERTAIN, None),
             (&[("/dev/nvidia0", open), ("/dev/nvidia-uvm", open)], Possible, None),
-            (&[("/dev/nvidia1", mapped), ("/dev/nvidia-uvm", open)], None, Certain),
-            (&[("/dev/nvidia0", open), ("/dev/nvidia1", mapped)], None, Certain),
-            (&[("/dev/nvidia0", open), ("/container/nvidia0", mapped)], Certain, None),
+            (&[("/dev/nvidia1", mapped), ("/dev/nvidia-uvm", open)], None, CERTAIN),
+            (&[("/dev/nvidia0", open), ("/dev/nvidia1", mapped)], None, CERTAIN),
+            (&[("/dev/nvidia0", open), ("/container/nvidia0", mapped)], CERTAIN, None),
         ] {
             let held = held_files(files.iter().copied());
             let on = |number| {

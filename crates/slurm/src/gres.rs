@@ -1,6 +1,6 @@
 //! The devices of a node, as `slurmd -G` lists them.
 
-use gpu_core::{Absent, DeviceFile, DriverFiles};
+use gpu_core::{Absent, DeviceFile, DeviceKey, DriverFiles};
 use std::sync::Arc;
 
 /// More than any node has.
@@ -16,14 +16,11 @@ pub struct NodeDevice {
     pub path: Arc<str>,
 }
 
-/// Returns the GPUs of this driver in the output of `slurmd -G`, in Slurm's order.
+/// Returns the GPUs of these drivers in the output of `slurmd -G`, in Slurm's order.
 ///
 /// `Index` in that output is the number in the name of the file, and not the position. A GPU
 /// without such a file, of another driver or only counted, takes its position and is left out.
-pub fn devices(text: &str, driver: &dyn DriverFiles) -> Vec<NodeDevice> {
-    let is_device = |path: &str| {
-        driver.describe(path, Err(Absent::NotRecorded)).is_some_and(|(_, device)| device.is_some())
-    };
+pub fn devices(text: &str, drivers: &[Arc<dyn DriverFiles>]) -> Vec<NodeDevice> {
     let mut found = Vec::new();
     let mut position: u32 = 0;
     for line in text.lines() {
@@ -35,7 +32,7 @@ pub fn devices(text: &str, driver: &dyn DriverFiles) -> Vec<NodeDevice> {
         let count = value("Count").and_then(|count| count.parse().ok()).unwrap_or(1);
         let file = value("File").and_then(|files| files.split(',').next());
         if let Some(path) = file
-            && is_device(path)
+            && device_of(path, drivers).is_some()
             && found.len() < DEVICES
         {
             found.push(NodeDevice { position, path: path.into() });
@@ -45,31 +42,39 @@ pub fn devices(text: &str, driver: &dyn DriverFiles) -> Vec<NodeDevice> {
     found
 }
 
+/// Returns the device that a file belongs to, by its name.
+pub fn device_of(path: &str, drivers: &[Arc<dyn DriverFiles>]) -> Option<DeviceKey> {
+    drivers.iter().find_map(|driver| driver.describe(path, Err(Absent::NotRecorded))?.1)
+}
+
 /// Returns the device files to search for: those of the GPUs, and those that programs open in
 /// addition. `resolve` returns a file, if it exists.
 pub fn device_files(
     devices: &[NodeDevice],
-    driver: &dyn DriverFiles,
+    drivers: &[Arc<dyn DriverFiles>],
     resolve: &dyn Fn(&str) -> Option<DeviceFile>,
 ) -> Vec<DeviceFile> {
     let mut paths: Vec<String> = devices.iter().map(|device| device.path.to_string()).collect();
     for device in devices {
         let Some((dir, _)) = device.path.rsplit_once('/') else { continue };
-        paths.extend(driver.shared().iter().map(|name| format!("{dir}/{name}")));
+        let shared = drivers.iter().flat_map(|driver| driver.shared());
+        paths.extend(shared.map(|name| format!("{dir}/{name}")));
     }
     paths.sort_unstable();
     paths.dedup();
     let files = paths.iter().filter_map(|path| resolve(path));
-    files.map(|file| file.described_by(driver)).collect()
+    let described =
+        |file: DeviceFile| drivers.iter().fold(file, |file, driver| file.described_by(&**driver));
+    files.map(described).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_nvidia_driver::{NvidiaFiles, number_of};
+    use gpu_nvidia_driver::{driver_files, number_of};
 
     fn list(text: &str) -> Vec<(u32, u32)> {
-        let devices = devices(text, &NvidiaFiles);
+        let devices = devices(text, &driver_files());
         devices.iter().map(|device| (device.position, number_of(&device.path).unwrap())).collect()
     }
 
@@ -83,7 +88,7 @@ slurmd: Gres Name=shard Type=p100 Count=2 Index=2 ID=1918986455 File=/dev/nvidia
 slurmd: Gres Name=gpu Type=(null) Count=1 Index=0 ID=7696487 File=/dev/nvidia0 Links=-1,2 (null)
 slurmd: Gres Name=gpu Type=a Count=1 Index=1 ID=7696487 File=/dev/nvidia1 Cores=0-3 CoreCnt=8";
         assert_eq!(list(text), [(0, 2), (1, 3), (2, 0), (3, 1)]);
-        assert_eq!(&*devices(text, &NvidiaFiles)[2].path, "/dev/nvidia0");
+        assert_eq!(&*devices(text, &driver_files())[2].path, "/dev/nvidia0");
     }
 
     #[test]
@@ -110,18 +115,18 @@ slurmd: Gres Name=gpu Type=a Count=1 Index=1 ID=7696487 File=/dev/nvidia1 Cores=
             assert_eq!(list(text), [], "{text:?}");
         }
         let many = "Gres Name=gpu Count=4294967295 File=/dev/nvidia0\n".repeat(5000);
-        assert_eq!(devices(&many, &NvidiaFiles).len(), DEVICES);
+        assert_eq!(devices(&many, &driver_files()).len(), DEVICES);
     }
 
     #[test]
     fn files_beside_the_devices_are_looked_for() {
         let text = "Gres Name=gpu Count=1 File=/x/nvidia0\nGres Name=gpu File=/x/nvidia1";
-        let node = devices(text, &NvidiaFiles);
+        let node = devices(text, &driver_files());
         let resolve = |path: &str| {
             (path != "/x/nvidia-modeset")
                 .then(|| DeviceFile::any(path.into(), Err(Absent::NotRecorded)))
         };
-        let files = device_files(&node, &NvidiaFiles, &resolve);
+        let files = device_files(&node, &driver_files(), &resolve);
         let paths: Vec<&str> = files.iter().map(|file| &*file.path).collect();
         let expected =
             ["/x/nvidia-uvm", "/x/nvidia-uvm-tools", "/x/nvidia0", "/x/nvidia1", "/x/nvidiactl"];

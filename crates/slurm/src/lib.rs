@@ -18,7 +18,7 @@
 //! // What `slurmd -G` prints. Slurm counts positions in this list, not device files.
 //! let gres = "slurmd: Gres Name=gpu Type=p100 Count=1 Index=2 ID=7696487 File=/dev/nvidia2 (null)\n\
 //!             slurmd: Gres Name=gpu Type=p100 Count=1 Index=3 ID=7696487 File=/dev/nvidia3 (null)\n";
-//! let node = devices(gres);
+//! let node = devices(gres, &gpu_nvidia_driver::driver_files());
 //! let variable = |name: &str| match name {
 //!     "SLURM_JOB_ID" => Some("4711".to_owned()),
 //!     "SLURM_JOB_UID" => Some("1000".to_owned()),
@@ -27,7 +27,7 @@
 //! };
 //! let job = Job::from_environment(&variable)?;
 //! assert_eq!(positions("0-1"), Some(vec![0, 1]));
-//! assert_eq!(job.devices(&node)[0].path, "/dev/nvidia3");
+//! assert_eq!(&*job.devices(&node)[0].path, "/dev/nvidia3");
 //! # Ok::<(), gpu_core::Error>(())
 //! ```
 
@@ -47,7 +47,7 @@ mod tracked;
 pub use allocation::{Allocation, allocation, job_names};
 pub use clean::{Cleaned, Cleaner, Phase};
 pub use evidence::{Suspect, Verdict, verdict};
-pub use gres::{NodeDevice, device_files, devices};
+pub use gres::{NodeDevice, device_files, device_of, devices};
 pub use health::{Change, Health, change, health};
 pub use held::{HeldDevice, is_own_reason, reason};
 pub use job::{Job, positions};

@@ -9,7 +9,7 @@ use crate::job::Job;
 use crate::question::{Question, Slurm};
 use crate::tracked::tracked;
 use gpu_core::{
-    Bytes, DeviceFile, DeviceInfo, Environment, HeldFile, Holder, Pid, ProcessHandle, ProcessKey,
+    Bytes, DeviceFile, DeviceInfo, Environment, HeldFile, Holder, Pid, ProcessHandle, ProcessKey, file_number,
     Result,
 };
 use gpu_reaper::{Ports, Role};
@@ -48,9 +48,7 @@ impl Driver {
 
     /// Returns the index of the device of a file; without a driver the number in the file's name.
     pub(crate) fn index(&self, path: &str) -> u32 {
-        let digits = path.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        let number = || path[digits..].parse().unwrap_or_default();
-        self.device(path).map_or_else(number, |device| device.id.index)
+        self.device(path).map_or_else(|| file_number(path), |device| device.id.index)
     }
 
     /// Returns the file of the device with this index.

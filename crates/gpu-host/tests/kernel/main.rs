@@ -13,14 +13,14 @@ mod threads;
 mod unprivileged;
 
 use gpu_host::{LinuxHost, Roots};
-use gpu_nvidia_driver::NvidiaFiles;
+use gpu_nvidia_driver::driver_files;
 use std::io::Write;
 use std::sync::Arc;
 
 /// Returns the machine that runs the tests.
 fn host() -> LinuxHost {
     let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-    LinuxHost::with_drivers(roots, Arc::new([Arc::new(NvidiaFiles)]))
+    LinuxHost::with_drivers(roots, driver_files())
 }
 
 /// Prints that a test was skipped, past the capture of the test harness.

@@ -49,7 +49,7 @@ pub(super) fn read(
     }
     let holder = |(pid, held): (Pid, BTreeMap<Arc<str>, HeldFile>)| {
         let mut held: Vec<HeldFile> = held.into_values().map(sorted).collect();
-        NvidiaFiles.find_memory_use(&mut held);
+        NvidiaFiles.find_memory_use(&mut held, &|_| None);
         Holder { process: ProcessKey { pid, start: None }, held, through_thread: None }
     };
     (files, Ok(held.into_iter().map(holder).collect()))

@@ -109,7 +109,7 @@ impl World {
             path: format!("/dev/nvidia{device}").into(),
             role: FileRole::Compute,
             device: Some(DeviceKey::Node(node(device as u32))),
-            memory: MemoryUse::Certain,
+            memory: MemoryUse::Certain(None),
             access: Access::OPEN_FOR_WRITING | Access::MAPPED,
             descriptors: (0..self.random.below(4) as u32).collect(),
         };

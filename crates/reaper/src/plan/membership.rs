@@ -1,7 +1,7 @@
 //! The condition that makes a process a target.
 
-use gpu_core::{Pid, ProcessInfo, ProcessKey};
-use serde::Serialize;
+use gpu_core::{Pid, ProcessInfo, ProcessKey, file_number};
+use serde::{Serialize, Serializer};
 use std::sync::Arc;
 
 /// How far the end of one process reaches.
@@ -33,7 +33,8 @@ impl<'a> Scope<'a> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Membership {
-    /// It has one of these device files open, by path.
+    /// It has one of these device files open, by path. The audit log has their numbers.
+    #[serde(serialize_with = "numbers")]
     Holds(Vec<Arc<str>>),
     /// It is in this process group.
     Group(Pid),
@@ -44,6 +45,10 @@ pub enum Membership {
     /// It is left over from this job of a scheduler: the user of the job may signal it, and its
     /// environment or the scheduler names the job.
     Job(JobMark),
+}
+
+fn numbers<S: Serializer>(paths: &[Arc<str>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(paths.iter().map(|path| file_number(path)))
 }
 
 /// The job that a process is left over from.

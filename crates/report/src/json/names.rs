@@ -518,7 +518,7 @@ impl FileKind {
             (FileRole::Compute, Some(DeviceKey::Node(FileId::Device { minor, .. }))) => {
                 FileKind::Gpu(minor)
             }
-            (FileRole::Compute, Some(_)) => FileKind::Gpu(file_number(&file.path)),
+            (FileRole::Compute, Some(_)) => FileKind::Gpu(gpu_core::file_number(&file.path)),
             (FileRole::Control, _) => FileKind::Control,
             (FileRole::Memory, _) => FileKind::Uvm,
             (FileRole::Tools, _) => FileKind::UvmTools,
@@ -528,10 +528,4 @@ impl FileKind {
             (FileRole::Compute | FileRole::Other, _) => FileKind::Other,
         }
     }
-}
-
-/// Returns the number at the end of the name of a device file; 0 without one.
-pub(super) fn file_number(path: &str) -> u32 {
-    let name = path.trim_end_matches(|c: char| c.is_ascii_digit());
-    path[name.len()..].parse().unwrap_or_default()
 }

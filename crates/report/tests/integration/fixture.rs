@@ -119,8 +119,7 @@ pub(crate) fn full_device(index: u32) -> DeviceState {
             name: Ok("NVIDIA A100".into()),
             persistence: Ok(true),
             display_active: Ok(false),
-            mig_enabled: Ok(false),
-        },
+            mig_enabled: Ok(false), pid_namespace: Default::default() },
         sample: Ok(DeviceSample {
             memory: MemoryInfo {
                 total: Ok(Bytes::from_mib(40_960)),

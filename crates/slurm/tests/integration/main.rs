@@ -3,7 +3,7 @@
 mod world;
 
 use gpu_core::{ActToken, Pid, Signal};
-use gpu_nvidia_driver::NvidiaFiles;
+use gpu_nvidia_driver::driver_files;
 use gpu_reaper::{Guard, Ports};
 use gpu_slurm::{
     Change, Cleaned, Cleaner, Drained, HeldDevice, Job, Phase, change, devices, drain, health,
@@ -32,7 +32,7 @@ fn try_clean(
     let journal = world.journal();
     let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
     let guard = Guard::new(&host, Vec::new()).unwrap();
-    let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &NvidiaFiles);
+    let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &driver_files());
     let grace = Duration::from_secs(5);
     let cleaner = Cleaner { ports, slurm, guard: &guard, node: "n1", devices: &devices, grace };
     let mut told = Vec::new();
@@ -94,7 +94,7 @@ fn unmarked_process_is_ended_if_no_other_job_has_the_device() {
     let (cleaned, _) = clean(&world, &slurm, Phase::After);
     assert_eq!(world.signalled(), [(4711, Signal::Term)]);
     assert_eq!(reason_of(&cleaned), None);
-    assert!(journal_lines(&world)[0].contains(r#""membership":{"holds":["/dev/nvidia0"]}"#));
+    assert!(journal_lines(&world)[0].contains(r#""membership":{"holds":[0]}"#));
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn health_check_names_holders_of_devices_that_no_job_has() {
     let (host, backend, clock) = (world.host(), world.backend(), world.clock());
     let journal = world.journal();
     let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
-    let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &NvidiaFiles);
+    let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &driver_files());
     let mut told = Vec::new();
     let mut check = |slurm: &FakeSlurm| {
         health(ports, slurm, "n1", &devices, &mut |reason| told.push(reason))
@@ -338,7 +338,7 @@ fn drain_for_lost_memory_stays_until_the_memory_is_back() {
         let (host, backend, clock) = (world.host(), world.backend(), world.clock());
         let journal = world.journal();
         let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
-        let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &NvidiaFiles);
+        let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &driver_files());
         let slurm = FakeSlurm { node, ..FakeSlurm::default() };
         let health = health(ports, &slurm, "n1", &devices, &mut |_| ()).unwrap();
         assert_eq!(change(&health), expected, "{driver:?} {node}");

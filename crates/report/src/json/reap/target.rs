@@ -1,7 +1,7 @@
 //! The processes that are to be ended, and those that must not be.
 
 use crate::json::Process;
-use crate::json::names::{Role, file_number};
+use crate::json::names::Role;
 use gpu_core::Snapshot;
 use serde::Serialize;
 
@@ -127,7 +127,7 @@ impl<'a> Membership<'a> {
     fn of(known: &'a gpu_reaper::Membership) -> Self {
         match known {
             gpu_reaper::Membership::Holds(files) => {
-                Membership::Holds(files.iter().map(|path| file_number(path)).collect())
+                Membership::Holds(files.iter().map(|path| gpu_core::file_number(path)).collect())
             }
             gpu_reaper::Membership::Group(group) => Membership::Group(group.0),
             gpu_reaper::Membership::Cgroup(cgroup) => Membership::Cgroup(cgroup),

@@ -130,7 +130,7 @@ impl State {
         let mapped = Access::OPEN_FOR_WRITING | Access::MAPPED;
         let mut devices: Vec<HeldFile> =
             held.map(|(file, _)| HeldFile::of(&file, mapped, vec![3])).collect();
-        NvidiaFiles.find_memory_use(&mut devices);
+        NvidiaFiles.find_memory_use(&mut devices, &|_| None);
         let wanted = |held: &HeldFile| files.iter().any(|file| file.path == held.path);
         let others = self.other_files.iter().filter(|(user, held)| *user == pid && wanted(held));
         devices.into_iter().filter(wanted).chain(others.map(|(_, held)| held.clone())).collect()

@@ -1,0 +1,135 @@
+//! The backends of this machine. No other module of the workspace names a concrete one, apart from
+//! those of sessions.
+
+use crate::MachineError;
+use crate::several::Several;
+use crate::session_devices::SessionDevices;
+use gpu_core::{DriverFiles, Error, ErrorKind, GpuBackend, Groups, Origin};
+use gpu_nvidia::{Helper, NvmlChild, Waiting};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The hidden command name of the child process that queries NVML.
+const HELPER: &str = "nvml-helper";
+
+/// How the devices will be queried.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Use {
+    /// In any way.
+    Any,
+    /// For these groups, at once; `once`: no other query follows.
+    Query { groups: Groups, once: bool },
+    /// Again and again: the library stays initialised unless the kernel may suspend a GPU without
+    /// users.
+    Watch { keep_open: bool },
+}
+
+/// Returns the drivers whose device files are known.
+pub(crate) fn drivers() -> Arc<[Arc<dyn DriverFiles>]> {
+    gpu_nvidia_driver::driver_files()
+}
+
+/// Queries NVML for the parent process if this process was started for that.
+pub(crate) fn serve_if_requested() {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|word| word == *HELPER) {
+        let library = arguments.next().map(PathBuf::from);
+        gpu_nvidia::serve(library.as_deref());
+    }
+}
+
+/// The devices of this machine, before it is known whether they are those of a session.
+pub(crate) struct Opened(NvmlChild);
+
+/// Opens the backends of this machine.
+///
+/// `library` is the NVML library to use instead of the installed one, and `program` the program to
+/// start for its queries, if this one does not call [`serve_if_requested`].
+///
+/// # Errors
+/// When the library does not exist.
+pub(crate) fn open(
+    library: Option<&Path>,
+    program: Option<&Path>,
+    deadline: Duration,
+    progress: fn(&str),
+    purpose: Use,
+) -> Result<Opened, MachineError> {
+    if let Some(library) = library {
+        std::fs::metadata(library).map_err(|error| {
+            let what = format!("find the NVML '{}'", library.display());
+            Error::new(ErrorKind::Invalid, what).with_source(error)
+        })?;
+    }
+    let own = program.map_or_else(std::env::current_exe, |program| Ok(program.to_owned()));
+    let own = own.map_err(|error| MachineError::io("find this program", error))?;
+    let helper = Helper {
+        arguments: vec![OsString::from(HELPER)],
+        library: library.map(Path::to_owned),
+        forks: program.is_none(),
+        ..Helper::new(own)
+    };
+    let progress = Box::new(move |waiting: &Waiting| progress(&described(waiting)));
+    let nvml = NvmlChild::new(helper, deadline, progress);
+    Ok(Opened(match purpose {
+        Use::Watch { keep_open: true } => nvml.keep_open(),
+        Use::Any | Use::Watch { keep_open: false } => nvml,
+        Use::Query { groups, once } => {
+            let nvml = if once { nvml.for_one_query() } else { nvml };
+            nvml.request_snapshot(groups);
+            nvml
+        }
+    }))
+}
+
+impl Opened {
+    /// Returns the directory of the session that the library reports.
+    pub(crate) fn session(&self) -> Option<PathBuf> {
+        Some(self.0.simulated()?.session)
+    }
+
+    /// Returns the devices of this machine.
+    pub(crate) fn of_this_machine(self) -> Box<dyn GpuBackend> {
+        Several::of(vec![Box::new(self.0)])
+    }
+
+    /// Returns the devices of the session in a directory.
+    ///
+    /// # Errors
+    /// When the library is not that of the session.
+    pub(crate) fn of_session(
+        self,
+        dir: &Path,
+        origin: Origin,
+    ) -> Result<Box<dyn GpuBackend>, MachineError> {
+        Ok(Box::new(SessionDevices::new(self.0, dir, origin)?))
+    }
+}
+
+/// Describes the driver call that takes long.
+fn described(waiting: &Waiting) -> String {
+    let call = waiting.call.as_ref().map_or(String::new(), |call| format!(" ({call})"));
+    let (elapsed, deadline) = (waiting.elapsed.as_secs(), waiting.deadline.as_secs_f64());
+    format!("waiting for the driver for {elapsed} s{call}; deadline {deadline} s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slow_driver_call_is_named_with_its_deadline() {
+        let waiting = |call: Option<&str>| Waiting {
+            call: call.map(Into::into),
+            elapsed: Duration::from_millis(5900),
+            deadline: Duration::from_millis(7500),
+        };
+        assert_eq!(described(&waiting(None)), "waiting for the driver for 5 s; deadline 7.5 s");
+        assert_eq!(
+            described(&waiting(Some("nvmlInit"))),
+            "waiting for the driver for 5 s (nvmlInit); deadline 7.5 s"
+        );
+    }
+}
