@@ -5,6 +5,7 @@ mod asleep;
 mod bad_input;
 mod bug_reports;
 mod claim;
+mod compatibility;
 mod convert;
 mod corpus;
 mod crowd;
