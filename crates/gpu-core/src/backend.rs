@@ -40,8 +40,8 @@ pub trait GpuBackend: Send + Sync {
     /// `Device` when it is lost; `Again` when the query may be repeated at once.
     fn sample(&self, device: &DeviceId) -> Result<DeviceSample>;
 
-    /// Returns the processes that NVML lists on a device, compute, graphics and MPS, by PID and
-    /// instance, each once. NVML's lists have no names.
+    /// Returns the processes that the driver lists on a device, by PID and partition, each once. The
+    /// driver may not know their names.
     ///
     /// # Errors
     /// As [`sample`](GpuBackend::sample); `Again` when the list grew between two calls.

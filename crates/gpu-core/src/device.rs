@@ -1,4 +1,4 @@
-//! A device: its identity, its current state, and the processes that NVML lists on it.
+//! A device: its identity, its current state, and the processes that its driver lists.
 
 use crate::absent::{Absent, Reading};
 use crate::id::{DeviceId, DeviceUuid, Pid};
@@ -118,7 +118,7 @@ impl DeviceSample {
     }
 }
 
-/// How a process uses a device, according to the NVML list it is in.
+/// How a process uses a device, according to the driver's list that it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -135,7 +135,7 @@ pub enum DeviceProcessKind {
     Unknown,
 }
 
-/// A process that NVML lists on a device.
+/// A process that the driver lists on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceProcess {
@@ -146,7 +146,7 @@ pub struct DeviceProcess {
     /// Device memory that it uses; absent under WDDM and without permission.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "memory_bytes"))]
     pub memory: Reading<Bytes>,
-    /// Share of NVML's sample window (about 1 s to 10 s) in which its kernels ran.
+    /// Share of the driver's sample window (NVML: about 1 s to 10 s) in which its kernels ran.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", rename = "utilization_percent"))]
     pub utilization: Reading<Percent>,
     /// The name as the source prints it: nvidia-smi truncates it on the left.

@@ -8,7 +8,7 @@ use crate::id::DeviceId;
 /// Reads what the kernel shows of the devices, without a query of the driver's library.
 pub trait DriverView: Send + Sync {
     /// Returns the devices that the kernel module lists, without any other query: this works when
-    /// the driver does not answer. In NVML's order; none without the module.
+    /// the driver does not answer. In the order of their PCI addresses; none without the module.
     ///
     /// # Errors
     /// `Io` when the module's list cannot be read.

@@ -36,20 +36,20 @@ pub enum ErrorKind {
     NotRequested,
 }
 
-/// Why a whole machine reports nothing, by NVML's return code if it has one.
+/// Why a whole machine reports nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum MachineFault {
-    /// There is no `libnvidia-ml.so.1` (12).
+    /// The driver's library is not installed.
     NoLibrary,
-    /// The library is installed and the kernel module is not loaded (9).
+    /// The library is installed and the kernel module is not loaded.
     DriverNotLoaded,
-    /// Library and kernel module are of different versions: upgraded without a reboot (18).
+    /// Library and kernel module are of different versions: upgraded without a reboot.
     VersionMismatch,
-    /// The operating system blocks the device, for example a container's cgroup (17).
+    /// The operating system blocks the device, for example a container's cgroup.
     Blocked,
-    /// The caller may not open the device files (4 at initialisation).
+    /// The caller may not open the device files.
     NotPermitted,
     /// The driver is loaded and finds no device.
     NoDevices,
@@ -57,18 +57,18 @@ pub enum MachineFault {
     Unknown(u32),
 }
 
-/// Why one device fails, by NVML's return code if it has one.
+/// Why one device fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum DeviceFault {
-    /// Fell off the bus (15).
+    /// Fell off the bus.
     Lost,
-    /// Requires a reset (16).
+    /// Requires a reset.
     ResetRequired,
-    /// External power is not connected (8).
+    /// External power is not connected.
     InsufficientPower,
-    /// Interrupt problem (11).
+    /// Interrupt problem.
     Interrupt,
     /// No contiguous memory of that size is free.
     OutOfMemory,

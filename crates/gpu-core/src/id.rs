@@ -5,7 +5,7 @@ use crate::file::{DeviceKey, FileId};
 use std::fmt;
 use std::str::FromStr;
 
-/// The UUID of a device as NVML prints it: `GPU-` or `MIG-` and 36 characters.
+/// The UUID of a device as its driver prints it (NVML: `GPU-` or `MIG-` and 36 characters).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
@@ -123,7 +123,8 @@ pub struct DeviceId {
     /// The UUID; the only identifier that survives a reboot and a moved card.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub uuid: Reading<DeviceUuid>,
-    /// NVML's index: the order of PCI addresses. Not CUDA's default order.
+    /// The index on this machine. With one driver it is the driver's own: for NVML the order of PCI
+    /// addresses, which is not CUDA's default order.
     pub index: u32,
     /// The device file through which programs compute on it, such as `/dev/nvidiaN`: its minor
     /// number is often, not always, the index.

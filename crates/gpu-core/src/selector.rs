@@ -10,13 +10,13 @@ use std::str::FromStr;
 /// MIG device has a UUID alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// NVML's index.
+    /// The index on this machine.
     Index(u32),
     /// The UUID, or a beginning of it that no other device has.
     Uuid(String),
     /// The PCI address.
     Bus(PciBusId),
-    /// NVML's indexes from the first to the last, both included: `0-3`.
+    /// The indexes from the first to the last, both included: `0-3`.
     Range(u32, u32),
     /// Every device: `all`.
     All,

@@ -66,7 +66,7 @@ pub struct DeviceState {
     pub info: DeviceInfo,
     /// Its state, or why it could not be read.
     pub sample: Result<DeviceSample, Fault>,
-    /// The processes that NVML lists on it, or why they could not be read. Empty is not absent.
+    /// The processes that the driver lists on it, or why they could not be read. Empty is not absent.
     pub processes: Result<Vec<DeviceProcess>, Fault>,
     /// Its MIG instances, none if MIG is off, or why they could not be read.
     pub mig: Result<Vec<MigInstance>, Fault>,

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceEvent {
-    /// NVML's index of the device; `None` where the driver did not say which.
+    /// The index of the device; `None` if the driver did not report it.
     pub device: Option<u32>,
     /// The event.
     pub kind: DeviceEventKind,
