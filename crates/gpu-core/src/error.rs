@@ -53,7 +53,7 @@ pub enum MachineFault {
     NotPermitted,
     /// The driver is loaded and finds no device.
     NoDevices,
-    /// Any other code.
+    /// Any other one, with the number that the driver returned.
     Unknown(u32),
 }
 
@@ -74,7 +74,7 @@ pub enum DeviceFault {
     OutOfMemory,
     /// In use, where the call requires an unused device.
     InUse,
-    /// Any other code.
+    /// Any other one, with the number that the driver returned.
     Unknown(u32),
 }
 

@@ -246,7 +246,7 @@ impl Watch {
                 ChangeKind::Raised
             }
             Some(last) => {
-                let is_due = at.saturating_sub(last.at) >= self.policy.tell.update_every;
+                let is_due = at.saturating_sub(last.at) >= self.policy.notify.update_every;
                 if !is_due || !last.is_news(&tracked.finding) {
                     return None;
                 }

@@ -36,6 +36,17 @@ fn rule_with(from: &str, to: &str) -> String {
 }
 
 #[test]
+fn former_key_tell_is_read_as_notify() {
+    let section = "owner = true\nupdate_every = \"2h\"\n";
+    let now = parse(&format!("[notify]\n{section}")).unwrap();
+    let former = parse(&format!("[tell]\n{section}")).unwrap();
+    assert_eq!(former.notify, now.notify);
+    assert!(former.has_former_key && !now.has_former_key);
+    let both = parse(&format!("[tell]\n{section}[notify]\n{section}")).unwrap_err();
+    assert!(both.to_string().contains("keep only [notify]"), "{both}");
+}
+
+#[test]
 fn parses_complete_policy() {
     let policy = parse(
         r#"
@@ -49,7 +60,7 @@ fn parses_complete_policy() {
         [[allow]]
         user = "ray"
         kinds = ["orphan"]
-        [tell]
+        [notify]
         on_finding = ["/usr/local/sbin/alert", "--now"]
         owner = true
         [reap]
@@ -77,7 +88,7 @@ fn parses_complete_policy() {
     assert_eq!(policy.ignored.len(), 2);
     assert_eq!(policy.allowed[0].kinds, [FindingKind::Orphan]);
     assert_eq!(policy.allowed[0].user, Some(990));
-    assert!(policy.tell.owner && policy.tell.time_limit == Duration::from_secs(30));
+    assert!(policy.notify.owner && policy.notify.time_limit == Duration::from_secs(30));
     let reap = policy.reap.unwrap();
     assert_eq!(reap.protect, [Protect::User("0".into()), Protect::Name("jupyter".into())]);
     let rule = &reap.rules[0];
@@ -88,7 +99,7 @@ fn parses_complete_policy() {
 #[test]
 fn empty_policy_ends_no_process() {
     let policy = parse("").unwrap();
-    assert!(policy.reap.is_none() && policy.tell.on_finding.is_none() && !policy.tell.owner);
+    assert!(policy.reap.is_none() && policy.notify.on_finding.is_none() && !policy.notify.owner);
     assert_eq!(policy.usual.min_confidence, Confidence::Likely);
 }
 

@@ -104,7 +104,7 @@ fn policy_that_others_can_change_is_refused() {
     assert_eq!(valid.status.code(), Some(0));
     assert!(out(&valid).ends_with("valid; reaps by 1 rule, at most 2 processes an hour\n"));
     // What the watcher would refuse, the check refuses.
-    let mail = write(dir.path().join("mail.toml"), "[tell]\non_finding = [\"mail\"]", 0o600);
+    let mail = write(dir.path().join("mail.toml"), "[notify]\non_finding = [\"mail\"]", 0o600);
     let nobody = REAP.replace("admin", "nobody-here");
     let nobody = write(dir.path().join("nobody.toml"), &nobody, 0o600);
     for (policy, why) in [
@@ -117,6 +117,10 @@ fn policy_that_others_can_change_is_refused() {
             assert!(reported(&refused).contains(why), "{refused:?}");
         }
     }
+    let former = write(dir.path().join("former.toml"), "[tell]\nowner = true\n", 0o600);
+    let warned = run(&["watch", "--check-policy", &former]);
+    assert_eq!(warned.status.code(), Some(0), "{warned:?}");
+    assert!(reported(&warned).contains("rename [tell] to [notify]"), "{warned:?}");
     let far = REAP.replace("users", "gpus = [\"0\", \"77\"]\nusers");
     let far = write(dir.path().join("far.toml"), &far, 0o600);
     let warned = run(&["--sim", "p100-ghost", "watch", "--check-policy", &far]);

@@ -1,7 +1,7 @@
 //! Parses the policy file: TOML, in which an unknown key is an error.
 
 use super::value::{Count, Text, plain};
-use super::{Allowed, Policy, REAPABLE, ReapPolicy, ReapRule, Tell, Threshold, Users};
+use super::{Allowed, Policy, REAPABLE, ReapPolicy, ReapRule, Notify, Threshold, Users};
 use gpu_core::{Absent, Bytes, Reading, Selector, service_of};
 use gpu_reaper::{Confidence, FindingKind, Ignored, Protect};
 use serde::Deserialize;
@@ -51,8 +51,9 @@ struct File {
     kind: BTreeMap<Text<FindingKind>, ThresholdTable>,
     #[serde(default)]
     allow: Vec<AllowTable>,
-    #[serde(default)]
-    tell: TellTable,
+    notify: Option<NotifyTable>,
+    /// The former name of `notify`.
+    tell: Option<NotifyTable>,
     reap: Option<ReapTable>,
 }
 
@@ -87,7 +88,7 @@ struct AllowTable {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table")]
-struct TellTable {
+struct NotifyTable {
     on_finding: Option<Vec<String>>,
     time_limit: Option<Text<Duration>>,
     owner: Option<bool>,
@@ -141,6 +142,13 @@ impl Policy {
             file.findings.after,
             file.findings.clear_after,
         );
+        let has_former_key = file.tell.is_some();
+        let table = match (file.notify, file.tell) {
+            (Some(_), Some(_)) => {
+                return Err(wrong("'tell' is the former name of 'notify'; keep only [notify]"));
+            }
+            (table, former) => table.or(former),
+        };
         let kinds = file.kind.into_iter().map(|(kind, own)| {
             let own =
                 threshold(usual, own.min_confidence, own.min_memory, own.after, own.clear_after);
@@ -157,7 +165,8 @@ impl Policy {
                     allowed(table, accounts).map_err(|what| wrong(format!("allow: {what}")))
                 })
                 .collect::<Result<_, _>>()?,
-            tell: tell(file.tell)?,
+            has_former_key,
+            notify: notify(table.unwrap_or_default())?,
             reap: file.reap.map(|table| reap(table, accounts)).transpose()?,
         })
     }
@@ -215,18 +224,18 @@ fn allowed(table: AllowTable, accounts: Accounts<'_>) -> Result<Allowed, String>
     Ok(Allowed { user, service, program, file: None, kinds: listed("kinds", kinds)? })
 }
 
-fn tell(table: TellTable) -> Result<Tell, PolicyError> {
-    let usual = Tell::default();
-    let tell = Tell {
+fn notify(table: NotifyTable) -> Result<Notify, PolicyError> {
+    let usual = Notify::default();
+    let notify = Notify {
         on_finding: table.on_finding,
         time_limit: table.time_limit.map_or(usual.time_limit, |time| time.0),
         owner: table.owner.unwrap_or(usual.owner),
         update_every: table.update_every.map_or(usual.update_every, |time| time.0),
     };
-    match &tell.on_finding {
-        Some(words) if words.is_empty() => Err(wrong("tell: 'on_finding' names no command")),
-        Some(_) if tell.time_limit.is_zero() => Err(wrong("tell: 'time_limit' is zero")),
-        _ => Ok(tell),
+    match &notify.on_finding {
+        Some(words) if words.is_empty() => Err(wrong("notify: 'on_finding' names no command")),
+        Some(_) if notify.time_limit.is_zero() => Err(wrong("notify: 'time_limit' is zero")),
+        _ => Ok(notify),
     }
 }
 

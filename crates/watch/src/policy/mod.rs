@@ -34,7 +34,9 @@ pub struct Policy {
     /// Processes whose findings are not raised.
     pub allowed: Vec<Allowed>,
     /// Who is notified.
-    pub tell: Tell,
+    pub notify: Notify,
+    /// The file has the section `tell`, the former name of `notify`.
+    pub has_former_key: bool,
     /// What may be ended; `None` without the section `reap`.
     pub reap: Option<ReapPolicy>,
 }
@@ -66,7 +68,7 @@ impl Default for Threshold {
 
 /// Who is notified of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tell {
+pub struct Notify {
     /// The command to start for each event, and its arguments.
     pub on_finding: Option<Vec<String>>,
     /// How long that command may run.
@@ -77,9 +79,9 @@ pub struct Tell {
     pub update_every: Duration,
 }
 
-impl Default for Tell {
+impl Default for Notify {
     fn default() -> Self {
-        Tell {
+        Notify {
             on_finding: None,
             time_limit: Duration::from_secs(30),
             owner: false,

@@ -148,9 +148,9 @@ fn reload(watch: &mut Watch, args: &WatchArgs, host: &dyn Host, teller: &mut Tel
 fn check(path: &Path, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let source = source::open(global)?;
     let policy = read_policy(path, &*source.host)?;
-    let program: Vec<OsString> = policy.tell.on_finding.iter().flatten().map(Into::into).collect();
+    let program: Vec<OsString> = policy.notify.on_finding.iter().flatten().map(Into::into).collect();
     let mut messengers = Messengers::new(&source.backend.origin());
-    start_for_events(&mut messengers, &program, policy.tell.time_limit)?;
+    start_for_events(&mut messengers, &program, policy.notify.time_limit)?;
     let unmatched = policy.unmatched(&source.backend.look(Groups::NONE).devices);
     unmatched.iter().for_each(|what| warn(what));
     let line = Line::new().plain(format!("{}: valid; ", path.display()));
@@ -177,6 +177,9 @@ fn read_policy(path: &Path, host: &dyn Host) -> Result<Policy, Failure> {
     let policy = Policy::parse(&text, &|name| host.account(name));
     let mut policy =
         policy.map_err(|error| Failure::new(Exit::Usage, what()).with_source(error))?;
+    if policy.has_former_key {
+        warn(&format!("rename [tell] to [notify] in '{}': [tell] will be removed", path.display()));
+    }
     policy.locate(|path| gpu_host::resolve(Path::new(path)).ok()?.id.ok());
     Ok(policy)
 }

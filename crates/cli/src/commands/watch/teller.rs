@@ -55,7 +55,7 @@ impl Teller {
 
     /// Tells whom this policy names from now on.
     pub(super) fn follow(&mut self, args: &WatchArgs, policy: &Policy) -> Result<(), Failure> {
-        let tell = &policy.tell;
+        let tell = &policy.notify;
         let of_policy = || tell.on_finding.iter().flatten().map(OsString::from).collect();
         let words = match args.on_finding.is_empty() {
             true => of_policy(),
