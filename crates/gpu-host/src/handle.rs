@@ -1,8 +1,8 @@
 //! One opened process: a pidfd, and the directory that surely belongs to the same process.
 
+use crate::context::Context;
 use crate::fault;
 use crate::file_index::Targets;
-use crate::host::Context;
 use crate::proc_dir::{ProcDir, ProcRoot};
 use crate::process;
 use crate::walk::Walker;
