@@ -146,7 +146,8 @@ fn main() {
     // The second backend reports the same devices: they stay two.
     let source = Source::composed(vec![toy(), toy()], vec![Arc::new(ToyFiles)], at);
     let ready = |snapshot: &Snapshot| {
-        snapshot.devices.len() == 2 && snapshot.devices.iter().all(|d| d.memory_used() > Ok(Bytes(0)))
+        snapshot.devices.len() == 2
+            && snapshot.devices.iter().all(|d| d.memory_used() > Ok(Bytes(0)))
     };
     let snapshot = (0..1_000).map(|_| source.snapshot()).find(ready).expect("both have memory");
     let [listed, ghost] = [&programs[0], &programs[1]].map(|child| Pid(child.id()));

@@ -82,10 +82,7 @@ impl Bench {
             std::fs::set_permissions(dev.join(name), open_to_all).unwrap();
         }
         let roots = Roots { proc: "/proc".into(), dev, sys: "/sys".into() };
-        let host = Here {
-            linux: LinuxHost::with_drivers(roots, driver_files()),
-            age: None,
-        };
+        let host = Here { linux: LinuxHost::with_drivers(roots, driver_files()), age: None };
         Bench {
             dir,
             children: Vec::new(),

@@ -3,10 +3,10 @@
 use crate::absent::Absent;
 use crate::details::{DeviceDetails, DeviceEvent, Groups};
 use crate::device::{DeviceInfo, DeviceProcess, DeviceSample, Driver, MigInstance};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Fault, Reach, Result};
 use crate::id::{DeviceId, Pid};
-use crate::inventory::{self, Inventory};
-use crate::snapshot::Origin;
+use crate::inventory::{Inventory, ask};
+use crate::snapshot::{DeviceState, Origin};
 use crate::token::ActToken;
 use crate::topology::{PeerAccess, PeerCapability, Topology};
 use std::time::Duration;
@@ -98,7 +98,7 @@ pub trait GpuBackend: Send + Sync {
     /// The default calls the methods above one by one; a backend that can answer everything at once
     /// does so.
     fn look(&self, groups: Groups) -> Inventory {
-        inventory::take(self, groups)
+        take(self, groups)
     }
 
     /// Returns the live children of the calling process that it keeps for its own work.
@@ -111,4 +111,67 @@ pub trait GpuBackend: Send + Sync {
     fn keeps_devices_awake(&self) -> bool {
         false
     }
+}
+
+/// Makes the queries of a backend one by one.
+fn take<B: GpuBackend + ?Sized>(backend: &B, groups: Groups) -> Inventory {
+    let driver = ask(|| backend.driver());
+    if driver.as_ref().is_err_and(|fault| is_machine_wide(fault.kind)) {
+        return Inventory { driver, devices: Vec::new() };
+    }
+    match ask(|| backend.devices()) {
+        Ok(infos) => {
+            let states = infos.into_iter().map(|info| DeviceState::ask(backend, info, groups));
+            Inventory { driver, devices: states.collect() }
+        }
+        Err(fault) => Inventory { driver: Err(fault), devices: Vec::new() },
+    }
+}
+
+/// Returns whether further queries are useless after this failure: the machine does not answer, or
+/// blocks the caller.
+fn is_machine_wide(kind: ErrorKind) -> bool {
+    kind.reach() == Reach::Machine || kind == ErrorKind::TimedOut
+}
+
+impl DeviceState {
+    /// Queries everything of one device; a device that timed out is not queried again.
+    pub fn ask<B: GpuBackend + ?Sized>(backend: &B, info: DeviceInfo, groups: Groups) -> Self {
+        let sample = ask(|| backend.sample(&info.id));
+        let mut hung = hanging(&sample);
+        let mut processes = unless(&hung, || ask(|| backend.processes(&info.id)));
+        hung = hung.or_else(|| hanging(&processes));
+        let mig = unless(&hung, || ask(|| backend.mig_instances(&info.id)));
+        hung = hung.or_else(|| hanging(&mig));
+        let details = match groups.is_empty() {
+            true => Ok(DeviceDetails::default()),
+            false => unless(&hung, || ask(|| backend.details(&info.id, groups))),
+        };
+        if let (Ok(sample), Ok(processes)) = (&sample, &mut processes) {
+            drop_idle_for_all(sample.utilization.is_ok_and(|busy| busy.get() > 0), processes);
+        }
+        DeviceState { info, sample, processes, mig, details }
+    }
+}
+
+/// A busy device on which every listed process is reported idle: the process samples lag behind or
+/// miss the busy process, so none of them is evidence.
+fn drop_idle_for_all(busy: bool, processes: &mut [DeviceProcess]) {
+    let idle = |process: &DeviceProcess| process.utilization.is_ok_and(|share| share.get() == 0);
+    if busy && processes.iter().all(idle) {
+        for process in processes {
+            process.utilization = Err(Absent::Implausible);
+        }
+    }
+}
+
+fn hanging<T>(answer: &Result<T, Fault>) -> Option<Fault> {
+    answer.as_ref().err().filter(|fault| is_machine_wide(fault.kind)).cloned()
+}
+
+fn unless<T>(
+    hung: &Option<Fault>,
+    question: impl FnOnce() -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    hung.clone().map_or_else(question, Err)
 }

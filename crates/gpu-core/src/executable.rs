@@ -1,7 +1,7 @@
 //! The executable of a process, as evidence of its role.
 
 use crate::absent::Reading;
-use crate::file::FileId;
+use crate::id::FileId;
 
 /// The executable of a process.
 ///

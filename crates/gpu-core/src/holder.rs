@@ -2,8 +2,8 @@
 
 use crate::absent::{Absent, Reading};
 use crate::access::Access;
-use crate::file::{DeviceFile, DeviceKey, FileRole};
-use crate::id::{DeviceId, Pid, ProcessKey};
+use crate::file::{DeviceFile, FileRole};
+use crate::id::{DeviceId, DeviceKey, Pid, ProcessKey};
 use crate::units::Bytes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -170,7 +170,7 @@ impl HolderScan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file::FileId;
+    use crate::id::FileId;
 
     #[test]
     fn unreadable_count_saturates() {

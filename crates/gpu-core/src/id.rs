@@ -1,7 +1,6 @@
 //! Identifiers of devices and processes that stay valid while the machine changes.
 
 use crate::absent::{Absent, Reading};
-use crate::file::{DeviceKey, FileId};
 use std::fmt;
 use std::str::FromStr;
 
@@ -113,6 +112,46 @@ impl Uids {
     pub fn may_be_signalled_by(self, user: u32) -> bool {
         self.real == user || self.saved == user
     }
+}
+
+/// The identity of an open file.
+///
+/// A container runtime can create its own node for a device: the same device, another inode. So a
+/// device is identified by its number, and every other file by file system and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum FileId {
+    /// A character device, by `st_rdev`.
+    Device {
+        /// Major number.
+        major: u32,
+        /// Minor number.
+        minor: u32,
+    },
+    /// Any other file, by `st_dev` and `st_ino`.
+    Inode {
+        /// File system, as the kernel encodes it.
+        dev: u64,
+        /// Inode.
+        ino: u64,
+    },
+}
+
+/// Identifies the device that a file belongs to, as far as the file shows it.
+///
+/// [`DeviceId::owns`](crate::DeviceId::owns) compares it with a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum DeviceKey {
+    /// The PCI address, which sysfs shows for the files of most drivers.
+    Pci(PciBusId),
+    /// The file itself: its driver reports the number of the file as
+    /// [`DeviceId::node`](crate::DeviceId::node).
+    Node(FileId),
+    /// The index, in pasted text that has neither.
+    Index(u32),
 }
 
 /// Identifies one device: by UUID if known, and with its other identifiers.

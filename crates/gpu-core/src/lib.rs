@@ -48,6 +48,7 @@ mod clock;
 mod details;
 mod device;
 mod device_files;
+mod driver_files;
 mod driver_message;
 mod driver_view;
 mod environment;
@@ -97,15 +98,16 @@ pub use device::{
     PidNamespace,
 };
 pub use device_files::{DeviceFiles, FileActivity};
+pub use driver_files::DriverFiles;
 pub use driver_message::{DriverMessage, DriverMessageKind};
 pub use driver_view::DriverView;
 pub use environment::Environment;
 pub use error::{DeviceFault, Error, ErrorKind, Fault, MachineFault, ProcessFault, Reach, Result};
 pub use executable::{Executable, in_system_dir};
-pub use file::{DeviceFile, DeviceKey, DriverFiles, FileId, FileRole, file_number};
+pub use file::{DeviceFile, FileRole, file_number};
 pub use holder::{HeldFile, Holder, HolderScan, MemoryUse, UnreadProcess, Unreadable};
 pub use host::{Host, ProcessHandle, ProcessList, ProcessTable, Signal};
-pub use id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey, StartTime, Uids};
+pub use id::{DeviceId, DeviceKey, DeviceUuid, FileId, PciBusId, Pid, ProcessKey, StartTime, Uids};
 pub use inventory::{Inventory, ask};
 pub use journal::{Journal, NoJournal};
 pub use launch::{

@@ -336,7 +336,7 @@ fn parents(snapshot: &Snapshot) -> BTreeSet<Pid> {
 mod tests {
     use super::*;
     use crate::error::{ErrorKind, Fault};
-    use crate::file::FileId;
+    use crate::id::FileId;
     use crate::id::PciBusId;
 
     fn info(index: u32, bus: u8) -> DeviceInfo {

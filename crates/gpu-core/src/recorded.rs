@@ -6,9 +6,9 @@
 
 use crate::absent::{Absent, Reading};
 use crate::access::Access;
-use crate::file::{DeviceFile, DeviceKey, FileId, FileRole};
+use crate::file::{DeviceFile, FileRole};
 use crate::holder::{HeldFile, MemoryUse};
-use crate::id::{DeviceId, DeviceUuid, PciBusId, Pid, ProcessKey};
+use crate::id::{DeviceId, DeviceKey, DeviceUuid, FileId, PciBusId, Pid, ProcessKey};
 use serde::Deserialize;
 use std::sync::Arc;
 

@@ -121,7 +121,7 @@ pub(crate) fn unlisted(dir: &Path, error: &io::Error) -> gpu_core::Error {
 mod tests {
     use super::*;
     use gpu_core::ErrorKind;
-    use gpu_nvidia_driver::{NvidiaFiles, node};
+    use gpu_nvidia_driver::{driver_files, node};
 
     fn nvidia() -> Drivers {
         driver_files()

@@ -1,8 +1,8 @@
 //! One opened process: a pidfd, and the directory that surely belongs to the same process.
 
+use crate::context::Context;
 use crate::fault;
 use crate::file_index::Targets;
-use crate::host::Context;
 use crate::proc_dir::{ProcDir, ProcRoot};
 use crate::process;
 use crate::walk::Walker;
@@ -92,7 +92,9 @@ impl ProcessHandle for LinuxProcess {
                 Err(fault::file(format!("{act} process {}", self.pid), Errno::PERM))
             }
             Some(errno) if seen.findings.is_empty() => Err(self.failed(act)(errno)),
-            _ => Ok(seen.findings.into_held(&targets, &self.context.drivers, &|fd| self.dir.fdinfo(fd))),
+            _ => Ok(seen
+                .findings
+                .into_held(&targets, &self.context.drivers, &|fd| self.dir.fdinfo(fd))),
         }
     }
 

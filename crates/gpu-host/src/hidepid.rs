@@ -4,7 +4,7 @@
 //! its parent.
 
 use crate::handle::{has_ended, raw};
-use crate::host::shows_own_namespace;
+use crate::namespace::shows_own_namespace;
 use crate::proc_dir::ProcRoot;
 use crate::process;
 use crate::supervise::children_of;

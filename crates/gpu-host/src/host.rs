@@ -1,12 +1,13 @@
 //! The port [`Host`], for this machine.
 
-use crate::boot::{Booted, STAT_LIMIT};
+use crate::boot::Booted;
+use crate::context::Context;
 use crate::file_index::Targets;
-use crate::files::Drivers;
 use crate::handle::LinuxProcess;
-use crate::kept_stats::KeptStats;
+use crate::namespace::{require_own_namespace, shows_own_namespace};
 use crate::parallel::Work;
-use crate::proc_dir::{ProcDir, ProcRoot, number};
+use crate::proc_dir::{ProcRoot, number};
+use crate::roots::Roots;
 use crate::users::Users;
 use crate::walk::Walker;
 use crate::{
@@ -15,12 +16,10 @@ use crate::{
 };
 use gpu_core::{
     Absent, DeviceFile, DeviceFiles, DeviceId, DeviceInfo, DriverFiles, DriverMessage, DriverView,
-    Error, ErrorKind, FileActivity, Holder, HolderScan, LeaseId, Origin, Pid, ProcessDetail,
-    ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessTable, Reading, Result, Timestamp,
-    UnreadProcess, Unreadable,
+    Error, FileActivity, HolderScan, LeaseId, Origin, Pid, ProcessDetail, ProcessHandle,
+    ProcessInfo, ProcessKey, ProcessList, ProcessTable, Reading, Result, Unreadable,
 };
 use rustix::io::Errno;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Inode of the initial PID namespace (`PROC_PID_INIT_INO` of the kernel's proc_ns.h).
@@ -32,17 +31,6 @@ const FIRST: u32 = 1;
 /// No process has more ancestors; a fake /proc could have a cycle.
 const ANCESTORS: usize = 1 << 16;
 
-/// The roots of a machine's file systems.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Roots {
-    /// Processes: `/proc`.
-    pub proc: PathBuf,
-    /// Device files and the kernel log: `/dev`.
-    pub dev: PathBuf,
-    /// Drivers of devices: `/sys`.
-    pub sys: PathBuf,
-}
-
 /// A Linux machine, read through its `/proc`.
 ///
 /// With other roots it shows another machine, or one made of files for a test; signals are then
@@ -53,89 +41,6 @@ pub struct LinuxHost {
     uses_bpf: bool,
     /// Instead of those below `/dev`.
     files: Option<Arc<[DeviceFile]>>,
-}
-
-/// Shared state of queries about processes.
-pub(crate) struct Context {
-    roots: Roots,
-    pub(crate) drivers: Drivers,
-    pub(crate) users: Users,
-    /// Of processes that are read again.
-    stats: Mutex<KeptStats>,
-    booted: Booted,
-    /// The PID namespace of this process, which never changes, is the first one.
-    sees_host_pids: OnceLock<bool>,
-}
-
-impl Context {
-    fn root(&self) -> Result<ProcRoot> {
-        let path = &self.roots.proc;
-        ProcRoot::open(path)
-            .map_err(|errno| fault::file(format!("open '{}'", path.display()), errno))
-    }
-
-    fn pids(&self, root: &ProcRoot) -> Result<Vec<u32>> {
-        let what = || format!("list '{}'", self.roots.proc.display());
-        root.pids().map_err(|errno| fault::file(what(), errno))
-    }
-
-    /// Checks whether one process is a holder, and counts it if that cannot be seen.
-    fn look_at_holder(
-        &self,
-        walker: &mut Walker<'_>,
-        root: &ProcRoot,
-        pid: u32,
-        scan: &mut HolderScan,
-    ) {
-        let dir = match root.process(pid) {
-            Ok(dir) => dir,
-            Err(errno) => return self.count(errno, (pid, None), false, scan),
-        };
-        let seen = match walker.look(&dir, pid) {
-            Ok(seen) => seen,
-            Err(errno) => return self.count(errno, (pid, Some(&dir)), false, scan),
-        };
-        if let Some(errno) = seen.blocked {
-            self.count(errno, (pid, Some(&dir)), seen.open_files_read, scan);
-        }
-        if seen.findings.is_empty() {
-            return;
-        }
-        match process::read_key(&dir) {
-            Ok(process) => scan.holders.push(Holder {
-                process,
-                held: seen.findings.into_held(walker.targets(), &self.drivers, &|fd| dir.fdinfo(fd)),
-                through_thread: seen.through_thread,
-            }),
-            Err(errno) => self.count(errno, (pid, None), false, scan),
-        }
-    }
-
-    /// Counts an unreadable process, unless it is gone or has no files, and names the first ones.
-    fn count(
-        &self,
-        errno: Errno,
-        (pid, dir): (u32, Option<&ProcDir>),
-        open_files_read: bool,
-        scan: &mut HolderScan,
-    ) {
-        if matches!(errno, Errno::NOENT | Errno::SRCH) || dir.is_some_and(process::is_bare) {
-            return;
-        }
-        let reason = fault::absent(errno);
-        scan.unreadable.count(reason);
-        if scan.unread.len() < HolderScan::NAMED {
-            let (name, user) = match dir {
-                Some(dir) => process::read_name(dir, &self.users),
-                None => (Err(reason), Err(reason)),
-            };
-            scan.unread.push(UnreadProcess { pid: Pid(pid), name, user, reason, open_files_read });
-        }
-    }
-
-    pub(crate) fn booted_at(&self) -> Reading<Timestamp> {
-        self.booted.at(&ProcRoot::open(&self.roots.proc).map_err(fault::absent)?)
-    }
 }
 
 impl LinuxHost {
@@ -428,43 +333,5 @@ fn first(root: &ProcRoot) -> rustix::io::Result<ProcessKey> {
 fn add(sum: &mut Unreadable, more: Unreadable) {
     for (reason, count) in more.0 {
         sum.add(reason, count);
-    }
-}
-
-/// Returns whether the PIDs shown here are valid for system calls of this process.
-///
-/// The `/proc` must be the kernel's own, and of this process's own PID namespace, not of an outer
-/// one that is mounted into a container: there the caller's `NSpid` has a number per namespace.
-///
-/// # Errors
-/// When it cannot be read, for example by a process without free descriptors.
-pub(crate) fn shows_own_namespace(root: &ProcRoot) -> rustix::io::Result<bool> {
-    let own = match root.read("self/status", STAT_LIMIT) {
-        // A `/proc` that does not show the caller at all.
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
-        own => own?,
-    };
-    let mut lines = own.split(|byte| *byte == b'\n');
-    let pids = lines.find_map(|line| line.strip_prefix(b"NSpid:"));
-    let one = pids.and_then(|pids| number(pids.trim_ascii()));
-    Ok(root.is_real_proc()? && one == Some(std::process::id()))
-}
-
-/// Fails unless the PIDs shown here are valid for system calls of this process; `what` needs that.
-///
-/// # Errors
-/// `Unsupported` if they are those of another PID namespace, `Io` if that cannot be read.
-pub(crate) fn require_own_namespace(root: &ProcRoot, path: &Path, what: &str) -> Result<()> {
-    let path = path.display();
-    root.is_real_proc().map_err(|errno| {
-        fault::file(format!("{what}: query the file system type of '{path}' (fstatfs)"), errno)
-    })?;
-    match shows_own_namespace(root) {
-        Ok(true) => Ok(()),
-        Ok(false) => {
-            let what = format!("{what}: '{path}' belongs to a different PID namespace");
-            Err(Error::new(ErrorKind::Unsupported, what))
-        }
-        Err(errno) => Err(fault::file(format!("{what}: read '{path}/self/status'"), errno)),
     }
 }

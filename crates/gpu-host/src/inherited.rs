@@ -6,7 +6,7 @@
 //! inherited, or passed on by a process that has it. The owner of the file is returned too, because
 //! only files of its own user keep a lease.
 
-use crate::host::Roots;
+use crate::roots::Roots;
 use gpu_core::LeaseId;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, Stat, Timestamps, UTIME_NOW, openat, stat, statat,

@@ -7,7 +7,7 @@
 //! in nanoseconds (clock_getcpuclockid(3)) and in a twentieth of the time of a read, in a third of
 //! it for 250 threads. What others change of an idle process is read after [`LONGEST`].
 
-use crate::host::shows_own_namespace;
+use crate::namespace::shows_own_namespace;
 use crate::proc_dir::ProcRoot;
 use crate::process::read_again;
 use crate::timer;

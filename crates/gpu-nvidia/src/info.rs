@@ -1,7 +1,7 @@
 //! Device identification.
 
 use crate::session::{Opened, affects_all};
-use gpu_core::{Absent, DeviceId, DeviceInfo, Error, MachineFault, Reading, Result};
+use gpu_core::{Absent, DeviceId, DeviceInfo, Error, MachineFault, PidNamespace, Reading, Result};
 
 impl Opened<'_> {
     /// Returns all devices, by index. An unresponsive device has only its location, if NVML still
@@ -57,7 +57,9 @@ impl Opened<'_> {
             name,
             persistence,
             display_active,
-            mig_enabled: mig.map(|(now, _)| now), pid_namespace: Default::default() })
+            mig_enabled: mig.map(|(now, _)| now),
+            pid_namespace: PidNamespace::Initial,
+        })
     }
 
     fn partial_info(self, index: u32, reason: Absent) -> DeviceInfo {
@@ -73,6 +75,7 @@ impl Opened<'_> {
             persistence: Err(reason),
             display_active: Err(reason),
             mig_enabled: Err(reason),
+            pid_namespace: PidNamespace::Initial,
         }
     }
 }

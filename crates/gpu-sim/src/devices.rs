@@ -160,7 +160,9 @@ impl State {
             name: Err(reason),
             persistence: Err(reason),
             display_active: Err(reason),
-            mig_enabled: Err(reason), pid_namespace: Default::default() }
+            mig_enabled: Err(reason),
+            pid_namespace: gpu_core::PidNamespace::Initial,
+        }
     }
 }
 

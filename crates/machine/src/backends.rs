@@ -2,8 +2,8 @@
 //! those of sessions.
 
 use crate::MachineError;
-use crate::several::Several;
 use crate::session_devices::SessionDevices;
+use crate::several::Several;
 use gpu_core::{DriverFiles, Error, ErrorKind, GpuBackend, Groups, Origin};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use std::ffi::OsString;

@@ -114,7 +114,8 @@ impl GpuBackend for Several {
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
         let answers = self.answers(|backend| backend.devices())?;
-        let all = answers.into_iter().flat_map(|(at, devices)| devices.into_iter().map(move |d| (at, d)));
+        let all =
+            answers.into_iter().flat_map(|(at, devices)| devices.into_iter().map(move |d| (at, d)));
         Ok(self.merge(all.collect(), |device| &mut device.id))
     }
 

@@ -61,6 +61,17 @@ impl SlurmTools {
     }
 }
 
+impl Source {
+    /// Returns the file of the device at each position in Slurm's list of this node; nothing if there
+    /// is no Slurm, or the devices are simulated.
+    pub fn slurm_positions(&self) -> BTreeMap<u32, DeviceKey> {
+        match (&self.simulation, &self.session) {
+            (None, None) => positions(&self.clock),
+            _ => BTreeMap::new(),
+        }
+    }
+}
+
 /// Returns the devices of this node in Slurm's order, and the machine with their files. A job whose
 /// devices are not among them is an error.
 ///
@@ -108,7 +119,7 @@ impl Slurm for SlurmTools {
 
 /// Returns the file of the device at each position in the list of `slurmd -G`; nothing if that gives
 /// no answer.
-pub(crate) fn positions(clock: &Arc<dyn Clock>) -> BTreeMap<u32, DeviceKey> {
+fn positions(clock: &Arc<dyn Clock>) -> BTreeMap<u32, DeviceKey> {
     let tools = SlurmTools::find(None, Arc::clone(clock), Duration::MAX);
     let answer = tools.ok().and_then(|tools| tools.ask(Question::Devices).ok());
     let all = devices(&answer.unwrap_or_default(), &backends::drivers());

@@ -15,14 +15,13 @@ use crate::{Cause, MachineError};
 #[cfg(feature = "kubernetes")]
 use gpu_core::ProcessDetail;
 use gpu_core::{
-    Absent, Clock, DeviceFile, DeviceKey, Error, ErrorKind, GpuBackend, Groups, Host, Journal,
+    Absent, Clock, DeviceFile, DriverFiles, Error, ErrorKind, GpuBackend, Groups, Host, Journal,
     Launch, NoJournal, Observation, Observer, Origin, ProcessKey, ProcessTable, Snapshot,
 };
 use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
 use gpu_sim::live::{self, SessionHost};
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -37,9 +36,9 @@ pub struct Source {
     pub host: Box<dyn Host>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    simulation: Option<Simulation>,
+    pub(crate) simulation: Option<Simulation>,
     /// The directory of the session in which this program runs.
-    session: Option<PathBuf>,
+    pub(crate) session: Option<PathBuf>,
     /// Whether processes of this machine can be ended: in a session, only if they have real
     /// placeholders.
     pub can_end_processes: bool,
@@ -225,15 +224,6 @@ impl Source {
                 Source { host, ..self }
             }
             _ => self,
-        }
-    }
-
-    /// Returns the file of the device at each position in Slurm's list of this node; nothing if there
-    /// is no Slurm, or the devices are simulated.
-    pub fn slurm_positions(&self) -> BTreeMap<u32, DeviceKey> {
-        match (&self.simulation, &self.session) {
-            (None, None) => crate::slurm::positions(&self.clock),
-            _ => BTreeMap::new(),
         }
     }
 

@@ -6,4 +6,6 @@
 
 mod files;
 
-pub use files::{MAJOR, NvidiaFiles, device_file, driver_files, held_file, held_files, node, number_of};
+pub use files::{
+    MAJOR, NvidiaFiles, device_file, driver_files, held_file, held_files, node, number_of,
+};

@@ -5,11 +5,11 @@ use crate::audit;
 use crate::check::{Check, Objection};
 use crate::guard::Guard;
 use crate::plan::{Membership, Plan, Target};
+use crate::ports::Ports;
 use crate::report::{Action, Outcome, Report};
 use crate::verify::Before;
 use gpu_core::{
-    ActToken, Clock, Error, ErrorKind, Fault, GpuBackend, Host, Journal, Origin, Pid, ProcessFault,
-    ProcessHandle, Result, Signal,
+    ActToken, Error, ErrorKind, Fault, Origin, Pid, ProcessFault, ProcessHandle, Result, Signal,
 };
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -18,19 +18,6 @@ use std::time::Duration;
 /// How long to wait after SIGKILL.
 const KILL_WAIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// The ports that an execution uses.
-#[derive(Clone, Copy)]
-pub struct Ports<'a> {
-    /// The devices.
-    pub backend: &'a dyn GpuBackend,
-    /// The processes.
-    pub host: &'a dyn Host,
-    /// Time.
-    pub clock: &'a dyn Clock,
-    /// The audit log.
-    pub journal: &'a dyn Journal,
-}
 
 /// Events during the execution of a plan, for the watcher.
 #[derive(Clone, Debug)]

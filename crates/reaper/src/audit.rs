@@ -1,7 +1,7 @@
 //! The audit log: each action, before it is taken.
 
-use crate::act::Ports;
 use crate::plan::{Membership, Target};
+use crate::ports::Ports;
 use gpu_core::{Error, ErrorKind, Origin, Result, Signal};
 use serde::Serialize;
 

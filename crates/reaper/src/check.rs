@@ -1,9 +1,9 @@
 //! The checks before each signal.
 
-use crate::act::Ports;
 use crate::guard::Guard;
 use crate::login::{is_login, is_no_login_parent};
 use crate::plan::{Membership, Target};
+use crate::ports::Ports;
 use crate::report::Outcome;
 use crate::role::Role;
 use crate::tree::descends;

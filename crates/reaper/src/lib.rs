@@ -52,6 +52,7 @@
 mod act;
 mod audit;
 mod check;
+mod condition;
 mod defect;
 mod detect;
 mod evidence;
@@ -62,6 +63,7 @@ mod login;
 mod non_targets;
 mod past;
 mod plan;
+mod ports;
 mod report;
 pub mod reset;
 mod role;
@@ -71,7 +73,7 @@ mod usage;
 mod verify;
 pub mod xid;
 
-pub use act::{Event, Ports, execute};
+pub use act::{Event, execute};
 pub use defect::{Defect, Fitness, defect_groups, defects, full_observation, unfit};
 pub use detect::{
     OldMessages, SETTLED_AFTER, busy_alone, diagnose, diagnose_after, diagnose_outlines,
@@ -84,6 +86,7 @@ pub use guard::{Guard, Protect, Refusal};
 pub use leftovers::{Leftover, plan_leftovers};
 pub use past::Past;
 pub use plan::{Expected, JobMark, Membership, Plan, Refused, Request, Scope, Target, plan};
+pub use ports::Ports;
 pub use report::{Action, Doubt, Freed, Newcomer, Outcome, Report, Why};
 pub use role::Role;
 pub use sweep::{ProcessTree, Swept, cannot_end, is_stuck, sweep};

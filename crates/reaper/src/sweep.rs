@@ -1,9 +1,10 @@
 //! Ending a tree that grows meanwhile.
 
-use crate::act::{Ports, same_machine};
+use crate::act::same_machine;
 use crate::audit;
 use crate::guard::Guard;
 use crate::plan::Target;
+use crate::ports::Ports;
 use crate::report::{Action, Outcome};
 use crate::tree::{descends, plan_tree};
 use gpu_core::{

@@ -1,7 +1,8 @@
 //! The users of each device, for a view of the whole machine.
 
+use crate::condition::Unexplained;
 use crate::defect::{Defect, unfit};
-use crate::detect::{DetectContext, InstanceAccount, Unexplained, busy_alone};
+use crate::detect::{DetectContext, InstanceAccount, busy_alone};
 use crate::role::{DAEMON_MEMORY, Role};
 use gpu_core::{
     Absent, Bytes, DeviceId, DeviceProcess, DeviceState, Percent, Pid, Reading, Snapshot,

@@ -1,9 +1,9 @@
 //! Verification: memory before and after, the elapsed time, and whether a process took the memory
 //! again.
 
-use crate::act::Ports;
 use crate::non_targets::{Holders, MemoryAtMoment, doubt};
 use crate::plan::{Expected, Membership, Plan};
+use crate::ports::Ports;
 use crate::report::{Action, Freed, Newcomer, Outcome, Why};
 use gpu_core::{
     Absent, Bytes, DeviceFile, Holder, HolderScan, MemoryUse, Pid, ProcessState, Reading,

@@ -1,7 +1,7 @@
 //! The cleaning of the devices of a job.
 
 use crate::allocation::{Allocation, allocation, job_names};
-use crate::evidence::{Suspect, Verdict, unclaimed, verdict};
+use crate::evidence::{Phase, Suspect, Verdict, unclaimed, verdict};
 use crate::gres::NodeDevice;
 use crate::held::{HeldDevice, reason, unchecked};
 use crate::job::Job;
@@ -21,15 +21,6 @@ const ROUNDS: usize = 5;
 
 /// The most jobs on a node that the controller is asked about.
 const JOBS: usize = 512;
-
-/// When the devices are cleaned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Before the job starts (Prolog).
-    Before,
-    /// After the job has ended (Epilog).
-    After,
-}
 
 /// Cleans the devices of a job.
 #[derive(Clone, Copy)]

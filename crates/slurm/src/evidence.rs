@@ -1,6 +1,5 @@
 //! Which processes a job has left behind.
 
-use crate::clean::Phase;
 use crate::job::Job;
 use gpu_core::{Executable, FIRST_USER, ProcessInfo, Uids, in_system_dir};
 use gpu_reaper::{JobMark, Leftover, Membership};
@@ -22,6 +21,15 @@ pub struct Suspect {
     pub mark: Option<String>,
     /// The job that Slurm tracks it for.
     pub tracked_by: Option<String>,
+}
+
+/// When the devices are cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Before the job starts (Prolog).
+    Before,
+    /// After the job has ended (Epilog).
+    After,
 }
 
 /// What follows from it.

@@ -45,8 +45,8 @@ mod scene;
 mod tracked;
 
 pub use allocation::{Allocation, allocation, job_names};
-pub use clean::{Cleaned, Cleaner, Phase};
-pub use evidence::{Suspect, Verdict, verdict};
+pub use clean::{Cleaned, Cleaner};
+pub use evidence::{Phase, Suspect, Verdict, verdict};
 pub use gres::{NodeDevice, device_files, device_of, devices};
 pub use health::{Change, Health, change, health};
 pub use held::{HeldDevice, is_own_reason, reason};

@@ -9,8 +9,8 @@ use crate::job::Job;
 use crate::question::{Question, Slurm};
 use crate::tracked::tracked;
 use gpu_core::{
-    Bytes, DeviceFile, DeviceInfo, Environment, HeldFile, Holder, Pid, ProcessHandle, ProcessKey, file_number,
-    Result,
+    Bytes, DeviceFile, DeviceInfo, Environment, HeldFile, Holder, Pid, ProcessHandle, ProcessKey,
+    Result, file_number,
 };
 use gpu_reaper::{Ports, Role};
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,15 +10,14 @@
 //! way. Nothing here blocks: each step is taken at a snapshot of the run.
 
 use crate::environment::placeholder_environment;
+use crate::event::{Event, HandOff, Watch};
 use crate::grant::Grant;
 use crate::memory::{Others, Tally};
 use crate::ports::Ports;
-use crate::run::{Event, HandOff};
 use gpu_core::{
     Companion, ComputeMode, DeviceId, Error, ErrorKind, Group, Host, Launch, Launcher, Pid,
     ProcessKey, Result, SafeGpuGuard, Snapshot, current_ancestry,
 };
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// How long a placeholder may take to appear on its device. A driver without persistence mode takes
@@ -34,8 +33,6 @@ const SETTLE_TIME: Duration = Duration::from_secs(10);
 /// A killed placeholder has ended after this time, unless the driver blocks it.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
-
-type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
 
 /// What determines a hand-over.
 #[derive(Clone, Copy)]

@@ -1,10 +1,11 @@
 //! Devices that are held for a process and its descendants, until the job appears there.
 
+use crate::event::Event;
 use crate::grant::Grant;
 use crate::handoff::{Handoff, HandoffTerms};
 use crate::memory::Tally;
 use crate::ports::Ports;
-use crate::run::{Event, tallies};
+use crate::run::tallies;
 use gpu_core::{Error, Groups, Launch, Launcher, ProcessKey, observe_users};
 use std::ops::ControlFlow;
 use std::time::Duration;

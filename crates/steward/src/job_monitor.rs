@@ -1,13 +1,14 @@
 //! Monitors a program from its start to its end.
 
+use crate::event::{Event, Watch};
 use crate::grant::Grant;
 use crate::handoff::Handoff;
+use crate::leftovers::{KILL, TERM};
 use crate::memory::Tally;
+use crate::order::{Leaves, OnDeath, RunOrder};
 use crate::ports::Ports;
 use crate::renewal::Renewal;
-use crate::run::{Event, Leaves, OnDeath, RunOrder};
 use gpu_core::{Error, Groups, Job, JobEvent, JobExit, ProcessFault, observe_users};
-use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// A program usually appears on its devices, and safe-gpu's locks are released, in its first
@@ -18,14 +19,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// If two processes are killed together, the second has ended after this time, even under load.
 const SIMULTANEOUS_EXIT_WINDOW: Duration = Duration::from_secs(1);
-
-/// The number of SIGTERM.
-pub(crate) const TERM: i32 = 15;
-
-/// The number of SIGKILL.
-pub(crate) const KILL: i32 = 9;
-
-pub(crate) type Watch<'w> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'w;
 
 /// A running program.
 pub(crate) struct JobMonitor<'a> {

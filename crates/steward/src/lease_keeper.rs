@@ -5,9 +5,9 @@
 //! therefore holds the lease until the last such process is gone, after it has reported these
 //! processes to the caller.
 
+use crate::event::Watch;
 use crate::grant::Grant;
-use crate::job_monitor::{TERM, Watch};
-use crate::leftovers::{INT, QUIT, Reach, Tree};
+use crate::leftovers::{INT, QUIT, Reach, TERM, Tree};
 use crate::renewal::Renewal;
 use gpu_core::{Job, JobEvent, LeaseStore, ProcessInfo, ProcessKey};
 use std::collections::HashSet;

@@ -18,9 +18,11 @@ const STUCK: Duration = Duration::from_secs(1);
 
 const WHY: &str = "of a job that is to end whole";
 
-/// The signals of Ctrl-C and Ctrl-\\, by number.
+/// Signals by number: those of Ctrl-C and Ctrl-\\, and those that end a process.
 pub(crate) const INT: i32 = 2;
 pub(crate) const QUIT: i32 = 3;
+pub(crate) const KILL: i32 = 9;
+pub(crate) const TERM: i32 = 15;
 
 /// The processes to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

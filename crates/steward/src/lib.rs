@@ -13,6 +13,7 @@ mod ancestry;
 mod claim_context;
 mod device_leases;
 mod environment;
+mod event;
 mod grant;
 mod handoff;
 mod held_devices;
@@ -30,6 +31,8 @@ mod memory;
 mod memory_limit;
 mod narrowed;
 mod offers;
+mod order;
+mod outcome;
 mod ports;
 mod preference;
 mod release;
@@ -40,6 +43,7 @@ pub use ancestry::{descends, own_lease};
 pub use claim_context::{Scene, Wants};
 pub use device_leases::DeviceLeases;
 pub use environment::{LEASE, cdi_names, environment};
+pub use event::{Event, HandOff};
 pub use gpu_claim::{Ahead, Standing, Wait, WaitReason, Waiting};
 pub use grant::{
     Decision, Grant, NotGranted, Preview, Refused, offered, preview, take, waits_for_own_lease,
@@ -57,9 +61,11 @@ pub use listing::{LeaseUser, Listed, Listing, Queued, lease_users, listing};
 pub use memory_limit::{MemoryLimit, serves, variables};
 pub use narrowed::{NamedDevices, NarrowError, narrowed};
 pub use offers::{ClaimSurroundings, offers};
+pub use order::{OnDeath, RunOrder};
+pub use outcome::{DeviceUse, NotRun, RunReport};
 pub use ports::{Ports, Request};
 pub use release::{ReleaseError, release};
-pub use run::{DeviceUse, Event, HandOff, NotRun, OnDeath, RunOrder, RunReport, isolate, run};
+pub use run::{isolate, run};
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -1,8 +1,7 @@
 //! Protects the files of a lease from clean-up.
 
+use crate::event::{Event, Watch};
 use crate::grant::Grant;
-use crate::job_monitor::Watch;
-use crate::run::Event;
 use gpu_core::{EntryKind, LeaseStore};
 use std::time::Duration;
 

@@ -1,22 +1,19 @@
 //! Claims devices, runs a program on them, and verifies that nothing is left.
 
 use crate::environment::environment;
-use crate::grant::{self, Grant, NotGranted};
+use crate::event::Event;
+use crate::grant::{self, Grant};
 use crate::handoff::{Handoff, HandoffTerms};
-use crate::job_monitor::{JobMonitor, KILL};
+use crate::job_monitor::JobMonitor;
 use crate::lease_keeper::LeaseKeeper;
-use crate::leftovers::{Cleaned, Reach, Tree};
+use crate::leftovers::{Cleaned, KILL, Reach, Tree};
 use crate::memory::Tally;
-use crate::memory_limit::{MemoryLimit, variables};
-use crate::ports::{Ports, Request};
+use crate::memory_limit::variables;
+use crate::order::{Leaves, OnDeath, RunOrder};
+use crate::outcome::{DeviceUse, NotRun, RunReport};
+use crate::ports::Ports;
 use gpu_claim::Waiting;
-use gpu_core::visible::Form;
-use gpu_core::{
-    ActToken, Bytes, DeviceId, Error, Fault, Groups, Job, JobExit, Launch, Launcher, LeaseId, Pid,
-    ProcessInfo, Reading, Share, observe_users,
-};
-use gpu_memory_advice::environment::Advice;
-use gpu_reaper::Action;
+use gpu_core::{ActToken, Error, Groups, Job, JobExit, Launcher, Reading, Share, observe_users};
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -25,163 +22,6 @@ use std::time::Duration;
 /// context with much mapped memory may take several seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// What happens to a job when its caller is gone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnDeath {
-    /// It ends, with everything that it started.
-    #[default]
-    End,
-    /// It keeps running, with its lease.
-    Keep,
-}
-
-/// A program to run on claimed devices.
-#[derive(Clone, Debug)]
-pub struct RunOrder {
-    /// The devices. The root is the calling process, which the program's tree cannot leave.
-    pub request: Request,
-    /// The program; the variables that name the devices are added.
-    pub launch: Launch,
-    /// How the devices are named in its environment.
-    pub visible: Form,
-    /// The data for the program's memory limit, if it must be kept within its share.
-    pub bounding: Option<MemoryLimit>,
-    /// Its time limit.
-    pub time_limit: Option<Duration>,
-    /// The time from SIGTERM to SIGKILL.
-    pub grace: Duration,
-    /// What happens to it when its caller is gone.
-    pub on_death: OnDeath,
-    /// How long safe-gpu's locks are held for a program that has not appeared on its devices.
-    pub handoff: Duration,
-    /// A program that uses the device in `CUDA_VISIBLE_DEVICES` until it is killed. It stands for
-    /// the job on a device that looks unused when safe-gpu's locks are released. Without it,
-    /// safe-gpu may take such a device.
-    pub placeholder: Option<Launch>,
-}
-
-/// Events of a run, for the observer.
-///
-/// [`ControlFlow::Break`] ends a wait, and stops the clean-up; it does not stop a running program.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// The claim waits for devices.
-    Waiting(&'a Waiting<'a>),
-    /// Devices were granted; the program starts next.
-    Granted(&'a Grant),
-    /// The settings that keep the program within its share. Its environment variables are set.
-    Bounded(&'a Advice),
-    /// safe-gpu's locks were released.
-    HandedOff(HandOff),
-    /// Placeholders cannot be kept on all devices that the program does not use yet.
-    NotCovered(&'a Error),
-    /// The program and these other processes wait for a lock of safe-gpu, and some of the others
-    /// may come first. The locks are held until the others no longer wait, or until the time limit.
-    Contended(&'a [Pid]),
-    /// The lease may be invisible to others; publishing is retried every minute.
-    Unseen(&'a Error),
-    /// This signal could not be forwarded to the program, which continues.
-    NotPassed(i32, &'a Error),
-    /// The time limit was reached, and the program is being ended.
-    LimitReached,
-    /// The caller is gone.
-    Abandoned,
-    /// The processes that it left behind are being ended.
-    CleaningUp(gpu_reaper::Event<'a>),
-    /// The run waits for its memory to be freed.
-    WaitingForMemory(Duration),
-    /// The run is over, except for processes that could not be ended: the report, or why the
-    /// program was lost. The lease is kept until these processes are gone. That may take forever,
-    /// and the caller should not wait for it. With [`ControlFlow::Break`] the lease is left to the
-    /// processes that inherited it instead.
-    Keeping(Result<&'a RunReport, &'a Error>),
-}
-
-/// Why safe-gpu's locks were released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandOff {
-    /// The program has appeared on all of its devices, visibly for safe-gpu.
-    Seen,
-    /// The program itself waits for safe-gpu's lock. Placeholders keep its devices in use until it
-    /// appears there.
-    Wanted,
-    /// The time limit was reached and another process waits. Placeholders keep the devices in use
-    /// until the program appears.
-    Covered,
-    /// The time limit was reached, another process waits, and there are no placeholders. Until the
-    /// program appears, safe-gpu may take its devices as unused.
-    TimedOut,
-}
-
-/// Why nothing was run. No device stays leased, except for living processes of a
-/// [`Lost`](Self::Lost) program.
-#[derive(Debug)]
-pub enum NotRun {
-    /// No device was granted.
-    NotGranted(NotGranted),
-    /// The observer stopped the run before the program was started.
-    Stopped,
-    /// The program could not be started. The kind `Process(Gone)` means that it does not exist, and
-    /// `Process(NotPermitted)` that it may not be executed; any other kind is an error of this
-    /// program.
-    NotStarted(Error),
-    /// The program was started and could not be monitored; its tree was ended, as the actions show.
-    Lost(Error, Vec<Action>),
-}
-
-/// The result of a run.
-#[derive(Clone, Debug)]
-pub struct RunReport {
-    /// Its lease.
-    pub lease: LeaseId,
-    /// How the program ended.
-    pub ending: JobExit,
-    /// Whether it was ended at its time limit.
-    pub limit_hit: bool,
-    /// Whether its caller was gone.
-    pub abandoned: bool,
-    /// Its devices, and their use.
-    pub devices: Vec<DeviceUse>,
-    /// The time from its start to its end.
-    pub elapsed: Duration,
-    /// The processes of its tree that were ended after it, or could not be.
-    pub left_behind: Vec<Action>,
-    /// The processes of its tree that still exist.
-    pub still_there: Vec<ProcessInfo>,
-    /// The processes of `still_there` that could not be ended, or of which it is unknown whether
-    /// they hold a device. The list may be incomplete.
-    pub remaining: Vec<ProcessInfo>,
-    /// The processes that still exist, have unreadable descriptors, and are listed by the driver on
-    /// none of the devices. The lease is not kept for them.
-    pub unlisted: Vec<ProcessInfo>,
-    /// Whether the lease is kept for remaining processes.
-    pub lease_stays: bool,
-    /// Whether its memory was verified as freed on all of its devices.
-    pub memory_back: Reading<bool>,
-    /// Why the clean-up is incomplete.
-    pub stopped: Option<Fault>,
-    /// Why the audit log is incomplete.
-    pub unwritten: Option<Fault>,
-}
-
-/// The use of a device by a job.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeviceUse {
-    /// The device.
-    pub device: DeviceId,
-    /// The peak of its memory, sampled each second; absent if it could not be read.
-    pub peak: Reading<Bytes>,
-    /// How long it was leased.
-    pub held_for: Duration,
-}
-
-impl RunReport {
-    /// Returns the total lease time of all devices.
-    pub fn device_time(&self) -> Duration {
-        self.devices.iter().map(|used| used.held_for).sum()
-    }
-}
 
 /// Claims devices, runs a program on them and waits for its end. Then ends the processes that the
 /// program left behind on the devices, and verifies that their memory is freed.
@@ -217,15 +57,6 @@ pub fn isolate(
     watch: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
 ) -> Result<RunReport, NotRun> {
     carry_out(order, Leaves::Nothing, ports, launcher, token, watch)
-}
-
-/// The processes that may remain of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Leaves {
-    /// Processes that hold no device.
-    Others,
-    /// No process.
-    Nothing,
 }
 
 fn carry_out(

@@ -17,7 +17,7 @@ mod watch;
 pub use docket::Condemned;
 pub use identity::Identity;
 pub use policy::{
-    Allowed, Policy, PolicyError, REAPABLE, ReapPolicy, ReapRule, Notify, Threshold, Users,
+    Allowed, Notify, Policy, PolicyError, REAPABLE, ReapPolicy, ReapRule, Threshold, Users,
 };
 pub use round::{Look, Machine, Purpose, Told};
 pub use watch::{Change, ChangeKind, Watch};

@@ -10,37 +10,13 @@ use crate::{Tree, Violation};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// Crates with cycles, until they are broken.
-const UNBROKEN: &[&str] = &[
-    "crates/gpu-core",
-    "crates/gpu-host",
-    "crates/machine",
-    "crates/reaper",
-    "crates/slurm",
-    "crates/steward",
-];
-
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
-    check_except(tree, UNBROKEN)
-}
-
-fn check_except(tree: &Tree, unbroken: &[&str]) -> Vec<Violation> {
     let mut violations = Vec::new();
     for (dir, files) in sources(tree) {
         let modules = Modules::read(dir, &files);
         let imports: Vec<_> = (0..modules.len()).map(|module| imports(&modules, module)).collect();
         let groups = groups(&imports);
-        let excepted = unbroken.contains(&dir);
-        if excepted && groups.is_empty() {
-            violations.push(Violation {
-                path: dir.to_owned(),
-                line: 1,
-                what: "its files no longer import each other".to_owned(),
-                remedy: "remove it from UNBROKEN in xtask/src/tidy/cycles.rs".to_owned(),
-            });
-        }
-        let groups = groups.iter().filter(|_| !excepted);
-        violations.extend(groups.map(|group| violation(&modules, &imports, group)));
+        violations.extend(groups.iter().map(|group| violation(&modules, &imports, group)));
     }
     violations
 }
@@ -107,7 +83,7 @@ mod tests {
             ("crates/a/src/e.rs", "mod f;\nuse f::G;\npub struct Eff;\nfn f(d: crate::Dee) {}"),
             ("crates/a/src/e/f.rs", "use super::Eff;\nuse crate::b::Bee;\npub struct G;"),
         ]);
-        let found = check_except(&tree, &[]);
+        let found = check(&tree);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((found[0].path.as_str(), found[0].line), ("crates/a/src/b.rs", 2));
         assert_eq!(
@@ -118,7 +94,6 @@ mod tests {
              crates/a/src/c.rs:1: crate::Dee is in crates/a/src/d.rs\n    \
              crates/a/src/d.rs:2: crate::b::Bee is in crates/a/src/b.rs"
         );
-        assert!(check_except(&tree, &["crates/a"]).is_empty());
     }
 
     #[test]
@@ -129,16 +104,8 @@ mod tests {
             ("crates/a/src/b/d.rs", "use crate::c::See;\npub struct Dee;"),
             ("crates/a/src/c.rs", "use crate::b::Bee;\npub struct See;"),
         ]);
-        let found = check_except(&tree, &[]);
+        let found = check(&tree);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].what.lines().count(), 4, "{found:?}");
-    }
-
-    #[test]
-    fn exception_without_a_cycle_is_reported() {
-        let tree = Tree::of(&[("crates/a/src/lib.rs", "fn f() {}")]);
-        let found = check_except(&tree, &["crates/a"]);
-        assert_eq!(found.len(), 1);
-        assert_eq!(found[0].path, "crates/a");
     }
 }

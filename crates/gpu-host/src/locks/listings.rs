@@ -1,6 +1,6 @@
 //! The names in the directories of users, and whether a time of change identifies a version.
 
-use super::living::OPENED_PER_USER;
+use super::OPENED_PER_USER;
 use super::names::file_prefix;
 use super::user_dir::UserDir;
 use crate::fault;

@@ -4,6 +4,7 @@
 //! beyond the limits on memory count as a lease on the whole of the devices that they name
 //! ([`MergedLeases`]).
 
+use super::OPENED_PER_USER;
 use super::listings::{FileId, FileTime, Listings, changed, file_id, is_settled};
 use super::names::{MERGED, file_prefix};
 use super::read::{Answers, is_damaged, living_file, text};
@@ -21,14 +22,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How many files of one user and kind a reader opens, the first ones by name. The rest contains no
-/// entry of gpuws: it grants no user more than 256 leases, and removes the dead entries of a user
-/// who has [`MANY`] before it publishes another.
-pub(super) const OPENED_PER_USER: usize = 256 + MANY;
-
-/// From this number of entries of one kind on, gpuws removes the dead ones of its user.
-pub(super) const MANY: usize = 32;
 
 /// How many of these files a reader reads, the first living ones. Of the caller, it reads all that it
 /// opens.

@@ -16,7 +16,7 @@ mod user_dir;
 mod watch;
 
 use crate::fault;
-use crate::host::Roots;
+use crate::roots::Roots;
 use crate::timer;
 use crate::trusted_dir::overflow_user;
 use dir::Dir;
@@ -25,7 +25,7 @@ use gpu_core::{
     QueuePlace, Result, SafeGpuGuard, SafeGpuHolder, Timestamp, Waiter,
 };
 use history::LastLeased;
-use living::{Known, MANY};
+use living::Known;
 use names::PLACE;
 use publish::{InQueue, Published};
 use read::Fifo;
@@ -44,8 +44,16 @@ pub use safe_gpu::SafeGpuFiles;
 /// The longest wait for a change without a notification.
 const POLL_INTERVAL_WITHOUT_INOTIFY: Duration = Duration::from_millis(250);
 
+/// How many files of one user and kind a reader opens, the first ones by name. The rest contains no
+/// entry of gpuws: it grants no user more than 256 leases, and removes the dead entries of a user
+/// who has [`MANY`] before it publishes another.
+const OPENED_PER_USER: usize = 256 + MANY;
+
+/// From this number of entries of one kind on, gpuws removes the dead ones of its user.
+const MANY: usize = 32;
+
 /// A claim publishes no attempt if its user has this many. Claims that count at the same moment may
-/// exceed it; readers open [`living::OPENED_PER_USER`].
+/// exceed it; readers open [`OPENED_PER_USER`].
 const MAX_ATTEMPTS: usize = 128;
 
 /// Leases as files in a directory for each user, alive while the kernel holds them locked.

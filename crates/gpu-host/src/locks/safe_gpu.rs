@@ -6,8 +6,9 @@
 
 use super::ofd::{self, Lock};
 use crate::fault;
-use crate::host::{LinuxHost, Roots};
+use crate::host::LinuxHost;
 use crate::proc_dir::ProcRoot;
+use crate::roots::Roots;
 use crate::timer::{now, sleep};
 use gpu_core::{
     Access, DeviceFiles, Error, ErrorKind, Holder, Pid, Result, SafeGpuGuard, SafeGpuHolder,

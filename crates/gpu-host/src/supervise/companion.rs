@@ -1,6 +1,6 @@
 //! The port [`Companion`]: a helper program beside a job, or beside devices that are only held.
 
-use super::launcher::Shared;
+use super::shared::Shared;
 use super::tree::place;
 use crate::fault;
 use gpu_core::{Companion, Error, ErrorKind, Job, Launch, Launcher, Pid, ProcessKey, Result};

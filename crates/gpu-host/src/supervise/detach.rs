@@ -7,10 +7,10 @@
 //! can also write into the pipe. It can end or mislead a frontend that way, as it could with a
 //! signal, but cannot make it wait.
 
-use super::launcher::Watched;
+use super::shared::Watched;
 use crate::fault;
-use crate::host::Roots;
 use crate::proc_dir::ProcRoot;
+use crate::roots::Roots;
 use gpu_core::{Error, ErrorKind, JobExit, ProcessKey, Result};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::fs::{Mode, OFlags, fcntl_setfl};

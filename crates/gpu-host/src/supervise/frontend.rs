@@ -2,15 +2,15 @@
 
 use super::detach::DetachPipe;
 use super::input::EndOfInput;
-use super::launcher::Watched;
 use super::orphans::Orphans;
+use super::shared::Watched;
 use super::signals::{ASKING, FREE, ignored, is_in};
 use super::terminal::{Terminal, own_group};
 use super::tree::own_children;
 use super::{end_as, has_ended, pause};
-use crate::host::Roots;
 use crate::limits::ignore_file_size_signal;
 use crate::proc_dir::ProcRoot;
+use crate::roots::Roots;
 use crate::{fault, process};
 use gpu_core::{Error, ErrorKind, JobExit, Pid, ProcessKey, Result, StartTime};
 use nix::libc::SI_KERNEL;

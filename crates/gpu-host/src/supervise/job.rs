@@ -1,7 +1,7 @@
 //! The port [`Job`]: one started program and all its descendants.
 
-use super::launcher::{Shared, Watched};
 use super::members::members;
+use super::shared::{Shared, Watched};
 use super::signals::{FREE, is_pending};
 use super::suspend::{send, suspend_new};
 use super::terminal::Terminal;

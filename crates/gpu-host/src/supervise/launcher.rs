@@ -1,25 +1,22 @@
 //! The port [`Launcher`], implemented by the supervisor.
 
 use super::companion::LinuxCompanion;
-use super::has_ended;
 use super::job::LinuxJob;
+use super::shared::{Shared, Watched};
 use super::signals::Signals;
 use super::terminal::own_group;
 use super::tree::{own_children, place};
 use crate::fault;
 use crate::handle::raw;
-use crate::host::{Roots, require_own_namespace};
 use crate::limits::{OpenFiles, ignore_file_size_signal};
+use crate::namespace::require_own_namespace;
 use crate::proc_dir::ProcRoot;
-use crate::process::read_key;
+use crate::roots::Roots;
 use crate::users::Users;
 use gpu_core::{Companion, Error, ErrorKind, Job, Launch, Launcher, ProcessKey, Result};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open, set_child_subreaper};
+use rustix::process::{Pid, getpid, set_child_subreaper};
 use std::cell::{OnceCell, RefCell};
-use std::collections::HashSet;
 use std::io;
 use std::rc::Rc;
 
@@ -35,83 +32,6 @@ use std::rc::Rc;
 /// belongs to a job: it is a member, and is reaped when it has ended.
 pub struct LinuxLauncher {
     shared: Rc<Shared>,
-}
-
-/// Shared by a launcher and its job.
-pub(crate) struct Shared {
-    pub(crate) root: ProcRoot,
-    pub(crate) users: Users,
-    pub(crate) signals: RefCell<Signals>,
-    pub(crate) front: Watched,
-    /// The frontend's process group, this process's own without one; none if it is outside this PID
-    /// namespace.
-    pub(crate) group: Option<Pid>,
-    /// The original signal mask of this thread, for the job.
-    mask: SigSet,
-    /// The original limit on open files, for the job.
-    files: OpenFiles,
-    /// The children from before the first job.
-    own_children: OnceCell<HashSet<ProcessKey>>,
-    /// The helper programs beside the job, which are also this process's own children.
-    pub(crate) companions: RefCell<HashSet<ProcessKey>>,
-}
-
-impl Shared {
-    /// Returns whether a child existed before the first job, or is a helper. The kernel does not
-    /// reveal who started an orphaned process; but no process is adopted before there is a job.
-    pub(crate) fn is_own(&self, child: &ProcessKey) -> bool {
-        self.own_children.get().is_some_and(|own| own.contains(child))
-            || self.companions.borrow().contains(child)
-    }
-
-    /// Runs an action with the original signal mask and the original limit on open files, which a
-    /// child inherits.
-    pub(crate) fn as_before<T>(&self, act: impl FnOnce() -> T) -> T {
-        let now = self.mask.thread_swap_mask(SigmaskHow::SIG_SETMASK);
-        let done = self.files.as_before(act);
-        if let Ok(now) = now {
-            // A mask that was set before can be set again.
-            let _ = now.thread_set_mask();
-        }
-        done
-    }
-}
-
-/// A process whose end is watched.
-pub(crate) enum Watched {
-    /// There is none.
-    Nobody,
-    /// This process lived when it was opened.
-    Opened(OwnedFd),
-    /// It has ended before.
-    Gone,
-}
-
-impl Watched {
-    /// Opens the process that `key` identifies, and no other that reuses its PID: the pidfd comes
-    /// first, and while the process behind it lives, its PID is not reused.
-    pub(crate) fn open(root: &ProcRoot, key: ProcessKey) -> rustix::io::Result<Self> {
-        let opened = raw(key.pid.0).ok_or(Errno::SRCH).and_then(|number| {
-            let pidfd = pidfd_open(number, PidfdFlags::empty())?;
-            let same = read_key(&root.process(key.pid.0)?)?.definitely_same(&key);
-            let lives = same && !has_ended(&pidfd)?;
-            Ok(lives.then_some(pidfd))
-        });
-        match opened {
-            Ok(Some(pidfd)) => Ok(Watched::Opened(pidfd)),
-            Ok(None) | Err(Errno::SRCH | Errno::NOENT) => Ok(Watched::Gone),
-            Err(errno) => Err(errno),
-        }
-    }
-
-    /// Returns whether it is gone.
-    pub(crate) fn is_gone(&self) -> rustix::io::Result<bool> {
-        match self {
-            Watched::Nobody => Ok(false),
-            Watched::Opened(pidfd) => has_ended(pidfd),
-            Watched::Gone => Ok(true),
-        }
-    }
 }
 
 impl LinuxLauncher {

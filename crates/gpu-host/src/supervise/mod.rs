@@ -30,6 +30,7 @@ mod orphans;
 mod program;
 mod program_fault;
 mod reexec;
+mod shared;
 mod signals;
 mod suspend;
 mod terminal;

@@ -4,8 +4,8 @@ use super::members::members;
 use super::tree_kill::kill_tree;
 use super::{moment, pause};
 use crate::fault;
-use crate::host::Roots;
 use crate::proc_dir::ProcRoot;
+use crate::roots::Roots;
 use crate::users::Users;
 use gpu_core::{
     ActToken, Error, ErrorKind, Job, JobEvent, KilledTree, Pid, ProcessInfo, ProcessKey, Result,

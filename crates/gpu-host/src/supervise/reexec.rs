@@ -11,11 +11,11 @@
 //! output ends with the last of them.
 
 use super::frontend::{Front, Relation, parse_words};
-use super::launcher::Watched;
 use super::orphans::Orphans;
+use super::shared::Watched;
 use crate::fault;
-use crate::host::Roots;
 use crate::proc_dir::ProcRoot;
+use crate::roots::Roots;
 use gpu_core::{Error, ErrorKind, JobExit, ProcessKey, Result, Sent, Supervised, Supervisors};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;

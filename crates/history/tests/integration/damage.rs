@@ -164,9 +164,8 @@ fn undamaged_frames_are_read_and_damage_is_told() {
         let is_last = |damage: &Damage| {
             damage.what == DamageKind::Entry && damage.offset + RECORD as u64 >= end
         };
-        let is_bounded = !damage
-            .iter()
-            .any(|damage| of_unknown_cost.contains(&damage.what) || is_last(damage));
+        let is_bounded =
+            !damage.iter().any(|damage| of_unknown_cost.contains(&damage.what) || is_last(damage));
         assert!(told >= missing || !is_bounded, "{trial}: {told} of {missing}, {damage:?}");
         lost += missing;
     }

@@ -1,13 +1,11 @@
 //! Devices that are busy although nobody uses them.
 
-use super::context::{DetectContext, Unexplained};
+use super::context::DetectContext;
+use crate::condition::{Unexplained, is_busy_alone};
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use crate::role::Role;
 use gpu_core::{DeviceState, Percent};
-
-/// From this share on, in percent, a device is busy for the whole sample window.
-const BUSY: u8 = 95;
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
@@ -55,11 +53,4 @@ pub fn busy_alone(device: &DeviceState) -> Option<Percent> {
 fn share(device: &DeviceState) -> Option<Percent> {
     let share = device.sample.as_ref().ok()?.utilization.ok()?;
     is_busy_alone(device)?.then_some(share)
-}
-
-/// Returns whether a device is busy although the driver lists no process on it; `None` if unknown.
-pub(crate) fn is_busy_alone(device: &DeviceState) -> Option<bool> {
-    let share = device.sample.as_ref().ok()?.utilization.ok()?;
-    let alone = device.processes.as_ref().ok()?.is_empty();
-    Some(alone && share.get() >= BUSY)
 }

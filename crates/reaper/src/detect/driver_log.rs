@@ -1,5 +1,6 @@
 //! Errors that the driver has written into the kernel log.
 
+use super::ago::when;
 use super::consequence::{Cause, causes, gpu_code as code};
 use super::context::DetectContext;
 use crate::evidence::Evidence;
@@ -302,29 +303,5 @@ impl Logged<'_> {
             line.push_str(&format!(", by {}", programs.join(", ")));
         }
         line
-    }
-}
-
-/// Formats a time as ` 2 h ago`. A pasted text may be old, and then only the date means something.
-pub(super) fn when(now: &Snapshot, at: Timestamp) -> String {
-    if at == DriverMessage::UNDATED {
-        return " at an unknown time".to_owned();
-    }
-    if now.origin == Origin::Pasted {
-        let date = at.to_string();
-        let date = date.get(..16).map(|date| date.replace('T', " ")).unwrap_or(date);
-        // The messages are in order of time, and the zone of one is known for all.
-        let last = now.driver_messages.as_ref().ok().and_then(|messages| messages.last());
-        let zone = match last.is_some_and(|message| message.is_local) {
-            true => "local time there",
-            false => "UTC",
-        };
-        return format!(" on {date} {zone}");
-    }
-    let seconds = now.taken_at.since(at).as_secs();
-    match seconds {
-        0..120 => format!(" {seconds} s ago"),
-        120..7_200 => format!(" {} min ago", seconds / 60),
-        _ => format!(" {} h ago", seconds / 3600),
     }
 }

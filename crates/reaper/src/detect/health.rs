@@ -1,6 +1,7 @@
 //! Devices that return errors or do not answer, and processes that block a reset.
 
-use super::context::{DetectContext, Unexplained, paths};
+use super::context::{DetectContext, paths};
+use crate::condition::Unexplained;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{

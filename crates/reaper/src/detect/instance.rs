@@ -1,6 +1,6 @@
 //! The MIG instance that unexplained memory is in.
 
-use super::context::Unexplained;
+use crate::condition::Unexplained;
 use gpu_core::{Bytes, DeviceState, MigInstance, driver_reserve};
 
 /// The memory of a GPU instance, which all compute instances in it share.

@@ -1,9 +1,10 @@
 //! Links that are slower than they should be: PCI Express and NVLink.
 
 use super::context::DetectContext;
+use crate::condition::slow_link;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
-use gpu_core::{DeviceDetails, DeviceId, DeviceState, FabricState, NvLink, Origin, Pcie, Reading};
+use gpu_core::{DeviceDetails, DeviceId, DeviceState, FabricState, NvLink, Origin, Reading};
 use std::collections::BTreeMap;
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
@@ -41,38 +42,6 @@ fn pcie(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
         false => (Confidence::Possible, vec![Advice::LookLonger, Advice::CheckSlot(index)]),
     };
     Some(Finding::about_device(device, FindingKind::SlowPcie, confidence, evidence, advice))
-}
-
-/// Returns whether the link of a device is slow at work; `None` if that is unknown.
-pub(crate) fn is_slow(device: &DeviceState) -> Option<bool> {
-    details(device)?.pcie.as_ref()?;
-    device.sample.as_ref().ok()?.utilization.ok()?;
-    Some(slow_link(device).is_some())
-}
-
-/// Describes the link of a device that works at full clocks with fewer lanes, or of a lower
-/// generation, than device and slot allow.
-fn slow_link(device: &DeviceState) -> Option<String> {
-    // A device without memory of its own is part of the processor, and its link is a name.
-    device.memory_total().ok()?;
-    let details = details(device)?;
-    let is_busy = device.sample.as_ref().ok()?.utilization.ok()?.get() > 0;
-    let state = details.activity.as_ref()?.performance_state.ok()?;
-    let pcie = details.pcie.as_ref()?;
-    if !is_busy || state > 2 {
-        return None;
-    }
-    let Pcie { generation, generation_max, width, width_max, .. } = pcie;
-    let narrow = match (*width, *width_max) {
-        (Ok(now), Ok(max)) if now < max => Some(format!("x{now} of x{max} lanes")),
-        _ => None,
-    };
-    let slow = match (*generation, *generation_max) {
-        (Ok(now), Ok(max)) if now < max => Some(format!("generation {now} of {max}")),
-        _ => None,
-    };
-    let link = [narrow, slow].into_iter().flatten().collect::<Vec<_>>();
-    (!link.is_empty()).then(|| format!("PCIe link at work: {}", link.join(", ")))
 }
 
 /// Compares devices of one product: a board that has fewer active links than its equals has lost

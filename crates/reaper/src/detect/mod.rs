@@ -1,5 +1,6 @@
 //! Detectors: from snapshots to findings, each with its evidence. One detector per file.
 
+mod ago;
 mod busy;
 mod consequence;
 mod context;
@@ -24,16 +25,13 @@ use crate::finding::{Advice, Cleared, Confidence, Diagnosis, Finding, FindingKin
 use crate::past::Past;
 use crate::role::Role;
 pub use busy::busy_alone;
-pub(crate) use busy::is_busy_alone;
+pub(crate) use context::DetectContext;
 pub use context::MIN_AGE as SETTLED_AFTER;
-pub(crate) use context::{DetectContext, Unexplained};
 pub use driver_log::{OldMessages, logged_errors, old_messages};
 use gpu_core::{Host, Pid, Snapshot};
 pub use health::silence;
 pub(crate) use instance::InstanceAccount;
-pub(crate) use links::is_slow as is_link_slow;
 use std::collections::{BTreeMap, BTreeSet};
-pub(crate) use throttle::{FAULTS as THROTTLE_FAULTS, faults as throttle_faults};
 
 /// Returns the diagnosis of `looks`, oldest first; the last one is 'now'.
 ///

@@ -4,9 +4,9 @@
 //! GPUs and switches together, or a reboot; others are counted and watched (NVIDIA, "Fabric Manager
 //! User Guide", appendix of NVSwitch errors).
 
+use super::ago::when;
 use super::consequence::Cause;
 use super::context::DetectContext;
-use super::driver_log::when;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::{DriverMessage, DriverMessageKind, PciBusId, Timestamp};

@@ -1,13 +1,10 @@
 //! Clocks that the hardware holds back.
 
 use super::context::DetectContext;
+use crate::condition::throttle_faults;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
-use gpu_core::{DeviceState, ThrottleReasons};
-
-/// Reasons that are no normal operation: hardware slowdown, software and hardware thermal slowdown,
-/// and the power brake. The power cap is normal at full load, and the others are settings.
-pub(crate) const FAULTS: [u64; 4] = [0x008, 0x020, 0x040, 0x080];
+use gpu_core::DeviceState;
 
 /// Heat, as far as it has a bit of its own.
 const THERMAL: u64 = 0x020 | 0x040;
@@ -19,7 +16,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 /// The reasons appear for a moment when clocks change, so a single sample shows little. It shows
 /// more if the temperature agrees: at the slowdown threshold or above.
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
-    let reasons = faults(device).filter(|reasons| reasons.0 != 0)?;
+    let reasons = throttle_faults(device).filter(|reasons| reasons.0 != 0)?;
     let lasting = case.lasting(device, |past| past.throttled(reasons.0));
     let names: Vec<&str> = reasons.names().collect();
     let text = format!("clocks reduced: {}", names.join(", "));
@@ -51,12 +48,6 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     });
     let kind = FindingKind::Throttled;
     Some(Finding::about_device(device, kind, confidence, evidence, advice))
-}
-
-/// Returns those of [`FAULTS`] that hold; `None` if they are unknown.
-pub(crate) fn faults(device: &DeviceState) -> Option<ThrottleReasons> {
-    let reasons = device.details.as_ref().ok()?.activity.as_ref()?.throttle.ok()?;
-    Some(ThrottleReasons(FAULTS.into_iter().filter(|fault| reasons.0 & fault != 0).sum()))
 }
 
 /// The temperature of the chip and its slowdown threshold, in °C.

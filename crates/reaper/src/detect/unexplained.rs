@@ -1,8 +1,9 @@
 //! Memory that no listed process accounts for: ghosts, driver leaks, and unreadable processes.
 
-use super::context::{DetectContext, Unexplained, paths};
+use super::context::{DetectContext, paths};
 use super::instance::InstanceAccount;
 use super::ray;
+use crate::condition::Unexplained;
 use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use crate::role::Role;

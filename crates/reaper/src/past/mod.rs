@@ -4,7 +4,9 @@ mod cpu;
 mod growth;
 mod streak;
 
-use crate::detect::{THROTTLE_FAULTS, Unexplained, is_busy_alone, is_link_slow, throttle_faults};
+use crate::condition::{
+    THROTTLE_FAULTS, Unexplained, is_busy_alone, is_link_slow, throttle_faults,
+};
 use cpu::CpuTime;
 use gpu_core::{
     Bytes, DeviceId, DeviceState, Pid, ProcessInfo, ProcessKey, ProcessState, Snapshot, Timestamp,

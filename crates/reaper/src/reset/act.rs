@@ -1,8 +1,8 @@
 //! The reset, and its records in the audit log.
 
 use super::Check;
-use crate::act::Ports;
 use crate::audit::ascii;
+use crate::ports::Ports;
 use gpu_core::{ActToken, DeviceState, Error, ErrorKind, Fault, Origin, Result};
 use serde::Serialize;
 

@@ -119,7 +119,9 @@ pub(crate) fn full_device(index: u32) -> DeviceState {
             name: Ok("NVIDIA A100".into()),
             persistence: Ok(true),
             display_active: Ok(false),
-            mig_enabled: Ok(false), pid_namespace: Default::default() },
+            mig_enabled: Ok(false),
+            pid_namespace: Default::default(),
+        },
         sample: Ok(DeviceSample {
             memory: MemoryInfo {
                 total: Ok(Bytes::from_mib(40_960)),

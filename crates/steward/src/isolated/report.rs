@@ -1,7 +1,7 @@
 //! The supervisor's report on a job.
 
 use super::millis;
-use crate::run::{DeviceUse, RunReport};
+use crate::outcome::{DeviceUse, RunReport};
 use gpu_core::{Bytes, Error, Fault, Pid, Reading};
 use serde::{Deserialize, Serialize};
 use std::fmt;

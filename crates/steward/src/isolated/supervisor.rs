@@ -2,9 +2,12 @@
 
 use super::report::{IsolatedReport, Said};
 use super::{Order, RESULT};
+use crate::event::Event;
 use crate::grant::NotGranted;
+use crate::order::{OnDeath, RunOrder};
+use crate::outcome::NotRun;
 use crate::ports::{Ports, Request};
-use crate::run::{Event, NotRun, OnDeath, RunOrder, isolate};
+use crate::run::isolate;
 use gpu_claim::Wait;
 use gpu_core::visible::Form;
 use gpu_core::{ActToken, Error, ErrorKind, Launch, Launcher, Result};

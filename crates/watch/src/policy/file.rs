@@ -1,7 +1,7 @@
 //! Parses the policy file: TOML, in which an unknown key is an error.
 
 use super::value::{Count, Text, plain};
-use super::{Allowed, Policy, REAPABLE, ReapPolicy, ReapRule, Notify, Threshold, Users};
+use super::{Allowed, Notify, Policy, REAPABLE, ReapPolicy, ReapRule, Threshold, Users};
 use gpu_core::{Absent, Bytes, Reading, Selector, service_of};
 use gpu_reaper::{Confidence, FindingKind, Ignored, Protect};
 use serde::Deserialize;

@@ -148,7 +148,8 @@ fn reload(watch: &mut Watch, args: &WatchArgs, host: &dyn Host, teller: &mut Tel
 fn check(path: &Path, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let source = source::open(global)?;
     let policy = read_policy(path, &*source.host)?;
-    let program: Vec<OsString> = policy.notify.on_finding.iter().flatten().map(Into::into).collect();
+    let program: Vec<OsString> =
+        policy.notify.on_finding.iter().flatten().map(Into::into).collect();
     let mut messengers = Messengers::new(&source.backend.origin());
     start_for_events(&mut messengers, &program, policy.notify.time_limit)?;
     let unmatched = policy.unmatched(&source.backend.look(Groups::NONE).devices);

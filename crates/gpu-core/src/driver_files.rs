@@ -1,0 +1,38 @@
+//! The meaning of the device files of one vendor.
+
+use crate::absent::Reading;
+use crate::file::{DeviceFile, FileRole};
+use crate::holder::HeldFile;
+use crate::id::{DeviceKey, FileId};
+
+/// What the device files of one vendor's driver mean.
+pub trait DriverFiles: Send + Sync {
+    /// Returns the name of the kernel driver, as sysfs shows it for the devices that it drives.
+    fn kernel_driver(&self) -> &'static str;
+
+    /// Returns the directories below `/dev` that have files of the driver, apart from `dri`.
+    fn directories(&self) -> &'static [&'static str];
+
+    /// Returns the names of the files that programs open in addition to that of a device, in the
+    /// same directory.
+    fn shared(&self) -> &'static [&'static str];
+
+    /// Returns the role of a file and the device it belongs to; `None` if it is not a file of this
+    /// driver. A file that only text names has no identity.
+    fn describe(&self, path: &str, id: Reading<FileId>) -> Option<(FileRole, Option<DeviceKey>)>;
+
+    /// Sets [`HeldFile::memory`] of each file of this driver, from all files of one process and, for
+    /// drivers that report memory there, the beginning of `/proc/PID/fdinfo` of a descriptor.
+    fn find_memory_use(&self, held: &mut [HeldFile], fdinfo: &dyn Fn(u32) -> Option<String>);
+}
+
+impl DeviceFile {
+    /// Returns the file in the role that it has for this driver, if it is one of its files.
+    #[must_use]
+    pub fn described_by(self, driver: &dyn DriverFiles) -> Self {
+        match driver.describe(&self.path, self.id) {
+            Some((role, device)) => DeviceFile { role, device, ..self },
+            None => self,
+        }
+    }
+}
