@@ -12,7 +12,7 @@ use gpu_reaper::{FindingKind, Guard, Outcome, diagnose, execute, plan};
 use gpu_steward::{OnDeath, RunOrder, Wait, run, take};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,8 +88,12 @@ impl GpuBackend for Toy {
                 node: Err(Absent::NotSupported),
                 index,
             };
-            let pid_namespace = PidNamespace::Caller;
-            DeviceInfo { name: Ok("Toy".to_owned()), pid_namespace, ..DeviceInfo::unknown(id) }
+            DeviceInfo {
+                name: Ok("Toy".to_owned()),
+                mig_enabled: Err(Absent::NotSupported),
+                pid_namespace: PidNamespace::Caller,
+                ..DeviceInfo::unknown(id)
+            }
         };
         Ok(vec![device(0), device(1)])
     }
@@ -130,17 +134,35 @@ impl GpuBackend for Toy {
 }
 
 /// A program with this much memory of a device.
-fn program(dev: &Path, index: u32, mib: u32) -> Child {
+fn program(dev: &Path, index: u32, mib: u32) -> Program {
     let script = format!("exec 3>\"$0\"; printf '%{mib}s' . >&3; exec sleep 600");
     let file = dev.join(format!("toy{index}"));
-    Command::new("sh").arg("-c").arg(script).arg(file).spawn().expect("sh runs")
+    let mut sh = Command::new("sh");
+    Program(sh.arg("-c").arg(script).arg(file).stdout(Stdio::null()).spawn().expect("sh runs"))
+}
+
+/// A program, which ends with the test.
+struct Program(Child);
+
+impl Program {
+    fn pid(&self) -> Pid {
+        Pid(self.0.id())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn main() {
     let dir = tempfile::tempdir().unwrap();
     let dev = dir.path().canonicalize().unwrap();
     ["toy0", "toy1"].map(|name| std::fs::write(dev.join(name), "").unwrap());
-    let mut programs = [program(&dev, 0, 9_000), program(&dev, 1, 5_000)];
+    let programs = [program(&dev, 0, 9_000), program(&dev, 1, 5_000)];
     let toy = || -> Box<dyn GpuBackend> { Box::new(Toy(dev.clone())) };
     let at = Roots { dev: dev.clone(), ..roots() };
     // The second backend reports the same devices: they stay two.
@@ -150,15 +172,11 @@ fn main() {
             && snapshot.devices.iter().all(|d| d.memory_used() > Ok(Bytes(0)))
     };
     let snapshot = (0..1_000).map(|_| source.snapshot()).find(ready).expect("both have memory");
-    let [listed, ghost] = [&programs[0], &programs[1]].map(|child| Pid(child.id()));
+    let [listed, ghost] = [programs[0].pid(), programs[1].pid()];
 
     status(&snapshot, [listed, ghost]);
     reap(&source, &dir.path().join("audit.jsonl"), ghost);
     claim_and_run(&source, &dir.path().join("leases"), dir.path());
-    for child in &mut programs {
-        let _ = child.kill();
-        child.wait().unwrap();
-    }
     println!("toy: status, doctor, reap, claim and run work");
 }
 
@@ -194,6 +212,7 @@ fn reap(source: &Source, audit: &Path, ghost: Pid) {
 
 /// `claim` takes the free device, and `run` runs a program on it.
 fn claim_and_run(source: &Source, leases: &Path, dir: &Path) {
+    std::fs::create_dir(leases).unwrap();
     let locks = source.lease_store(Some(leases)).unwrap();
     let journal = FileJournal::open(dir.join("run.jsonl")).unwrap();
     let ports = gpu_steward::Ports {

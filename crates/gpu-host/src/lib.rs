@@ -10,7 +10,7 @@
 //! from directories; the rest of the workspace sees only the ports of [`gpu_core`].
 //!
 //! ```
-//! use gpu_core::{Access, Host, Pid};
+//! use gpu_core::{Access, DeviceFiles, Pid, ProcessTable};
 //! use gpu_host::{LinuxHost, Roots, resolve};
 //!
 //! let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
