@@ -13,7 +13,7 @@
 //! [`Session`] needs no server: several processes that open one directory see one machine.
 //!
 //! ```
-//! use gpu_core::{ActToken, Bytes, Clock, Host, Pid, Signal, observe};
+//! use gpu_core::{ActToken, Bytes, Clock, Pid, ProcessTable, Signal, observe};
 //! use gpu_sim::Simulation;
 //! use std::time::Duration;
 //!
