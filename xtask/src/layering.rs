@@ -1,8 +1,8 @@
 //! The layers of `docs/architecture.md`: the packages that each package may depend on, checked with
 //! `cargo tree`.
 //!
-//! Every edge counts, including those of tests and build scripts, but for [`IN_TESTS`]. Code that needs several adapters
-//! or policies at once belongs in `tests/` or `benches/`.
+//! Every edge counts, including those of tests and build scripts, but for `IN_TESTS`. Code that
+//! needs several adapters or policies at once belongs in `tests/` or `benches/`.
 
 use crate::{Tree, Violation};
 use std::collections::BTreeSet;

@@ -18,7 +18,8 @@ const DRM_MAJOR: u32 = 226;
 /// The drivers whose device files are known.
 pub(crate) type Drivers = Arc<[Arc<dyn DriverFiles>]>;
 
-/// Returns any file, for use with [`Host::holders`](gpu_core::Host::holders), in no driver's role.
+/// Returns any file, for use with [`DeviceFiles::holders`](gpu_core::DeviceFiles::holders), in no
+/// driver's role.
 ///
 /// Symbolic links are followed. A character device is compared by its number, so every node of it
 /// counts. The name of a bound socket is not the socket: its holders are not found.

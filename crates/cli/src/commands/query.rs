@@ -8,11 +8,9 @@ use crate::source::{self, Source};
 use crate::terminal::{Line, Screen};
 use crate::wording;
 use clap::{ArgGroup, Args};
-use gpu_core::Selector;
-use gpu_core::{Absent, ErrorKind, Inventory, Pid};
+use gpu_core::{Absent, ErrorKind, Inventory, Pid, Selector};
 use gpu_host::output::create;
-use gpu_report::csv;
-use gpu_report::csv::{Query, Seen, Style, Subject, missing_rows};
+use gpu_report::csv::{self, Query, Seen, Style, Subject, missing_rows};
 use std::io::Write;
 use std::path::PathBuf;
 

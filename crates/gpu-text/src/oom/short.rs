@@ -19,7 +19,7 @@ pub enum Short {
     Compute,
     /// The capture of CUDA graphs did not fit.
     Graphs,
-    /// The component that [`Event::part`] names did not fit.
+    /// The component that [`Event::part`](super::Event::part) names did not fit.
     Component,
     /// Memory that the engine gave back was taken when it woke up.
     WakeUp,

@@ -1,7 +1,6 @@
 //! Recorded jobs, and the allocators for their replay.
 
-use super::recording;
-use super::{PolicyArgs, ReadingArgs};
+use super::{PolicyArgs, ReadingArgs, recording};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Line, Screen, progress, warn};

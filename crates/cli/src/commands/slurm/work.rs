@@ -1,7 +1,6 @@
 //! The work of a script: looks, ends what is left over, and tells what is held.
 
-use super::say;
-use super::{Script, SlurmArgs};
+use super::{Script, SlurmArgs, say};
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -8,8 +8,7 @@ use crate::failure::Failure;
 use crate::terminal::{Screen, warn};
 use crate::users::user;
 use gpu_history::Frame;
-use gpu_report::View;
-use gpu_report::{ProcessFilter, replay};
+use gpu_report::{ProcessFilter, View, replay};
 use gpu_steward::DeviceLeases;
 
 /// Shows the last of these frames; the others tell what lasts.
