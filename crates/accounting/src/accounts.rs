@@ -245,7 +245,7 @@ impl Accounts {
         }
         if holders.is_empty() {
             // A leased device is reserved for the owner of the lease.
-            let uuid = device.id().uuid.as_ref();
+            let key = device.id().lease_key();
             let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
             let parts: Vec<_> = parts.collect();
             let is_leased = |lease: &&LeaseEntry| {
@@ -253,7 +253,7 @@ impl Accounts {
                 // Merged leases do not show the parent device of a MIG device.
                 let has_part =
                     || lease.merged.is_some() && parts.iter().any(|uuid| lease.has(uuid));
-                uuid.is_ok_and(has) || has_part()
+                key.as_deref().is_ok_and(has) || has_part()
             };
             for lease in leases.iter().filter(is_leased) {
                 let user = self.users.get(&lease.owner).cloned().map(Owner::User);

@@ -3,6 +3,7 @@
 use crate::labels::names_of;
 use gpu_core::{Bytes, DeviceUuid, LeaseEntry, LeaseId, Pid, ProcessInfo, Snapshot};
 use gpu_steward::LeaseUser;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most jobs of a GPU: dcgm-exporter repeats each of its series for each of them. Slurm jobs come
@@ -88,15 +89,15 @@ impl JobsOf {
         let places = snapshot.devices.iter().flat_map(|device| {
             let gpu = device.id().index;
             let whole = Place { gpu, gpu_instance: None };
-            let whole = (whole, device.id().uuid.as_ref().ok(), device.memory_total().ok());
+            let whole = (whole, device.id().lease_key().ok(), device.memory_total().ok());
             let parts = device.mig.iter().flatten().map(move |part| {
                 let place = Place { gpu, gpu_instance: part.gpu_instance };
-                (place, part.uuid.as_ref().ok(), part.memory.total.ok())
+                (place, part.uuid.as_ref().ok().map(Cow::Borrowed), part.memory.total.ok())
             });
             std::iter::once(whole).chain(parts)
         });
         for (place, uuid, memory) in places {
-            let Some(uuid) = uuid else { continue };
+            let Some(uuid) = uuid.as_deref() else { continue };
             let has = |lease: &&LeaseEntry| lease.devices.contains(uuid) && lease.id.is_random();
             let mut leases: Vec<&LeaseEntry> = top.iter().filter(has).collect();
             let is_used = |lease: &LeaseEntry| in_use.contains(&(&lease.id, lease.owner, uuid));
@@ -129,7 +130,7 @@ impl JobsOf {
 
     /// Adds the processes that use devices under leases.
     fn add_users(&mut self, snapshot: &Snapshot, used: &BTreeMap<(&LeaseId, u32), Vec<LeaseUser>>) {
-        let mut devices: BTreeMap<&DeviceUuid, u32> = BTreeMap::new();
+        let mut devices: BTreeMap<Cow<'_, DeviceUuid>, u32> = BTreeMap::new();
         for device in snapshot.devices.iter().rev() {
             devices.extend(names_of(device).map(|name| (name, device.id().index)));
         }

@@ -1,6 +1,7 @@
 //! What identifies a GPU: its labels, and the UUIDs by which leases name it.
 
 use gpu_core::{DeviceId, DeviceState, DeviceUuid};
+use std::borrow::Cow;
 
 /// The labels that identify a GPU.
 pub(crate) struct Labels {
@@ -28,8 +29,8 @@ impl Labels {
     }
 }
 
-/// Returns the UUIDs of a device and of its parts.
-pub(crate) fn names_of(device: &DeviceState) -> impl Iterator<Item = &DeviceUuid> {
+/// Returns the keys of a device and of its parts.
+pub(crate) fn names_of(device: &DeviceState) -> impl Iterator<Item = Cow<'_, DeviceUuid>> {
     let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
-    device.id().uuid.as_ref().ok().into_iter().chain(parts)
+    device.id().lease_key().ok().into_iter().chain(parts.map(Cow::Borrowed))
 }

@@ -19,7 +19,7 @@ pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
     let used = used(&scene.used, ledger);
     let mut unused = Vec::new();
     for (place, (device, labels)) in scene.devices().enumerate() {
-        let is_on = |lease: &&LeaseEntry| names_of(device).any(|name| lease.has(name));
+        let is_on = |lease: &&LeaseEntry| names_of(device).any(|name| lease.has(&name));
         let on: Vec<&LeaseEntry> = top.iter().filter(is_on).collect();
         metrics.add(Metric::GpuLeases, labels.only(), number(on.len() as u64));
         if let Some(bytes) = reserved(device, &on) {
@@ -27,7 +27,7 @@ pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
         }
         if device.processes.is_ok() {
             let is_used = |lease: &LeaseEntry| {
-                names_of(device).any(|name| used.contains(&(&lease.id, lease.owner, name)))
+                names_of(device).any(|name| used.contains(&(&lease.id, lease.owner, &*name)))
             };
             let owners = on.iter().filter(|lease| !is_used(lease)).map(|lease| lease.owner);
             unused.extend(owners.map(|owner| (place, scene.user(Some(owner)), 1)));
@@ -95,12 +95,12 @@ pub(crate) fn used<'s>(
 /// how much a whole device or a part has.
 fn reserved(device: &DeviceState, leases: &[&LeaseEntry]) -> Option<Bytes> {
     let total = device.memory_total().ok()?;
-    let uuid = device.id().uuid.as_ref().ok()?;
+    let key = device.id().lease_key().ok()?;
     let mut sum = Bytes(0);
     for lease in leases {
         sum += match lease.claim.share {
             Share::Memory(bytes) => bytes.min(total),
-            Share::Whole if lease.has(uuid) => total,
+            Share::Whole if lease.has(&key) => total,
             Share::Whole => {
                 let parts = device.mig.iter().flatten();
                 let leased = |part: &&gpu_core::MigInstance| {

@@ -4,11 +4,18 @@ use crate::absent::{Absent, Reading};
 use std::fmt;
 use std::str::FromStr;
 
-/// The UUID of a device as its driver prints it (NVML: `GPU-` or `MIG-` and 36 characters).
+/// The UUID of a device as its driver prints it (NVML: `GPU-` or `MIG-` and 36 characters). In leases
+/// and claims, the [key](DeviceId::lease_key) of the device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(transparent))]
+#[cfg_attr(feature = "serde", serde(from = "String"))]
 pub struct DeviceUuid(pub String);
+
+impl From<String> for DeviceUuid {
+    fn from(text: String) -> Self {
+        DeviceUuid::named(&text)
+    }
+}
 
 impl DeviceUuid {
     /// Returns whether it names a MIG device, a part of a whole one.

@@ -187,6 +187,13 @@ impl LeaseEntry {
             || self.merged.as_ref().is_some_and(|merged| merged.contains(device))
     }
 
+    /// Returns whether the lease has a partition of this device, or the whole device of this
+    /// partition, where these have no UUIDs.
+    pub fn has_whole_or_part_of(&self, device: &DeviceUuid) -> bool {
+        let is_part = |key: &DeviceUuid| key.whole().as_ref() == Some(device);
+        device.whole().is_some_and(|whole| self.has(&whole)) || self.devices.iter().any(is_part)
+    }
+
     /// Returns the lease with its devices among these by name, and only the number of leases that it
     /// stands for: without the millions of names that a merged lease may have.
     pub fn naming<'d>(&self, devices: impl IntoIterator<Item = &'d DeviceUuid>) -> LeaseEntry {

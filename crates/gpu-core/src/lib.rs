@@ -62,6 +62,7 @@ mod inventory;
 mod journal;
 mod launch;
 mod lease;
+mod lease_key;
 mod lease_store;
 mod memory;
 mod merged;
@@ -115,6 +116,7 @@ pub use launch::{
     SuspendedProcesses,
 };
 pub use lease::{Claim, LeaseEntry, LeaseId, OuterLease, Share};
+pub use lease_key::NoLeaseKey;
 pub use lease_store::{
     EntryKind, LeaseGuard, LeaseStore, QUEUE_HEARTBEAT, QUEUE_STALL_TIMEOUT, QueuePlace,
     SafeGpuGuard, SafeGpuHolder, Waiter,

@@ -1,6 +1,7 @@
 //! The devices of many leases in little memory.
 
 use crate::id::DeviceUuid;
+use crate::lease_key::ADDRESS;
 
 /// Leases that a reader merges: they count as one lease on the whole of all devices that they name.
 ///
@@ -31,6 +32,18 @@ impl MergedLeases {
     /// Adds a name, unless `room` is used up: from then on every device counts, and the room of its
     /// names is free again.
     pub fn add(&mut self, name: &str, room: &mut usize) {
+        if !name.starts_with(ADDRESS) {
+            return self.add_key(name, room);
+        }
+        let key = DeviceUuid::named(name);
+        // A lease on a partition excludes leases on the whole device.
+        if let Some(whole) = key.whole() {
+            self.add_key(&whole.0, room);
+        }
+        self.add_key(&key.0, room);
+    }
+
+    fn add_key(&mut self, name: &str, room: &mut usize) {
         match room.checked_sub(1) {
             _ if self.is_full => {}
             Some(left) => {
@@ -117,6 +130,19 @@ mod tests {
         let others = (40_000..80_000).filter(|number| has(&merged, &format!("GPU-{number:036}")));
         assert!(others.count() < 10);
         assert!(!has(&merged, "") && !has(&merged, "GPU-"));
+    }
+
+    #[test]
+    fn partition_and_its_whole_are_found_in_any_spelling() {
+        let merged = merged(&["pci:0000:0A:1F.1/2".to_owned()], usize::MAX);
+        for (name, is_found) in [
+            ("pci:0000:0a:1f.1", true),
+            ("pci:0000:0a:1f.1/2", true),
+            ("pci:0000:0a:1f.1/1", false),
+            ("pci:0000:0a:1f.0", false),
+        ] {
+            assert_eq!(has(&merged, name), is_found, "{name}");
+        }
     }
 
     #[test]

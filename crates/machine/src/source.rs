@@ -22,7 +22,6 @@ use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir
 use gpu_reaper::Ports;
 use gpu_sim::Simulation;
 use gpu_sim::live::{self, SessionHost};
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

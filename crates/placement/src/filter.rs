@@ -38,7 +38,7 @@ impl Pool {
         }
         let mut must = Vec::with_capacity(required.len());
         for uuid in required {
-            let is_it = |offer: &Offer| offer.id.uuid.as_ref() == Ok(uuid);
+            let is_it = |offer: &Offer| offer.id.has_key(uuid);
             let position = offers.iter().position(is_it);
             must.push(position.ok_or_else(|| Refusal::Missing(uuid.clone()))?);
         }
@@ -90,9 +90,10 @@ impl Pool {
 /// Returns why a device is not eligible for a claim now; permanent reasons come before temporary
 /// ones.
 fn reason(claim: &Claim, offers: &[Offer], offer: &Offer) -> Option<Passed> {
-    let named = |uuid: &DeviceUuid| offer.id.uuid.as_ref() == Ok(uuid);
-    let same = offers.iter().filter(|other| other.id.uuid == offer.id.uuid).count();
-    if offer.id.uuid.is_err() || same > 1 {
+    let named = |uuid: &DeviceUuid| offer.id.has_key(uuid);
+    let key = offer.id.lease_key();
+    let same = offers.iter().filter(|other| other.id.lease_key() == key).count();
+    if key.is_err() || same > 1 {
         // A lost device has a worse problem.
         let fault = offer.bar.clone().filter(|bar| matches!(bar, Bar::Faulty(_)));
         return Some(Passed::Barred(fault.unwrap_or(Bar::NameUnknown)));

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// A device as one claim finds it now.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Offer {
-    /// Its identifiers; a device without a UUID cannot be claimed.
+    /// Its identifiers; a device without a [key](DeviceId::lease_key) cannot be claimed.
     pub id: DeviceId,
     /// The maximum memory that jobs can have: all except what driver and firmware reserve.
     pub capacity: Reading<Bytes>,
@@ -70,7 +70,7 @@ pub enum Bar {
     Unfit(String),
     /// The users of the device are unknown.
     UsersUnknown(Absent),
-    /// The device has no UUID, or shares its UUID with another device.
+    /// The device has no key, or shares its key with another device.
     NameUnknown,
     /// The device is in MIG mode: a program given this device sees one of its instances and no
     /// other device.

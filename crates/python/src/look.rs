@@ -18,7 +18,6 @@ use gpu_sim::Session;
 use gpu_steward::{Ports, listing};
 use pyo3::prelude::*;
 use serde::Serialize;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Returns the name of a user, or the UID.

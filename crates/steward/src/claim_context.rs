@@ -48,7 +48,7 @@ impl Scene {
         let snapshot = observe_users(ports.backend, ports.host, ports.clock, groups);
         let topology = wants.topology.then(|| ask(|| ports.backend.topology()).ok()).flatten();
         let mig = snapshot.devices.iter().flat_map(DeviceState::mig_devices);
-        let mig: Vec<DeviceState> = mig.filter(|device| device.id().uuid.is_ok()).collect();
+        let mig: Vec<DeviceState> = mig.filter(|device| device.id().lease_key().is_ok()).collect();
         let usage = match mig.is_empty() {
             true => Usage::of(&snapshot),
             false => {
@@ -70,12 +70,12 @@ impl Scene {
         self.snapshot.devices.iter().chain(&self.mig)
     }
 
-    /// Returns the device or the MIG device with this UUID.
+    /// Returns the device or the MIG device with this key.
     pub(crate) fn find(&self, uuid: &DeviceUuid) -> Option<&DeviceState> {
-        self.devices().find(|device| device.id().uuid.as_ref() == Ok(uuid))
+        self.devices().find(|device| device.id().has_key(uuid))
     }
 
-    /// Returns the names of the device or the MIG device with this UUID.
+    /// Returns the names of the device or the MIG device with this key.
     pub fn device(&self, uuid: &DeviceUuid) -> Option<&DeviceId> {
         self.find(uuid).map(DeviceState::id)
     }

@@ -7,6 +7,7 @@ use gpu_core::{
     Snapshot,
 };
 use gpu_reaper::{Diagnosis, Usage};
+use std::borrow::Cow;
 
 /// The leases of a machine at one moment, except those that were taken out of others.
 #[derive(Clone, Debug)]
@@ -44,11 +45,13 @@ impl DeviceLeases {
 
     /// Returns the leases on a device or on a part of it, earliest first.
     pub fn on(&self, device: &DeviceState) -> impl Iterator<Item = &LeaseEntry> {
-        let uuid = device.id().uuid.as_ref().ok();
-        let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.as_ref().ok());
-        let names: Vec<DeviceUuid> = uuid.into_iter().chain(parts).cloned().collect();
+        let key = device.id().lease_key().ok().map(Cow::into_owned);
+        let parts = device.mig.iter().flatten().filter_map(|part| part.uuid.clone().ok());
+        let names: Vec<DeviceUuid> = key.into_iter().chain(parts).collect();
         let leases = self.0.iter().flatten();
-        leases.filter(move |lease| names.iter().any(|name| lease.has(name)))
+        leases.filter(move |lease| {
+            names.iter().any(|name| lease.has(name) || lease.has_whole_or_part_of(name))
+        })
     }
 
     /// Returns whether a device is certainly unused and has no known lease.
@@ -62,7 +65,7 @@ impl DeviceLeases {
         let account = part.gpu_instance.and_then(|id| usage.account_of_instance(device.id(), id));
         let is_used = |listed: &[gpu_core::DeviceProcess]| listed.iter().any(|p| part.may_have(p));
         let is_of_other = |lease: &LeaseEntry| {
-            let is_whole = device.id().uuid.as_ref().is_ok_and(|own| lease.has(own));
+            let is_whole = device.id().lease_key().is_ok_and(|own| lease.has(&own));
             let is_part = part.uuid.as_ref().map_or(true, |own| lease.has(own));
             !is_whole && !is_part
         };

@@ -11,6 +11,7 @@ use gpu_core::{
     LeaseGuard, LeaseId, MigInstance, Result, SafeGpuGuard, ask, look_at_devices,
 };
 use gpu_placement::{Bar, Choice, Offer, Passed, Refusal};
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -251,7 +252,7 @@ fn wholes(claim: &Claim, ports: &Ports<'_>) -> Vec<DeviceUuid> {
     let whole = |uuid: &&DeviceUuid| {
         let has = |mig: &MigInstance| mig.uuid.as_ref() == Ok(*uuid);
         let whole = machine.iter().find(|device| device.mig.iter().flatten().any(has))?;
-        whole.id().uuid.clone().ok()
+        whole.id().lease_key().ok().map(Cow::into_owned)
     };
     let wholes: Option<BTreeSet<DeviceUuid>> = named.iter().map(whole).collect();
     wholes.unwrap_or_default().into_iter().collect()
@@ -488,5 +489,5 @@ fn accepted(
 }
 
 fn uuids<'a>(devices: impl Iterator<Item = &'a DeviceId>) -> Vec<DeviceUuid> {
-    devices.filter_map(|id| id.uuid.clone().ok()).collect()
+    devices.filter_map(|id| id.lease_key().ok()).map(Cow::into_owned).collect()
 }

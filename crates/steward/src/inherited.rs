@@ -7,6 +7,7 @@
 use gpu_core::visible::{Numbering, VisibleList};
 use gpu_core::visible::{ORDER, VISIBLE, narrow};
 use gpu_core::{Claim, DeviceKey, DeviceState, DeviceUuid, Error, ErrorKind, Result};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt;
@@ -209,8 +210,8 @@ impl Inherited {
                 order.iter().filter_map(at).collect()
             }
         };
-        let uuids = meant.into_iter().filter_map(|device| device.id().uuid.clone().ok());
-        self.given = Some(uuids.collect());
+        let keys = meant.into_iter().filter_map(|device| device.id().lease_key().ok());
+        self.given = Some(keys.map(Cow::into_owned).collect());
         self.by = Some(variable);
         Ok(())
     }

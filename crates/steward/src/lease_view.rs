@@ -27,9 +27,8 @@ pub fn users_within_lease(
         false => {
             let has_lease = device
                 .id()
-                .uuid
-                .as_ref()
-                .is_ok_and(|uuid| lease_of(snapshot, process.pid, uuid, leases).is_some());
+                .lease_key()
+                .is_ok_and(|key| lease_of(snapshot, process.pid, &key, leases).is_some());
             is_exclusive && is_known(process.pid) && !has_lease && is_user(scene, device, process)
         }
     });

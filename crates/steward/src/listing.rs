@@ -120,9 +120,9 @@ pub fn listing(ports: &Ports<'_>) -> Result<Listing> {
 fn devices(entry: &LeaseEntry, scene: &Scene) -> Vec<(DeviceUuid, Option<DeviceId>)> {
     let named = entry.devices.iter().map(|uuid| (uuid.clone(), scene.device(uuid).cloned()));
     let merged = scene.devices().filter_map(|device| {
-        let uuid = device.id().uuid.as_ref().ok()?;
-        let is_more = !entry.devices.contains(uuid) && entry.has(uuid);
-        is_more.then(|| (uuid.clone(), Some(device.id().clone())))
+        let key = device.id().lease_key().ok()?;
+        let is_more = !entry.devices.contains(&key) && entry.has(&key);
+        is_more.then(|| (key.into_owned(), Some(device.id().clone())))
     });
     named.chain(merged).collect()
 }
@@ -148,13 +148,13 @@ fn users<'e, 'd>(
         return users;
     }
     for device in devices {
-        let Ok(uuid) = &device.id().uuid else { continue };
+        let Ok(key) = device.id().lease_key() else { continue };
         for process in device.processes.iter().flatten() {
-            let under = ancestry::lease_of(snapshot, process.pid, uuid, leases);
+            let under = ancestry::lease_of(snapshot, process.pid, &key, leases);
             let Some(under) = under else { continue };
             let known = snapshot.process(process.pid).map(|info| info.name.clone());
             users.entry((&under.id, under.owner)).or_default().push(LeaseUser {
-                device: uuid.clone(),
+                device: key.clone().into_owned(),
                 pid: process.pid,
                 name: known.or_else(|_| process.name.clone()).ok(),
                 memory: process.memory,

@@ -124,7 +124,7 @@ impl Tally {
 
 /// Finds a device, or a MIG device as a separate one.
 fn find<'a>(look: &'a Snapshot, uuid: &DeviceUuid) -> Reading<Cow<'a, DeviceState>> {
-    let is_it = |device: &DeviceState| device.id().uuid.as_ref() == Ok(uuid);
+    let is_it = |device: &DeviceState| device.id().has_key(uuid);
     let found = match uuid.is_mig() {
         true => {
             let mut mig = look.devices.iter().flat_map(DeviceState::mig_devices);

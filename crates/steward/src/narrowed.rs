@@ -2,7 +2,7 @@
 
 use crate::inherited::{Inherited, inherited};
 use gpu_core::selector::{self, SelectError, Selector};
-use gpu_core::{Absent, Claim, DeviceKey, DeviceState, DeviceUuid, Error, Fault, Inventory};
+use gpu_core::{Claim, DeviceKey, DeviceState, DeviceUuid, Error, Fault, Inventory, NoLeaseKey};
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::fmt;
@@ -29,12 +29,12 @@ pub enum NarrowError {
     Select(SelectError),
     /// There is no MIG device.
     NoMig,
-    /// A device has no UUID, which a lease requires.
-    NoUuid {
+    /// A device has no key, which a lease requires.
+    NoKey {
         /// Its index.
         index: u32,
         /// Why it has none.
-        why: Absent,
+        why: NoLeaseKey,
     },
     /// The restrictions in the environment cannot be determined.
     Inherited(Error),
@@ -48,7 +48,7 @@ impl fmt::Display for NarrowError {
             NarrowError::NoDriver(fault) => fault.fmt(f),
             NarrowError::Select(error) => error.fmt(f),
             NarrowError::NoMig => f.write_str("find a MIG device among the GPUs"),
-            NarrowError::NoUuid { index, .. } => write!(f, "read the UUID of GPU {index}"),
+            NarrowError::NoKey { index, .. } => write!(f, "read the UUID of GPU {index}"),
             NarrowError::Inherited(error) => error.fmt(f),
             NarrowError::NothingLeft(by) => {
                 write!(f, "find a GPU among those of {}", by.unwrap_or("the scheduler"))
@@ -119,7 +119,7 @@ fn mig_uuids(device: &DeviceState) -> impl Iterator<Item = DeviceUuid> {
     device.mig.iter().flatten().filter_map(|mig| mig.uuid.clone().ok())
 }
 
-/// The UUIDs of named devices, and a device without one that a range or `all` includes.
+/// The keys of named devices, and a device without one that a range or `all` includes.
 struct Uuids(Vec<DeviceUuid>, Option<NarrowError>);
 
 impl Uuids {
@@ -136,11 +136,11 @@ impl Uuids {
     }
 }
 
-/// Returns the UUIDs of the named devices; with `mig`, those of divided devices' MIG devices. A
+/// Returns the keys of the named devices; with `mig`, those of divided devices' MIG devices. A
 /// device that has fallen off the bus has none. A range or `all` then means the other devices.
 ///
 /// # Errors
-/// If a name matches no device, or only devices without UUID.
+/// If a name matches no device, or only devices without a key.
 fn uuids(devices: &[DeviceState], named: &[Selector], mig: bool) -> Result<Uuids, NarrowError> {
     let mut found = Uuids(Vec::new(), None);
     for selector in named {
@@ -155,10 +155,10 @@ fn uuids(devices: &[DeviceState], named: &[Selector], mig: bool) -> Result<Uuids
         let is_single = !matches!(selector, Selector::Range(..) | Selector::All);
         for device in devices {
             let index = device.id().index;
-            match device.info.id.uuid {
-                Ok(uuid) => found.0.push(uuid),
-                Err(why) if is_single => return Err(NarrowError::NoUuid { index, why }),
-                Err(why) => found.1 = Some(NarrowError::NoUuid { index, why }),
+            match device.id().lease_key() {
+                Ok(key) => found.0.push(key.into_owned()),
+                Err(why) if is_single => return Err(NarrowError::NoKey { index, why }),
+                Err(why) => found.1 = Some(NarrowError::NoKey { index, why }),
             }
         }
     }

@@ -32,10 +32,10 @@ pub struct ClaimSurroundings<'a> {
 /// ownership of its devices was settled when the lease was made, and a claim that waited there
 /// might wait for itself.
 pub fn offers(scene: &Scene, claim: &Claim, beside: ClaimSurroundings<'_>) -> Vec<Offer> {
-    let ours = |device: &&DeviceState| match (beside.parent, &device.id().uuid) {
-        (None, Ok(uuid)) => !uuid.is_mig() || names(claim, uuid),
+    let ours = |device: &&DeviceState| match (beside.parent, device.id().lease_key()) {
+        (None, Ok(key)) => !key.is_mig() || names(claim, &key),
         (None, Err(_)) => true,
-        (Some(parent), Ok(uuid)) => parent.has(uuid),
+        (Some(parent), Ok(key)) => parent.has(&key),
         (Some(_), Err(_)) => false,
     };
     scene.devices().filter(ours).map(|device| offer(scene, device, claim, beside)).collect()
@@ -61,7 +61,7 @@ fn offer(
     let account = Account::of(scene, device, beside);
     let sample = device.sample.as_ref().map_err(|fault| fault.kind.absent());
     let product = device.details.as_ref().map_err(|fault| fault.kind.absent());
-    let uuid = device.id().uuid.as_ref().ok();
+    let key = device.id().lease_key().ok();
     Offer {
         id: device.id().clone(),
         capacity: account.capacity,
@@ -73,7 +73,7 @@ fn offer(
         }),
         display: device.info.display_active == Ok(true),
         temperature: sample.and_then(|sample| sample.temperature),
-        last_leased: uuid.and_then(|uuid| scene.last_leased.get(uuid)).copied(),
+        last_leased: key.and_then(|key| scene.last_leased.get(&*key)).copied(),
         bar: bar(scene, device, claim, beside),
     }
 }
@@ -89,7 +89,8 @@ fn bar(
     if let Some(fault) = fault {
         return Some(Bar::Faulty(fault.clone()));
     }
-    let Ok(uuid) = &device.id().uuid else { return Some(Bar::NameUnknown) };
+    let Ok(key) = device.id().lease_key() else { return Some(Bar::NameUnknown) };
+    let uuid: &DeviceUuid = &key;
     if let Some(defect) = unfit(device)
         && (defect.fitness() == Fitness::Unusable
             || beside.parent.is_none() && !insists_on(claim, uuid))
@@ -107,10 +108,11 @@ fn bar(
     let whole = |claim: &Claim| claim.share == Share::Whole;
     // A lease on the whole device from before it was divided.
     let divided = uuid.is_mig().then(|| scene.snapshot.device(device.id())).flatten();
-    let divided = divided.and_then(|device| device.id().uuid.as_ref().ok());
+    let divided = divided.and_then(|device| device.id().lease_key().ok());
     let excludes = |entry: &&LeaseEntry| {
         let has = |uuid: &DeviceUuid| entry.has(uuid);
-        divided.is_some_and(has)
+        divided.as_deref().is_some_and(has)
+            || entry.has_whole_or_part_of(uuid)
             || has_hidden_part(scene, device, uuid, entry)
             || has(uuid) && (whole(claim) || whole(&entry.claim))
     };
@@ -161,8 +163,8 @@ fn has_hidden_part(
     let may_be_its = entry.parts_of.is_empty() || entry.parts_of.contains(uuid);
     // The names of merged leases are not known, but how many there are.
     let has_hidden = |merged: &MergedLeases| {
-        let parts = scene.devices().filter_map(|device| device.id().uuid.as_ref().ok());
-        let seen = parts.filter(|uuid| uuid.is_mig() && merged.contains(uuid)).count();
+        let parts = scene.devices().filter_map(|device| device.id().lease_key().ok());
+        let seen = parts.filter(|key| key.is_mig() && merged.contains(key)).count();
         merged.mig_names() > seen
     };
     !uuid.is_mig()
@@ -178,8 +180,8 @@ pub(crate) fn outsiders(
     leases: &[LeaseEntry],
 ) -> Vec<(DeviceId, Bar)> {
     let used = devices.iter().filter_map(|id| {
-        let uuid = id.uuid.as_ref().ok()?;
-        Some((id.clone(), others(scene, scene.find(uuid)?, uuid, leases)?))
+        let key = id.lease_key().ok()?;
+        Some((id.clone(), others(scene, scene.find(&key)?, &key, leases)?))
     });
     used.collect()
 }
@@ -197,7 +199,7 @@ pub(crate) fn doubtful(scene: &Scene, devices: &[DeviceId]) -> Vec<(DeviceId, Ba
         Some(Evidence::texts(evidence).join("; "))
     };
     let doubt = |id: &DeviceId| {
-        let device = scene.find(id.uuid.as_ref().ok()?)?;
+        let device = scene.find(&*id.lease_key().ok()?)?;
         let busy = || Some(format!("{} busy, and no process uses it", busy_alone(device)?));
         unfit(device).map(|defect| defect.to_string()).or_else(busy).or_else(|| error(id))
     };
@@ -256,7 +258,8 @@ impl Account {
             (Ok(total), Ok(used)) => (total, used),
             (Err(absent), _) | (_, Err(absent)) => return unreported(absent),
         };
-        let Ok(uuid) = &device.id().uuid else { return unreported(Absent::NotFound) };
+        let Ok(key) = device.id().lease_key() else { return unreported(Absent::NotFound) };
+        let uuid: &DeviceUuid = &key;
         let reserve = reserve(device, total);
         let capacity = total.saturating_sub(reserve);
         let free = total.saturating_sub(used.max(reserve));

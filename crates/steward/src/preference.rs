@@ -27,7 +27,7 @@ pub(crate) fn choose(
         return (all, chosen);
     }
     let is_required =
-        |offer: &Offer| offer.id.uuid.as_ref().is_ok_and(|u| claim.required.contains(u));
+        |offer: &Offer| offer.id.lease_key().is_ok_and(|key| claim.required.contains(&key));
     let mut unused = all.clone();
     for (offer, bar) in unused.iter_mut().zip(&used) {
         if !is_required(offer) {
@@ -73,5 +73,5 @@ fn others<'a>(
 ) -> impl Iterator<Item = DeviceUuid> + 'a {
     let is_left = |place: &usize| !passed.iter().any(|(other, _)| other == place);
     let left = offers.iter().enumerate().filter(move |(place, _)| is_left(place));
-    left.filter_map(|(_, offer)| offer.id.uuid.clone().ok())
+    left.filter_map(|(_, offer)| Some(offer.id.lease_key().ok()?.into_owned()))
 }

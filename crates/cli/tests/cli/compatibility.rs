@@ -352,6 +352,45 @@ fn earlier_leases_hold_their_devices() {
     assert_eq!(ledger, Ledger::default());
 }
 
+/// A later version may add fields: every program keeps the place, and its turn.
+#[test]
+fn place_with_unknown_fields_is_kept() {
+    let mut revived = Revived::new();
+    copy(&samples("8167d385").join("session/leases/queue"), &revived.own().join("queue"));
+    let queue = revived.own().join("queue");
+    let names = named(&queue, "place-");
+    for name in &names {
+        let text = fs::read_to_string(queue.join(name)).expect("a place");
+        let text = text.replace("\"count\":", "\"time_limit_ms\":60000,\"count\":");
+        let text = text.replace("\"command\":", "\"colour\":\"red\",\"command\":");
+        assert!(text.contains("60000") && text.contains("red"));
+        fs::write(queue.join(name), text).expect("written");
+        revived.queue(name);
+    }
+    let ids: Vec<&str> = names.iter().map(|name| name.rsplit('-').next().expect("one")).collect();
+    let old = old_program();
+    if old.is_none() {
+        skipped("GPUWS_OLD_PROGRAM names no program of another version");
+    }
+    for program in [GPUWS.into()].into_iter().chain(old) {
+        let output = Command::new(&program)
+            .args(["--json", "leases", "--claims"])
+            .arg(revived.dir.path())
+            .env_remove("GPUWS_SIM_SESSION")
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs");
+        let listed = objects(&String::from_utf8(output.stdout).expect("UTF-8")).remove(0);
+        let queue = listed["queue"].as_array().expect("a list");
+        assert!(queue.iter().map(|claim| &claim["id"]).eq(&ids), "{program:?}: {listed}");
+    }
+}
+
+/// Returns the program of another version that `GPUWS_OLD_PROGRAM` names.
+pub(crate) fn old_program() -> Option<PathBuf> {
+    std::env::var_os("GPUWS_OLD_PROGRAM").map(PathBuf::from)
+}
+
 #[test]
 fn earlier_lease_on_mig_device_blocks_its_gpu() {
     let mut revived = Revived::new();

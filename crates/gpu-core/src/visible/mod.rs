@@ -49,13 +49,15 @@ pub fn write(devices: &[DeviceUuid], form: Form, machine: &[DeviceState]) -> Res
     if let Some(mig) = devices.iter().find(|uuid| uuid.is_mig()).filter(|_| devices.len() > 1) {
         return cannot(format!("a program that sees {mig} sees no other device"));
     }
+    // A program can name a device without a UUID only by its index.
+    let form = if devices.iter().any(DeviceUuid::is_address) { Form::Index } else { form };
     let mut entries = Vec::with_capacity(devices.len());
     for uuid in devices {
         entries.push(match form {
             Form::Uuid => uuid.to_string(),
             Form::Index if uuid.is_mig() => return cannot(format!("{uuid} has no index")),
             Form::Index => {
-                let known = machine.iter().find(|device| device.id().uuid.as_ref() == Ok(uuid));
+                let known = machine.iter().find(|device| device.id().has_key(uuid));
                 match known {
                     Some(device) => device.id().index.to_string(),
                     None => return cannot(format!("no such device: {uuid}")),

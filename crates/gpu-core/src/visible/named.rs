@@ -8,7 +8,7 @@ use crate::snapshot::DeviceState;
 /// A device, or a MIG device, with the identifier that a list can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// The UUID.
+    /// The [key](crate::DeviceId::lease_key).
     pub uuid: DeviceUuid,
     /// NVML's index of the whole device.
     pub index: u32,
@@ -25,7 +25,7 @@ pub(super) enum Found {
 impl Named {
     pub(super) fn whole(device: &DeviceState) -> Option<Self> {
         let id = device.id();
-        Some(Named { uuid: id.uuid.clone().ok()?, index: id.index })
+        Some(Named { uuid: id.lease_key().ok()?.into_owned(), index: id.index })
     }
 
     /// Finds a MIG device. Whichever of its names was given, the driver's name is returned.

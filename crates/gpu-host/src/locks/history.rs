@@ -170,7 +170,7 @@ impl LastLeased {
         let millis = stat.st_mtime.saturating_mul(1000);
         let at = Timestamp(u64::try_from(millis).unwrap_or(0));
         for device in outline.devices() {
-            let device = DeviceUuid((*device).to_owned());
+            let device = DeviceUuid::named(device);
             if self.devices.len() < DEVICES || self.devices.contains_key(&device) {
                 let known = self.devices.entry(device).or_insert(at);
                 *known = at.max(*known);

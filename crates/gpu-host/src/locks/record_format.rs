@@ -2,8 +2,8 @@
 
 use super::names::{self, MERGED};
 use gpu_core::{
-    Claim, DeviceUuid, Error, ErrorKind, LeaseEntry, LeaseId, OuterLease, Pid, ProcessKey,
-    QueuePlace, Result, Timestamp,
+    Bytes, Claim, DeviceUuid, Error, ErrorKind, LeaseEntry, LeaseId, OuterLease, Pid, ProcessKey,
+    QueuePlace, Result, Share, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -88,11 +88,46 @@ pub(super) fn write(entry: &LeaseEntry) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the place in the queue of an entry. Its class is a hash of the request (FNV-1a), which
-/// need not be strong: it is compared only among places of one user.
+/// The request of a place in the queue as version 1 of the format has it: its fields, names and order
+/// never change, and fields that are added to [`Claim`] are not in it. So programs of all versions
+/// compute the same class for a place, whether they know all fields of its claim or not.
+#[derive(Serialize)]
+struct ClassFields<'e> {
+    count: u32,
+    share: Share,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    among: &'e [DeviceUuid],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    except: &'e [DeviceUuid],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    required: &'e [DeviceUuid],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    free_memory_bytes: Option<Bytes>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compute_capability: Option<(u32, u32)>,
+    accept_used: bool,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    visible_minors: &'e [u32],
+}
+
+/// Returns the place in the queue of an entry. Its class is a hash (FNV-1a) of the JSON of
+/// [`ClassFields`] and the outer leases, which need not be strong: it is compared only among places of
+/// one user.
 pub(super) fn place_of(entry: &LeaseEntry) -> QueuePlace {
+    let claim = &entry.claim;
+    let fields = ClassFields {
+        count: claim.count,
+        share: claim.share,
+        among: &claim.among,
+        except: &claim.except,
+        required: &claim.required,
+        free_memory_bytes: claim.free_memory,
+        compute_capability: claim.compute_capability,
+        accept_used: claim.accept_used,
+        visible_minors: &claim.visible_minors,
+    };
     // Plain data can always be serialized.
-    let text = serde_json::to_vec(&(&entry.claim, &entry.within)).unwrap_or_default();
+    let text = serde_json::to_vec(&(fields, &entry.within)).unwrap_or_default();
     let class = text.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -159,8 +194,8 @@ impl<'t> Outline<'t> {
     /// cannot be read counts in the same way.
     pub(super) fn entry(&self, owner: u32, text: &[u8]) -> Option<LeaseEntry> {
         let mut seen = HashSet::new();
-        let names = self.devices.iter().filter(|name| seen.insert(**name));
-        let devices: Vec<DeviceUuid> = names.map(|name| DeviceUuid((*name).to_owned())).collect();
+        let keys = self.devices.iter().map(|name| DeviceUuid::named(name));
+        let devices: Vec<DeviceUuid> = keys.filter(|key| seen.insert(key.clone())).collect();
         if devices.len() > DEVICES {
             return None;
         }
@@ -211,7 +246,7 @@ fn truncate(command: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{Bytes, Share, StartTime};
+    use gpu_core::StartTime;
 
     fn outer(id: &str) -> OuterLease {
         OuterLease { id: LeaseId::parse(id).unwrap(), owner: 7 }
@@ -247,6 +282,50 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         assert!(text.starts_with("{\"schema\":1,") && text.ends_with("}\n"), "{text}");
         assert!(!text.contains("1000"), "whose it is is not written: {text}");
+    }
+
+    /// Places that version 0.1.0 (8167d385) wrote, with every field of a claim and an outer lease.
+    const PLACES: [(&str, &str); 2] = [
+        (
+            "0000255bd9f0935e-4c9c470711bc6110-3b481e0b8e1c",
+            r#"{"schema":1,"id":"3b481e0b8e1c","ticket":41076428673886,"root":{"pid":3528,"start_ticks":4107638},"claim":{"count":2,"share":{"memory_bytes":1073741824},"among":["GPU-db1c930b-e146-b6e1-ab8f-e40c7d02d6a7","GPU-db1c920b-e146-b52e-ab8f-e30c7d02d4f4","GPU-db1c910b-e146-b37b-ab8f-e60c7d02da0d"],"except":["GPU-db1c930b-e146-b6e1-ab8f-e40c7d02d6a7"],"required":["GPU-db1c920b-e146-b52e-ab8f-e30c7d02d4f4"],"free_memory_bytes":2147483648,"compute_capability":[6,1],"accept_used":true,"visible_minors":[0,1,2,3]},"command":"true","since_unix_ms":1795909757672}"#,
+        ),
+        (
+            "0000255bce81ddf9-3313e1e1df753da5-badc08b8fb52",
+            r#"{"schema":1,"id":"badc08b8fb52","ticket":41076236869113,"root":{"pid":3513,"start_ticks":4107612},"within":[{"id":"b8d4340cdc02","owner":0}],"claim":{"count":1,"share":"whole","among":["GPU-db1c930b-e146-b6e1-ab8f-e40c7d02d6a7"],"accept_used":false,"visible_minors":[0,1,2,3]},"command":"true","since_unix_ms":1795909757480}"#,
+        ),
+    ];
+
+    #[test]
+    fn class_of_place_never_changes() {
+        for (name, text) in PLACES {
+            let entry = waiter(name, 7, text.as_bytes()).expect(name);
+            assert_eq!(names::of_place(&place_of(&entry)), name);
+            // A field that this version does not know changes nothing.
+            let more = text.replace("\"count\":", "\"time_limit_ms\":5,\"count\":");
+            assert_ne!(more, text);
+            assert_eq!(waiter(name, 7, more.as_bytes()), Some(entry));
+            let other = text.replace("\"count\":", "\"count\":1");
+            assert_eq!(waiter(name, 7, other.as_bytes()), None, "the class is that of its request");
+        }
+    }
+
+    #[test]
+    fn devices_without_uuid_have_one_key() {
+        let text = write(&entry()).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let held = |names: &str| {
+            let text = text.replace("\"GPU-1\"", names);
+            lease("3f09c2", 0, text.as_bytes()).map(|lease| lease.devices)
+        };
+        let keys = |keys: &[&str]| {
+            Some(keys.iter().map(|key| DeviceUuid((*key).to_owned())).collect::<Vec<_>>())
+        };
+        let spellings = r#""pci:0000:0A:1F.1","pci:00000000:0a:1f.1","pci:0000:0a:1f.1/2""#;
+        assert_eq!(held(spellings), keys(&["pci:0000:0a:1f.1", "pci:0000:0a:1f.1/2"]));
+        // As an unknown UUID, a name that is no key holds no device, and not the others either.
+        assert_eq!(held(r#""pci:x","GPU-2""#), keys(&["pci:x", "GPU-2"]));
+        assert_eq!(held(r#""pci:\u00e9""#), None);
     }
 
     #[test]

@@ -61,7 +61,7 @@ fn names_that_give_no_claim_are_refused_with_reason() {
     assert_eq!(refused(&machine(), &["0"], true), "find a MIG device among the GPUs");
     assert_eq!(refused(&machine(), &["7"], false), "find GPU 7 on this machine");
     let mut unnamed = machine();
-    unnamed.devices[1].info.id.uuid = Err(Absent::NotSupported);
+    unnamed.devices[1].info.id.uuid = Err(Absent::DeviceLost);
     assert_eq!(refused(&unnamed, &["1"], false), "read the UUID of GPU 1");
     let error = Error::new(MachineFault::DriverNotLoaded, "initialise NVML");
     let silent = Inventory::failed(&error);
@@ -78,7 +78,7 @@ fn names_that_give_no_claim_are_refused_with_reason() {
 #[test]
 fn range_with_lost_device_means_the_others() {
     let mut machine = machine();
-    machine.devices[1].info.id.uuid = Err(Absent::NotSupported);
+    machine.devices[1].info.id.uuid = Err(Absent::DeviceLost);
     for names in [&["0-1"][..], &["0-1", "0"]] {
         assert_eq!(among(&machine, names, false).unwrap(), [uuid(0)], "{names:?}");
     }

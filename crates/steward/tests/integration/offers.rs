@@ -134,12 +134,44 @@ fn unexplained_memory_makes_device_ineligible_unless_accepted() {
 fn silent_or_unnamed_device_is_ineligible() {
     let world = World::new(3);
     world.state().devices[0].fault = Some(DeviceFault::Lost.into());
-    world.state().devices[1].uuid = None;
-    world.state().devices[2].uuid = None;
+    world.state().devices[1].uuid = Err(Absent::Failed);
+    world.state().devices[2].uuid = Err(Absent::Failed);
     let bars: Vec<_> =
         offered(&world, &whole(), None, &[]).into_iter().map(|offer| offer.bar.unwrap()).collect();
     assert!(matches!(&bars[0], Bar::Faulty(fault) if fault.kind == DeviceFault::Lost.into()));
     assert_eq!(bars[1..], [Bar::NameUnknown, Bar::NameUnknown]);
+}
+
+#[test]
+fn device_without_uuid_is_leased_by_its_address() {
+    let world = World::new(2);
+    world.state().devices[1].uuid = Err(Absent::NotSupported);
+    let second =
+        |name: String| LeaseEntry { devices: vec![DeviceUuid(name)], ..lease("a", 0, 1, &[0]) };
+    let key = offered(&world, &whole(), None, &[])[1].id.lease_key().unwrap().into_owned();
+    assert_eq!(key, DeviceUuid::named(&format!("pci:{}", bus(1))));
+    let bars = |leases: &[LeaseEntry]| -> Vec<bool> {
+        let offers = offered(&world, &whole(), None, leases);
+        offers.iter().map(|offer| matches!(offer.bar, Some(Bar::Leased { .. }))).collect()
+    };
+    assert_eq!(bars(&[]), [false, false]);
+    assert_eq!(bars(&[second(key.0.clone())]), [false, true]);
+    assert_eq!(bars(&[second(format!("{key}/1"))]), [false, true], "a part of it is leased");
+    for other in ["pci:", "pci:zz/1", &format!("{key}/x"), &key.0.to_uppercase()] {
+        assert_eq!(bars(&[second(other.to_owned())]), [false, false], "no device is {other}");
+    }
+    let held = second(key.0.clone());
+    let leases = DeviceLeases::recorded(Ok(vec![held.clone()]));
+    let scene = scene(&world);
+    let on = |at: usize| leases.on(&scene.snapshot.devices[at]).count();
+    assert_eq!((on(0), on(1)), (0, 1));
+    assert_eq!(scene.device(&key).map(|id| id.index), Some(1));
+    let claim = Claim { required: vec![key.clone()], ..whole() };
+    let choice = gpu_placement::choose(&claim, &offered(&world, &claim, None, &[]), None).unwrap();
+    assert_eq!(choice.devices, [1]);
+    // Its job can see it by index alone.
+    let shown = gpu_core::visible::write(&[key], Default::default(), &scene.snapshot.devices);
+    assert_eq!(shown.unwrap(), "1");
 }
 
 #[test]

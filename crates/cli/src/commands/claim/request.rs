@@ -91,7 +91,7 @@ impl From<NarrowError> for Failure {
             NarrowError::NoMig => Failure::new(Exit::Usage, what).with_hint(
                 "create MIG instances as root with nvidia-smi mig -cgi …; gpuws status lists them",
             ),
-            NarrowError::NoUuid { why, .. } => {
+            NarrowError::NoKey { why, .. } => {
                 Failure::new(Exit::CannotObserve, what).with_source(why.to_string())
             }
             NarrowError::NothingLeft(_) => Failure::new(Exit::Usage, what).with_hint(

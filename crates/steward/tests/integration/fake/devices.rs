@@ -24,7 +24,7 @@ pub(crate) struct Device {
     pub(crate) uncorrected: u64,
     /// Utilization that no process causes.
     pub(crate) utilization: Option<u64>,
-    pub(crate) uuid: Option<DeviceUuid>,
+    pub(crate) uuid: Reading<DeviceUuid>,
     /// GPU instance, its memory in MiB, and the PIDs of its processes.
     pub(crate) mig: Vec<(u32, u64, Vec<u32>)>,
     pub(crate) mig_enabled: Reading<bool>,
@@ -77,7 +77,7 @@ impl GpuBackend for World {
         let hides_minors = self.state().hides_minors;
         let info = |(index, device): (usize, &Device)| {
             let mut id = DeviceId::from_index(index as u32);
-            id.uuid = device.uuid.clone().ok_or(Absent::NotSupported);
+            id.uuid = device.uuid.clone();
             id.node = if hides_minors { Err(Absent::Failed) } else { Ok(node(index as u32)) };
             id.bus = Ok(bus(index));
             let (name, mig_enabled) = (Ok("A100".into()), device.mig_enabled);

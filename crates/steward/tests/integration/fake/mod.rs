@@ -153,7 +153,7 @@ impl World {
             capability: (8, 0),
             uncorrected: 0,
             utilization: None,
-            uuid: Some(uuid(index)),
+            uuid: Ok(uuid(index)),
             mig: Vec::new(),
             mig_enabled: Ok(false),
             display: Err(Absent::NotSupported),
