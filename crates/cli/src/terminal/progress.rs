@@ -1,9 +1,9 @@
 //! The progress of something that takes longer than a second.
 
 use super::{clean, localized};
-use gpu_core::Clock;
+use gpu_core::{Clock, Pid};
 use gpu_host::SystemClock;
-use rustix::process::getpgrp;
+use gpu_host::supervise::process_group;
 use rustix::termios::tcgetpgrp;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -54,7 +54,8 @@ impl Drop for Progress {
 /// and standard error is that terminal.
 fn redraw(text: &str) {
     let mut stderr = io::stderr();
-    if tcgetpgrp(&stderr) == Ok(getpgrp()) {
+    let front = tcgetpgrp(&stderr).ok().map(|id| Pid(id.as_raw_nonzero().get().unsigned_abs()));
+    if front.is_some() && front == process_group() {
         // An error here must not fail the command.
         let _ = write!(stderr, "\r\x1b[K{}", localized(clean(text).into_owned()));
     }

@@ -1,6 +1,8 @@
 //! `gpuws record --for`, and what replays a history.
 
-use crate::program::{Ended, files, gpuws};
+use crate::live::{out, script};
+use crate::program::{Ended, files, gpuws, skipped};
+use crate::run::may_unshare;
 use nix::sys::signal::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -48,6 +50,18 @@ fn recorded_machine_is_shown_and_diagnosed_as_it_was() {
     );
     let recording = json["recording"].as_str().expect("a text");
     assert!(recording.starts_with("simulated machine p100-ghost, 2019-11-21 "), "{recording}");
+}
+
+/// The first program of a PID namespace may be in a process group from outside, which has no number
+/// there.
+#[test]
+fn recorder_works_without_a_known_process_group() {
+    if !may_unshare("--pid") {
+        return skipped("no PID namespace can be created here");
+    }
+    let record = "unshare --pid --fork \"$0\" record --for 3s --names past";
+    let output = script("healthy-box", record);
+    assert!(out(&output).starts_with("3 samples written to past"), "{output:?}");
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn nested_run_uses_devices_of_outer_run() {
 }
 
 /// Returns whether this machine permits a new namespace with these arguments.
-fn may_unshare(words: &str) -> bool {
+pub(crate) fn may_unshare(words: &str) -> bool {
     let words = words.split(' ');
     let may = std::process::Command::new("unshare").args(words).args(["--fork", "true"]).output();
     let may = may.is_ok_and(|output| output.status.success());
