@@ -161,7 +161,9 @@ impl Drop for Program {
 fn main() {
     let dir = tempfile::tempdir().unwrap();
     let dev = dir.path().canonicalize().unwrap();
-    ["toy0", "toy1"].map(|name| std::fs::write(dev.join(name), "").unwrap());
+    for name in ["toy0", "toy1"] {
+        std::fs::write(dev.join(name), "").unwrap();
+    }
     let programs = [program(&dev, 0, 9_000), program(&dev, 1, 5_000)];
     let toy = || -> Box<dyn GpuBackend> { Box::new(Toy(dev.clone())) };
     let at = Roots { dev: dev.clone(), ..roots() };

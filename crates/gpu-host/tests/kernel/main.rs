@@ -15,7 +15,6 @@ mod unprivileged;
 use gpu_host::{LinuxHost, Roots};
 use gpu_nvidia_driver::driver_files;
 use std::io::Write;
-use std::sync::Arc;
 
 /// Returns the machine that runs the tests.
 fn host() -> LinuxHost {
