@@ -14,7 +14,7 @@
 use criterion::{Criterion, SamplingMode, criterion_group};
 use gpu_core::{DeviceFile, DeviceFiles};
 use gpu_host::{LinuxHost, Roots, resolve};
-use gpu_nvidia_driver::driver_files;
+use gpu_nvidia_driver::drivers;
 use rustix::io::FdFlags;
 use std::fs::File;
 use std::io::{Error, ErrorKind};
@@ -134,7 +134,7 @@ impl Drop for Population {
 
 fn host() -> LinuxHost {
     let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-    LinuxHost::with_drivers(roots, driver_files())
+    LinuxHost::with_drivers(roots, drivers())
 }
 
 fn walk(host: &LinuxHost, files: &[DeviceFile]) -> Vec<u32> {

@@ -29,10 +29,10 @@ fn bus(index: u32) -> PciBusId {
 }
 
 /// The files of the driver: `toy0` and `toy1`.
-struct ToyFiles;
+struct ToyDriver;
 
-impl DriverFiles for ToyFiles {
-    fn kernel_driver(&self) -> &'static str {
+impl KernelDriver for ToyDriver {
+    fn name(&self) -> &'static str {
         "toy"
     }
     fn directories(&self) -> &'static [&'static str] {
@@ -44,6 +44,12 @@ impl DriverFiles for ToyFiles {
     fn describe(&self, path: &str, _: Reading<FileId>) -> Option<(FileRole, Option<DeviceKey>)> {
         let number = path.rsplit('/').next()?.strip_prefix("toy")?.parse().ok()?;
         Some((FileRole::Compute, Some(DeviceKey::Pci(bus(number)))))
+    }
+    fn log_prefixes(&self) -> &'static [&'static str] {
+        &[]
+    }
+    fn log_message(&self, _: &str, _: Timestamp) -> Option<DriverMessage> {
+        None
     }
     fn find_memory_use(&self, held: &mut [HeldFile], fdinfo: &dyn Fn(u32) -> Option<String>) {
         for file in held {
@@ -168,7 +174,7 @@ fn main() {
     let toy = || -> Box<dyn GpuBackend> { Box::new(Toy(dev.clone())) };
     let at = Roots { dev: dev.clone(), ..roots() };
     // The second backend reports the same devices: they stay two.
-    let source = Source::composed(vec![toy(), toy()], vec![Arc::new(ToyFiles)], at);
+    let source = Source::composed(vec![toy(), toy()], vec![Arc::new(ToyDriver)], at);
     let ready = |snapshot: &Snapshot| {
         snapshot.devices.len() == 2
             && snapshot.devices.iter().all(|d| d.memory_used() > Ok(Bytes(0)))

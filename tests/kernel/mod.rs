@@ -7,7 +7,7 @@ mod recheck;
 
 use gpu_core::*;
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
-use gpu_nvidia_driver::driver_files;
+use gpu_nvidia_driver::drivers;
 use gpu_reaper::*;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
@@ -81,7 +81,7 @@ impl Bench {
             std::fs::set_permissions(dev.join(name), open_to_all).unwrap();
         }
         let roots = Roots { proc: "/proc".into(), dev, sys: "/sys".into() };
-        let host = Here { linux: LinuxHost::with_drivers(roots, driver_files()), age: None };
+        let host = Here { linux: LinuxHost::with_drivers(roots, drivers()), age: None };
         Bench {
             dir,
             children: Vec::new(),

@@ -42,7 +42,7 @@ pub struct HeldFile {
 
 impl HeldFile {
     /// Returns `file` as a process has it, without evidence of memory use: that depends on all
-    /// files of the process ([`DriverFiles::find_memory_use`](crate::DriverFiles::find_memory_use)).
+    /// files of the process ([`KernelDriver::find_memory_use`](crate::KernelDriver::find_memory_use)).
     pub fn of(file: &DeviceFile, access: Access, descriptors: Vec<u32>) -> Self {
         HeldFile {
             path: file.path.clone(),

@@ -1,7 +1,7 @@
 //! Ports and plain data: the interface between all other crates of the workspace.
 //!
 //! The main decision is that no crate both decides and touches the machine. This crate holds what
-//! both sides need and nothing else: the *ports* ([`GpuBackend`], [`Host`], [`DriverFiles`], [`ProcessHandle`],
+//! both sides need and nothing else: the *ports* ([`GpuBackend`], [`Host`], [`KernelDriver`], [`ProcessHandle`],
 //! [`DeviceMemory`], [`Journal`], [`Clock`], [`LeaseStore`], [`Launcher`]) as object-safe traits
 //! with plain data in and out, and the plain [`Snapshot`] that [`observe`] fills through them. It
 //! does no I/O and has no `unsafe`. Adapters implement the ports, policies are functions from a
@@ -48,7 +48,7 @@ mod clock;
 mod details;
 mod device;
 mod device_files;
-mod driver_files;
+mod kernel_driver;
 mod driver_message;
 mod driver_view;
 mod environment;
@@ -99,7 +99,7 @@ pub use device::{
     PidNamespace,
 };
 pub use device_files::{DeviceFiles, FileActivity};
-pub use driver_files::DriverFiles;
+pub use kernel_driver::KernelDriver;
 pub use driver_message::{DriverMessage, DriverMessageKind};
 pub use driver_view::DriverView;
 pub use environment::Environment;

@@ -2,7 +2,7 @@
 
 use crate::file_stat::FileStat;
 use crate::proc_dir::identify;
-use gpu_core::{Access, DeviceFile, DriverFiles, FileId, HeldFile};
+use gpu_core::{Access, DeviceFile, KernelDriver, FileId, HeldFile};
 use rustix::fs::{CWD, FileType};
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ impl Findings {
     pub(crate) fn into_held(
         self,
         targets: &Targets<'_>,
-        drivers: &[Arc<dyn DriverFiles>],
+        drivers: &[Arc<dyn KernelDriver>],
         fdinfo: &dyn Fn(u32) -> Option<String>,
     ) -> Vec<HeldFile> {
         let row = |file: &DeviceFile| {

@@ -3,7 +3,7 @@
 use crate::fault;
 use crate::file_index::file_id;
 use crate::proc_dir::identify;
-use gpu_core::{Absent, DeviceFile, DeviceKey, DriverFiles, FileId, FileRole, Result};
+use gpu_core::{Absent, DeviceFile, DeviceKey, KernelDriver, FileId, FileRole, Result};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use std::fs;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 const DRM_MAJOR: u32 = 226;
 
 /// The drivers whose device files are known.
-pub(crate) type Drivers = Arc<[Arc<dyn DriverFiles>]>;
+pub(crate) type Drivers = Arc<[Arc<dyn KernelDriver>]>;
 
 /// Returns any file, for use with [`DeviceFiles::holders`](gpu_core::DeviceFiles::holders), in no
 /// driver's role.
@@ -43,7 +43,7 @@ pub fn resolve(path: impl AsRef<Path>) -> Result<DeviceFile> {
 pub(crate) fn device_files(
     dev: &Path,
     sys: &Path,
-    drivers: &[Arc<dyn DriverFiles>],
+    drivers: &[Arc<dyn KernelDriver>],
 ) -> Result<Vec<DeviceFile>> {
     let mut paths = names(dev).map_err(|error| unlisted(dev, &error))?;
     for dir in drivers.iter().flat_map(|driver| driver.directories()) {
@@ -90,12 +90,12 @@ fn existing(path: &Path) -> Result<Option<DeviceFile>> {
 fn graphics_node(
     file: DeviceFile,
     sys: &Path,
-    drivers: &[Arc<dyn DriverFiles>],
+    drivers: &[Arc<dyn KernelDriver>],
 ) -> Option<DeviceFile> {
     let Ok(FileId::Device { major: DRM_MAJOR, minor }) = file.id else { return None };
     let device = sys.join(format!("dev/char/{DRM_MAJOR}:{minor}/device"));
     let driver = fs::read_link(device.join("driver")).ok()?;
-    let driver = drivers.iter().find(|known| driver.ends_with(known.kernel_driver()))?;
+    let driver = drivers.iter().find(|known| driver.ends_with(known.name()))?;
     let file = file.described_by(&**driver);
     let bus = fs::read_link(device).ok();
     let bus = bus.and_then(|link| link.file_name()?.to_str()?.parse().ok());
@@ -122,10 +122,10 @@ pub(crate) fn unlisted(dir: &Path, error: &io::Error) -> gpu_core::Error {
 mod tests {
     use super::*;
     use gpu_core::ErrorKind;
-    use gpu_nvidia_driver::{driver_files, node};
+    use gpu_nvidia_driver::{drivers, node};
 
     fn nvidia() -> Drivers {
-        driver_files()
+        drivers()
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
     runtime_power,
 };
 use gpu_core::{
-    Absent, DeviceFile, DeviceFiles, DeviceId, DeviceInfo, DriverFiles, DriverMessage, DriverView,
+    Absent, DeviceFile, DeviceFiles, DeviceId, DeviceInfo, KernelDriver, DriverMessage, DriverView,
     Error, FileActivity, HolderScan, LeaseId, Origin, Pid, ProcessDetail, ProcessHandle,
     ProcessInfo, ProcessKey, ProcessList, ProcessTable, Reading, Result, Unreadable,
 };
@@ -52,7 +52,7 @@ impl LinuxHost {
 
     /// Returns the machine with these roots and the device files of these drivers. Nothing is read
     /// yet.
-    pub fn with_drivers(roots: Roots, drivers: Arc<[Arc<dyn DriverFiles>]>) -> Self {
+    pub fn with_drivers(roots: Roots, drivers: Arc<[Arc<dyn KernelDriver>]>) -> Self {
         let context = Arc::new(Context {
             roots,
             drivers,
@@ -310,7 +310,8 @@ impl DriverView for LinuxHost {
         let booted = self.context.booted_at().map_err(|absent| {
             Error::new(absent, "read the kernel log").with_source("the time of boot is unknown")
         });
-        kernel_log::driver_messages(&self.context.roots.dev, booted?)
+        let Context { roots, drivers, .. } = &*self.context;
+        kernel_log::driver_messages(&roots.dev, booted?, drivers)
     }
 }
 

@@ -6,12 +6,13 @@
 //! is not read: it has no format that is read without its own library or program.
 
 use crate::{fault, timer};
-use gpu_core::{Absent, DriverMessage, Error, ErrorKind, Result, Timestamp};
+use gpu_core::{Absent, KernelDriver, DriverMessage, Error, ErrorKind, Result, Timestamp};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, fstat, major, minor, open};
 use rustix::io::{Errno, read};
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The file below the root of device files.
@@ -36,16 +37,21 @@ const MAX_MESSAGES: usize = 10_000;
 /// `devkmsg_write` replaces it by that of user programs.
 const KERNEL: u32 = 0;
 
-/// The prefixes of the driver's records about GPUs and NVSwitches. Elsewhere, a kernel record can
-/// contain text that users choose, such as names of cgroups.
-const PREFIXES: [&str; 2] = ["NVRM: ", "nvidia-nvswitch"];
-
-/// Returns the messages in the log below `dev`; `booted` is the wall clock at boot.
-pub(crate) fn driver_messages(dev: &Path, booted: Timestamp) -> Result<Vec<DriverMessage>> {
-    read_within(MAX_TIME, dev, booted)
+/// Returns the messages of these drivers in the log below `dev`; `booted` is the wall clock at boot.
+pub(crate) fn driver_messages(
+    dev: &Path,
+    booted: Timestamp,
+    drivers: &[Arc<dyn KernelDriver>],
+) -> Result<Vec<DriverMessage>> {
+    read_within(MAX_TIME, dev, booted, drivers)
 }
 
-fn read_within(time: Duration, dev: &Path, booted: Timestamp) -> Result<Vec<DriverMessage>> {
+fn read_within(
+    time: Duration,
+    dev: &Path,
+    booted: Timestamp,
+    drivers: &[Arc<dyn KernelDriver>],
+) -> Result<Vec<DriverMessage>> {
     let path = dev.join(NAME);
     let what = || format!("read the kernel log '{}'", path.display());
     let file = log(&path).map_err(|errno| denied(what(), errno))?;
@@ -61,7 +67,7 @@ fn read_within(time: Duration, dev: &Path, booted: Timestamp) -> Result<Vec<Driv
             Ok(0) | Err(Errno::AGAIN) => return Ok(messages.into()),
             Ok(length) => {
                 for line in record[..length].split(|byte| *byte == b'\n') {
-                    messages.extend(message(line, booted));
+                    messages.extend(message(line, booted, drivers));
                 }
             }
             // Records were overwritten before they were read, or one exceeds the buffer; the next
@@ -110,20 +116,23 @@ fn denied(what: String, errno: Errno) -> Error {
 }
 
 /// Returns the driver's message in a line of a record, if it is one of the kernel.
-fn message(line: &[u8], booted: Timestamp) -> Option<DriverMessage> {
+fn message(
+    line: &[u8],
+    booted: Timestamp,
+    drivers: &[Arc<dyn KernelDriver>],
+) -> Option<DriverMessage> {
     let start = line.iter().position(|byte| *byte == b';')?;
     let header = std::str::from_utf8(&line[..start]).ok()?;
     let text = &line[start + 1..];
-    if !PREFIXES.iter().any(|prefix| text.starts_with(prefix.as_bytes())) {
-        return None;
-    }
+    let begins = |prefix: &&str| text.starts_with(prefix.as_bytes());
+    let driver = drivers.iter().find(|driver| driver.log_prefixes().iter().any(begins))?;
     let mut fields = header.split(',');
     let priority: u32 = fields.next()?.parse().ok()?;
     let micros: u64 = fields.nth(1)?.parse().ok()?;
     // The lower three bits are the level.
     (priority >> 3 == KERNEL).then_some(())?;
     let at = booted.0.saturating_add(micros / 1000).saturating_add(suspended().as_millis() as u64);
-    DriverMessage::parse(&unescaped(text), Timestamp(at))
+    driver.log_message(&unescaped(text), Timestamp(at))
 }
 
 /// Returns how long the machine was suspended since boot, in whole seconds like the time of boot:
@@ -159,6 +168,7 @@ fn unescaped(text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gpu_nvidia_driver::drivers;
     use gpu_core::{DriverMessageKind, Pid};
     use proptest::prelude::*;
     use rustix::fs::CWD;
@@ -173,11 +183,11 @@ mod tests {
     fn of(log: &str) -> Vec<DriverMessage> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(NAME), log).unwrap();
-        driver_messages(dir.path(), BOOTED).unwrap()
+        driver_messages(dir.path(), BOOTED, &drivers()).unwrap()
     }
 
     fn fault_of(dir: &Path) -> (ErrorKind, String) {
-        let fault = driver_messages(dir, BOOTED).unwrap_err().fault();
+        let fault = driver_messages(dir, BOOTED, &drivers()).unwrap_err().fault();
         (fault.kind, fault.text)
     }
 
@@ -229,18 +239,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(NAME);
         mkfifoat(CWD, &path, Mode::from(0o600)).unwrap();
-        assert_eq!(driver_messages(dir.path(), BOOTED).unwrap(), []);
+        assert_eq!(driver_messages(dir.path(), BOOTED, &drivers()).unwrap(), []);
         let mut log = File::options().read(true).write(true).open(&path).unwrap();
-        assert_eq!(driver_messages(dir.path(), BOOTED).unwrap(), []);
+        assert_eq!(driver_messages(dir.path(), BOOTED, &drivers()).unwrap(), []);
         log.write_all(format!("4,1,5,-;{XID}\n").as_bytes()).unwrap();
-        assert_eq!(driver_messages(dir.path(), BOOTED).unwrap().len(), 1);
+        assert_eq!(driver_messages(dir.path(), BOOTED, &drivers()).unwrap().len(), 1);
     }
 
     #[test]
     fn log_that_grows_faster_than_it_is_read_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(NAME), format!("4,1,5,-;{XID}\n")).unwrap();
-        let error = read_within(Duration::ZERO, dir.path(), BOOTED).unwrap_err();
+        let error = read_within(Duration::ZERO, dir.path(), BOOTED, &drivers()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 
@@ -255,7 +265,7 @@ mod tests {
         }
         std::fs::write(dir.path().join(NAME), log).unwrap();
         let hour = Duration::from_secs(3600);
-        let messages = read_within(hour, dir.path(), BOOTED).unwrap();
+        let messages = read_within(hour, dir.path(), BOOTED, &drivers()).unwrap();
         assert_eq!(messages.len(), MAX_MESSAGES);
         let last = messages.last().unwrap().kind;
         assert_eq!(last, DriverMessageKind::Xid(MAX_MESSAGES as u32 + 4));
@@ -294,7 +304,7 @@ mod tests {
 
     #[test]
     fn log_of_this_machine_is_read_or_refused() {
-        match driver_messages(Path::new("/dev"), BOOTED) {
+        match driver_messages(Path::new("/dev"), BOOTED, &drivers()) {
             Ok(messages) => assert!(messages.len() <= MAX_MESSAGES),
             Err(error) => assert_ne!(error.kind(), ErrorKind::Io, "{}", error.fault()),
         }
@@ -318,9 +328,9 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_record_never_panics(text in prop::collection::vec(any::<u8>(), 0..200)) {
-            message(&text, BOOTED);
-            message(&[b"4,1,5,-;NVRM: ", text.as_slice()].concat(), BOOTED);
-            message(&[b"4,1,5,-;NVRM: Xid (PCI:0000:3b:00): 1, ", text.as_slice()].concat(), BOOTED);
+            message(&text, BOOTED, &drivers());
+            message(&[b"4,1,5,-;NVRM: ", text.as_slice()].concat(), BOOTED, &drivers());
+            message(&[b"4,1,5,-;NVRM: Xid (PCI:0000:3b:00): 1, ", text.as_slice()].concat(), BOOTED, &drivers());
         }
     }
 }

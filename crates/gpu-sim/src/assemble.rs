@@ -4,7 +4,7 @@ use crate::device_entry::set;
 use crate::empty::{empty, viewer};
 use crate::file::{DriverEntry, GpuEntry, MachineFile};
 use crate::import::{UPTIME, machine_from_snapshot};
-use crate::machine::{Device, Machine, device_file, driver_files};
+use crate::machine::{Device, Machine, device_file, drivers};
 use crate::place::{Place, date};
 use crate::{details, device_entry, driver_log, process_entry, product, script, topology};
 use gpu_core::{Absent, Bytes, DeviceFile, Error, Fault, FileRole, Result, Snapshot, Timestamp};
@@ -134,7 +134,7 @@ fn device_files(machine: &Machine, listed: Option<Vec<String>>) -> Vec<DeviceFil
     let paths = listed.unwrap_or_else(|| {
         let held = machine.ever_has().flat_map(|process| process.files.iter());
         let held = held.filter(|file| file.role != FileRole::Other);
-        driver_files(&machine.devices).chain(held.map(|file| file.path.to_string())).collect()
+        drivers(&machine.devices).chain(held.map(|file| file.path.to_string())).collect()
     });
     let mut files: Vec<DeviceFile> = paths.iter().map(|path| device_file(path)).collect();
     files.sort_by(|a, b| (a.role, a.device, &a.path).cmp(&(b.role, b.device, &b.path)));

@@ -1,7 +1,7 @@
 //! A synthetic machine of any size, to test tools with many devices and processes.
 
 use crate::device_entry;
-use crate::machine::{Device, Holding, Machine, Process, device_file, driver_files};
+use crate::machine::{Device, Holding, Machine, Process, device_file, drivers};
 use crate::process_entry::{complete, default_files};
 use crate::product::{self, Products};
 use crate::seed::Seed;
@@ -87,7 +87,7 @@ impl Machine {
             device.power_draw = Ok(Milliwatts(60_000 + u64::from(load) * 3_200));
             machine.devices.push(device);
         }
-        machine.files = driver_files(&machine.devices).map(|path| device_file(&path)).collect();
+        machine.files = drivers(&machine.devices).map(|path| device_file(&path)).collect();
         machine.topology = Ok(topology(machine.devices.len() as u32));
         Ok(machine)
     }

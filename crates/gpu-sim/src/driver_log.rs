@@ -53,7 +53,7 @@ pub(crate) fn message(
     if entry.process.is_some() && entry.pid.is_none() {
         return Err(complain("has a 'process' only with its 'pid'"));
     }
-    DriverMessage::parse(&line(kind, bus, entry), at)
+    gpu_nvidia_driver::parse_message(&line(kind, bus, entry), at)
         .ok_or_else(|| complain("is not one that a driver writes"))
 }
 
@@ -116,7 +116,7 @@ impl State {
         };
         let line = line(DriverMessageKind::Xid(code), bus, &DriverMessageEntry::default());
         if let Ok(messages) = &mut self.machine.driver_messages {
-            messages.extend(DriverMessage::parse(&line, at));
+            messages.extend(gpu_nvidia_driver::parse_message(&line, at));
         }
     }
 }

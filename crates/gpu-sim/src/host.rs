@@ -6,12 +6,12 @@ use crate::process_table::{Living, Serial};
 use crate::simulation::Simulation;
 use crate::state::{SentSignal, State};
 use gpu_core::{
-    Absent, Access, ActToken, DeviceFile, DeviceFiles, DeviceInfo, DriverFiles, DriverMessage,
+    Absent, Access, ActToken, DeviceFile, DeviceFiles, DeviceInfo, KernelDriver, DriverMessage,
     DriverView, Error, HeldFile, Holder, HolderScan, LeaseId, Origin, Pid, ProcessDetail,
     ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState, ProcessTable,
     Reading, Result, Signal, UnreadProcess,
 };
-use gpu_nvidia_driver::NvidiaFiles;
+use gpu_nvidia_driver::NvidiaDriver;
 use std::collections::BTreeMap;
 
 impl ProcessTable for Simulation {
@@ -250,7 +250,7 @@ impl<'a> Wanted<'a> {
             HeldFile::of(asked, own.access, descriptors)
         };
         let mut held: Vec<HeldFile> = found.into_iter().map(held).collect();
-        NvidiaFiles.find_memory_use(&mut held, &|_| None);
+        NvidiaDriver.find_memory_use(&mut held, &|_| None);
         held
     }
 }

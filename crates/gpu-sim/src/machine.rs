@@ -255,7 +255,7 @@ impl Holding {
 }
 
 /// Returns the paths of the devices' own files and of the two that every driver has.
-pub(crate) fn driver_files(devices: &[Device]) -> impl Iterator<Item = String> {
+pub(crate) fn drivers(devices: &[Device]) -> impl Iterator<Item = String> {
     let gpus = devices.iter().filter_map(|device| device.info.id.minor().ok());
     let gpus = gpus.map(|minor| format!("/dev/nvidia{minor}"));
     gpus.chain(["/dev/nvidiactl", "/dev/nvidia-uvm"].map(str::to_owned))

@@ -2,7 +2,7 @@
 
 use crate::faults::{Call, Fault};
 use crate::machine::{
-    Device, Event, Holding, Machine, Process, Reaction, Scheduled, When, device_file, driver_files,
+    Device, Event, Holding, Machine, Process, Reaction, Scheduled, When, device_file, drivers,
 };
 use crate::process_entry::{complete, held_file, user_name};
 use crate::seed::Seed;
@@ -108,7 +108,7 @@ fn device(rng: &mut ChaCha8Rng, index: u32, machine: &str) -> Device {
 }
 
 fn files(devices: &[Device]) -> Vec<gpu_core::DeviceFile> {
-    let paths = driver_files(devices).chain(["/dev/nvidia-modeset".to_owned()]);
+    let paths = drivers(devices).chain(["/dev/nvidia-modeset".to_owned()]);
     paths.map(|path| device_file(&path)).collect()
 }
 

@@ -87,7 +87,7 @@ fn message<'a>(
     let (before, text) = line.split_at(start_in(line)?);
     let text = log_prefix::after(before, text)?;
     let at = Timestamp(0);
-    if let Some(message) = gpu_core::DriverMessage::parse(text, at) {
+    if let Some(message) = gpu_nvidia_driver::parse_message(text, at) {
         return Some((message, 0));
     }
     if !text.starts_with(FIRST_OF_THREE) {
@@ -99,7 +99,7 @@ fn message<'a>(
         more += 1;
     }
     work_meter::add(joined.len());
-    Some((gpu_core::DriverMessage::parse(&joined, at)?, more))
+    Some((gpu_nvidia_driver::parse_message(&joined, at)?, more))
 }
 
 /// Returns whether a line has the prefix of a kernel log line.

@@ -4,7 +4,7 @@
 use crate::MachineError;
 use crate::session_devices::SessionDevices;
 use crate::several::Several;
-use gpu_core::{DriverFiles, Error, ErrorKind, GpuBackend, Groups, Origin};
+use gpu_core::{KernelDriver, Error, ErrorKind, GpuBackend, Groups, Origin};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,8 @@ pub(crate) enum Use {
 }
 
 /// Returns the drivers whose device files are known.
-pub(crate) fn drivers() -> Arc<[Arc<dyn DriverFiles>]> {
-    gpu_nvidia_driver::driver_files()
+pub(crate) fn drivers() -> Arc<[Arc<dyn KernelDriver>]> {
+    gpu_nvidia_driver::drivers()
 }
 
 /// Queries NVML for the parent process if this process was started for that.

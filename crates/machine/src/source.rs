@@ -15,7 +15,7 @@ use crate::{Cause, MachineError};
 #[cfg(feature = "kubernetes")]
 use gpu_core::ProcessDetail;
 use gpu_core::{
-    Absent, Clock, DeviceFile, DriverFiles, Error, ErrorKind, GpuBackend, Groups, Host, Journal,
+    Absent, Clock, DeviceFile, KernelDriver, Error, ErrorKind, GpuBackend, Groups, Host, Journal,
     Launch, NoJournal, Observation, Observer, Origin, ProcessKey, ProcessTable, Snapshot,
 };
 use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};
@@ -191,7 +191,7 @@ impl Source {
     /// and the device files of their drivers.
     pub fn composed(
         backends: Vec<Box<dyn GpuBackend>>,
-        drivers: Vec<Arc<dyn DriverFiles>>,
+        drivers: Vec<Arc<dyn KernelDriver>>,
         roots: Roots,
     ) -> Self {
         let host = LinuxHost::with_drivers(roots, drivers.into());

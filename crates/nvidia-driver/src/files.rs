@@ -1,8 +1,9 @@
 //! The device files of the driver.
 
 use gpu_core::{
-    Access, DeviceFile, DeviceKey, DriverFiles, FileId, FileRole, HeldFile, MemoryUse, Reading,
+    Access, DeviceFile, DeviceKey, KernelDriver, DriverMessage, Timestamp, FileId, FileRole, HeldFile, MemoryUse, Reading,
 };
+use crate::log::{PREFIXES, parse_message};
 use std::sync::Arc;
 
 /// The major number of `/dev/nvidiaN`, `nvidiactl` and `nvidia-modeset` (Linux `devices.txt`).
@@ -24,13 +25,13 @@ pub fn number_of(path: &str) -> Option<u32> {
 }
 
 /// Returns the files of this driver, as adapters take those of all drivers.
-pub fn driver_files() -> Arc<[Arc<dyn DriverFiles>]> {
-    Arc::new([Arc::new(NvidiaFiles)])
+pub fn drivers() -> Arc<[Arc<dyn KernelDriver>]> {
+    Arc::new([Arc::new(NvidiaDriver)])
 }
 
 /// Returns the device file at a path, by its name and, for `/dev/nvidiaN`, its number.
 pub fn device_file(path: &str, id: Reading<FileId>) -> DeviceFile {
-    DeviceFile::any(path.into(), id).described_by(&NvidiaFiles)
+    DeviceFile::any(path.into(), id).described_by(&NvidiaDriver)
 }
 
 /// Returns a file that a process has in these ways, by its name alone.
@@ -44,11 +45,11 @@ pub fn held_file(path: &str, access: Access) -> HeldFile {
 pub fn held_files<'a>(files: impl IntoIterator<Item = (&'a str, Access)>) -> Vec<HeldFile> {
     let mut held: Vec<HeldFile> =
         files.into_iter().map(|(path, access)| held_file(path, access)).collect();
-    NvidiaFiles.find_memory_use(&mut held, &|_| None);
+    NvidiaDriver.find_memory_use(&mut held, &|_| None);
     held
 }
 
-/// The files of NVIDIA's driver.
+/// NVIDIA's kernel driver.
 ///
 /// A device has one file, `/dev/nvidiaN`. sysfs does not connect it with the PCI address, so it is
 /// known by its number, which NVML and `/proc/driver/nvidia` report.
@@ -57,10 +58,10 @@ pub fn held_files<'a>(files: impl IntoIterator<Item = (&'a str, Access)>) -> Vec
 /// proves that the process uses its memory; open unified memory (`/dev/nvidia-uvm`) makes that
 /// possible on each open device. A monitor has neither.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct NvidiaFiles;
+pub struct NvidiaDriver;
 
-impl DriverFiles for NvidiaFiles {
-    fn kernel_driver(&self) -> &'static str {
+impl KernelDriver for NvidiaDriver {
+    fn name(&self) -> &'static str {
         "nvidia"
     }
 
@@ -95,6 +96,14 @@ impl DriverFiles for NvidiaFiles {
             }
         };
         Some((role, None))
+    }
+
+    fn log_prefixes(&self) -> &'static [&'static str] {
+        PREFIXES
+    }
+
+    fn log_message(&self, text: &str, at: Timestamp) -> Option<DriverMessage> {
+        parse_message(text, at)
     }
 
     fn find_memory_use(&self, held: &mut [HeldFile], _: &dyn Fn(u32) -> Option<String>) {
@@ -135,25 +144,25 @@ mod tests {
             ("/dev/nvidia-modeset", Display, None),
             ("/dev/nvidia-caps/nvidia-cap1", Capability, None),
         ] {
-            let known = NvidiaFiles.describe(path, Err(Absent::NotRecorded));
+            let known = NvidiaDriver.describe(path, Err(Absent::NotRecorded));
             assert_eq!(known, Some((role, number.map(|n| DeviceKey::Node(node(n))))), "{path}");
         }
         for path in ["/dev/nvidia", "/dev/nvidia1x", "/dev/null", "/dev/dri/renderD128"] {
-            assert_eq!(NvidiaFiles.describe(path, Err(Absent::NotRecorded)), None, "{path}");
+            assert_eq!(NvidiaDriver.describe(path, Err(Absent::NotRecorded)), None, "{path}");
         }
     }
 
     #[test]
     fn device_number_takes_precedence_over_name() {
         let known = |major, minor| {
-            NvidiaFiles.describe("/dev/nvidia0", Ok(FileId::Device { major, minor }))
+            NvidiaDriver.describe("/dev/nvidia0", Ok(FileId::Device { major, minor }))
         };
         assert_eq!(known(195, 3), Some((FileRole::Compute, Some(DeviceKey::Node(node(3))))));
         assert_eq!(known(195, 253), Some((FileRole::Compute, Some(DeviceKey::Node(node(253))))));
         assert_eq!(known(195, 255), Some((FileRole::Control, None)));
         assert_eq!(known(195, 254), Some((FileRole::Display, None)));
         assert_eq!(known(1, 7), None, "another driver's device, whatever its name");
-        let stand_in = NvidiaFiles.describe("/x/nvidia4", Ok(FileId::Inode { dev: 1, ino: 2 }));
+        let stand_in = NvidiaDriver.describe("/x/nvidia4", Ok(FileId::Inode { dev: 1, ino: 2 }));
         assert_eq!(stand_in, Some((FileRole::Compute, Some(DeviceKey::Node(node(4))))));
     }
 

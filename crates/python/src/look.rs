@@ -10,7 +10,7 @@ use gpu_core::{
 };
 use gpu_host::{LinuxHost, Roots, user_name};
 use gpu_machine::roots;
-use gpu_nvidia_driver::driver_files;
+use gpu_nvidia_driver::drivers;
 use gpu_reaper::Past;
 use gpu_report::View;
 use gpu_report::json;
@@ -101,7 +101,7 @@ pub(crate) fn own_gpu_files(py: Python<'_>) -> PyResult<Vec<String>> {
             Some(dev) => Roots { dev, ..roots() },
             None => roots(),
         };
-        let host = LinuxHost::with_drivers(roots, driver_files());
+        let host = LinuxHost::with_drivers(roots, drivers());
         let files = host.device_files()?;
         let held = host.open(Pid(std::process::id()))?.held(&files)?;
         let of_context = held.into_iter().filter(|file| file.role == FileRole::Memory);

@@ -199,7 +199,7 @@ mod tests {
 
     fn of(line: &str) -> Option<(XidClass, XidAction, bool)> {
         let line = format!("NVRM: {line}");
-        let message = DriverMessage::parse(&line, Timestamp(0)).unwrap();
+        let message = gpu_nvidia_driver::parse_message(&line, Timestamp(0)).unwrap();
         meaning_of(&message).map(|known| (known.class, known.action, known.withhold))
     }
 

@@ -1,6 +1,6 @@
 //! The devices of a node, as `slurmd -G` lists them.
 
-use gpu_core::{Absent, DeviceFile, DeviceKey, DriverFiles};
+use gpu_core::{Absent, DeviceFile, DeviceKey, KernelDriver};
 use std::sync::Arc;
 
 /// More than any node has.
@@ -20,7 +20,7 @@ pub struct NodeDevice {
 ///
 /// `Index` in that output is the number in the name of the file, and not the position. A GPU
 /// without such a file, of another driver or only counted, takes its position and is left out.
-pub fn devices(text: &str, drivers: &[Arc<dyn DriverFiles>]) -> Vec<NodeDevice> {
+pub fn devices(text: &str, drivers: &[Arc<dyn KernelDriver>]) -> Vec<NodeDevice> {
     let mut found = Vec::new();
     let mut position: u32 = 0;
     for line in text.lines() {
@@ -43,7 +43,7 @@ pub fn devices(text: &str, drivers: &[Arc<dyn DriverFiles>]) -> Vec<NodeDevice> 
 }
 
 /// Returns the device that a file belongs to, by its name.
-pub fn device_of(path: &str, drivers: &[Arc<dyn DriverFiles>]) -> Option<DeviceKey> {
+pub fn device_of(path: &str, drivers: &[Arc<dyn KernelDriver>]) -> Option<DeviceKey> {
     drivers.iter().find_map(|driver| driver.describe(path, Err(Absent::NotRecorded))?.1)
 }
 
@@ -51,7 +51,7 @@ pub fn device_of(path: &str, drivers: &[Arc<dyn DriverFiles>]) -> Option<DeviceK
 /// addition. `resolve` returns a file, if it exists.
 pub fn device_files(
     devices: &[NodeDevice],
-    drivers: &[Arc<dyn DriverFiles>],
+    drivers: &[Arc<dyn KernelDriver>],
     resolve: &dyn Fn(&str) -> Option<DeviceFile>,
 ) -> Vec<DeviceFile> {
     let mut paths: Vec<String> = devices.iter().map(|device| device.path.to_string()).collect();
@@ -71,10 +71,10 @@ pub fn device_files(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_nvidia_driver::{driver_files, number_of};
+    use gpu_nvidia_driver::{drivers, number_of};
 
     fn list(text: &str) -> Vec<(u32, u32)> {
-        let devices = devices(text, &driver_files());
+        let devices = devices(text, &drivers());
         devices.iter().map(|device| (device.position, number_of(&device.path).unwrap())).collect()
     }
 
@@ -88,7 +88,7 @@ slurmd: Gres Name=shard Type=p100 Count=2 Index=2 ID=1918986455 File=/dev/nvidia
 slurmd: Gres Name=gpu Type=(null) Count=1 Index=0 ID=7696487 File=/dev/nvidia0 Links=-1,2 (null)
 slurmd: Gres Name=gpu Type=a Count=1 Index=1 ID=7696487 File=/dev/nvidia1 Cores=0-3 CoreCnt=8";
         assert_eq!(list(text), [(0, 2), (1, 3), (2, 0), (3, 1)]);
-        assert_eq!(&*devices(text, &driver_files())[2].path, "/dev/nvidia0");
+        assert_eq!(&*devices(text, &drivers())[2].path, "/dev/nvidia0");
     }
 
     #[test]
@@ -115,18 +115,18 @@ slurmd: Gres Name=gpu Type=a Count=1 Index=1 ID=7696487 File=/dev/nvidia1 Cores=
             assert_eq!(list(text), [], "{text:?}");
         }
         let many = "Gres Name=gpu Count=4294967295 File=/dev/nvidia0\n".repeat(5000);
-        assert_eq!(devices(&many, &driver_files()).len(), DEVICES);
+        assert_eq!(devices(&many, &drivers()).len(), DEVICES);
     }
 
     #[test]
     fn files_beside_the_devices_are_looked_for() {
         let text = "Gres Name=gpu Count=1 File=/x/nvidia0\nGres Name=gpu File=/x/nvidia1";
-        let node = devices(text, &driver_files());
+        let node = devices(text, &drivers());
         let resolve = |path: &str| {
             (path != "/x/nvidia-modeset")
                 .then(|| DeviceFile::any(path.into(), Err(Absent::NotRecorded)))
         };
-        let files = device_files(&node, &driver_files(), &resolve);
+        let files = device_files(&node, &drivers(), &resolve);
         let paths: Vec<&str> = files.iter().map(|file| &*file.path).collect();
         let expected =
             ["/x/nvidia-uvm", "/x/nvidia-uvm-tools", "/x/nvidia0", "/x/nvidia1", "/x/nvidiactl"];

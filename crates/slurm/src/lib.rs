@@ -18,7 +18,7 @@
 //! // What `slurmd -G` prints. Slurm counts positions in this list, not device files.
 //! let gres = "slurmd: Gres Name=gpu Type=p100 Count=1 Index=2 ID=7696487 File=/dev/nvidia2 (null)\n\
 //!             slurmd: Gres Name=gpu Type=p100 Count=1 Index=3 ID=7696487 File=/dev/nvidia3 (null)\n";
-//! let node = devices(gres, &gpu_nvidia_driver::driver_files());
+//! let node = devices(gres, &gpu_nvidia_driver::drivers());
 //! let variable = |name: &str| match name {
 //!     "SLURM_JOB_ID" => Some("4711".to_owned()),
 //!     "SLURM_JOB_UID" => Some("1000".to_owned()),

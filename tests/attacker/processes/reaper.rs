@@ -10,7 +10,7 @@ use gpu_core::{
     observe,
 };
 use gpu_host::{FileJournal, LinuxHost, Roots, SystemClock};
-use gpu_nvidia_driver::driver_files;
+use gpu_nvidia_driver::drivers;
 use gpu_reaper::{
     Guard, Outcome, Plan, Ports, Refusal, Report, Request, Role, Scope, diagnose, execute, plan,
 };
@@ -53,7 +53,7 @@ struct Reaper {
 /// Runs rounds until the stop file exists.
 pub(crate) fn reap(dirs: &WorldDirs, user: u32, seed: u64, rule: &str) {
     let roots = Roots { proc: "/proc".into(), dev: dirs.dev(), sys: "/sys".into() };
-    let host = LinuxHost::with_drivers(roots, driver_files());
+    let host = LinuxHost::with_drivers(roots, drivers());
     let journal = FileJournal::open(dirs.audit(user)).expect("the audit log can be opened");
     let chance = Chance::new(seed);
     let clock = Arc::new(SystemClock::new());

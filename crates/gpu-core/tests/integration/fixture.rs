@@ -47,8 +47,18 @@ pub(crate) fn sample(used: u64, percent: u64) -> DeviceSample {
 }
 
 pub(crate) fn driver_message() -> DriverMessage {
-    let line = "NVRM: Xid (PCI:0000:04:00 GPU-I:02): 43, pid=100, name=train, Ch 00000008";
-    DriverMessage::parse(line, Timestamp(5)).unwrap()
+    DriverMessage {
+        at: Timestamp(5),
+        elapsed: None,
+        is_local: false,
+        bus: PciBusId { domain: 0, bus: 4, device: 0, function: 0 },
+        kind: DriverMessageKind::Xid(43),
+        pid: Some(Pid(100)),
+        process: Some("train".into()),
+        gpu_instance: Some(2),
+        compute_instance: None,
+        text: "Ch 00000008".into(),
+    }
 }
 
 pub(crate) fn listed(pid: u32, mib: u64, percent: Option<u64>) -> DeviceProcess {

@@ -6,7 +6,7 @@ use gpu_core::{
     Absent, DeviceFile, DeviceFiles, FileId, FileRole, HeldFile, Holder, Pid, ProcessTable,
 };
 use gpu_host::resolve;
-use gpu_nvidia_driver::NvidiaFiles;
+use gpu_nvidia_driver::NvidiaDriver;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -240,7 +240,7 @@ fn several_files_are_reported_in_requested_order() {
     let control = dir.path().join("nvidiactl");
     fs::write(&control, "").unwrap();
     let sleeper = Sleeper::shell("exec 3< \"$1\" 4< \"$2\"", &[&control, &path]);
-    let described = |path| resolve(path).unwrap().described_by(&NvidiaFiles);
+    let described = |path| resolve(path).unwrap().described_by(&NvidiaDriver);
     let mut files: Vec<_> = [&path, &control].map(described).into();
     files.push(DeviceFile::any("/named/by/text/only".into(), Err(Absent::NotRecorded)));
     let scan = host().holders(&files).unwrap();

@@ -13,13 +13,13 @@ mod threads;
 mod unprivileged;
 
 use gpu_host::{LinuxHost, Roots};
-use gpu_nvidia_driver::driver_files;
+use gpu_nvidia_driver::drivers;
 use std::io::Write;
 
 /// Returns the machine that runs the tests.
 fn host() -> LinuxHost {
     let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
-    LinuxHost::with_drivers(roots, driver_files())
+    LinuxHost::with_drivers(roots, drivers())
 }
 
 /// Prints that a test was skipped, past the capture of the test harness.

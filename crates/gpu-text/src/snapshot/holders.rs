@@ -3,10 +3,10 @@
 use crate::document::{Document, Holder as Row, Kind};
 use crate::lsof::device_numbers;
 use gpu_core::{
-    Absent, Access, DeviceFile, DeviceKey, DeviceState, DriverFiles, Fault, FileId, FileRole,
+    Absent, Access, DeviceFile, DeviceKey, DeviceState, KernelDriver, Fault, FileId, FileRole,
     HeldFile, Holder, Pid, ProcessKey,
 };
-use gpu_nvidia_driver::{MAJOR, NvidiaFiles, device_file};
+use gpu_nvidia_driver::{MAJOR, NvidiaDriver, device_file};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(super) fn read(
     }
     let holder = |(pid, held): (Pid, BTreeMap<Arc<str>, HeldFile>)| {
         let mut held: Vec<HeldFile> = held.into_values().map(sorted).collect();
-        NvidiaFiles.find_memory_use(&mut held, &|_| None);
+        NvidiaDriver.find_memory_use(&mut held, &|_| None);
         Holder { process: ProcessKey { pid, start: None }, held, through_thread: None }
     };
     (files, Ok(held.into_iter().map(holder).collect()))

@@ -39,7 +39,7 @@ fn driver_messages_have_time_of_line_or_none() {
     let xid = "NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 43, pid=7, name=train, Ch 1\n";
     let lost = "1970-01-01T00:00:01Z n kernel: NVRM: GPU 0000:5e:00.0: GPU has fallen off the bus.";
     let messages = of(&format!("{GPUS}[1.5] {xid}{lost}\n")).driver_messages.unwrap();
-    let parsed = |line: &str, at| DriverMessage::parse(line, Timestamp(at)).unwrap();
+    let parsed = |line: &str, at| gpu_nvidia_driver::parse_message(line, Timestamp(at)).unwrap();
     assert_eq!(DriverMessage::UNDATED, Timestamp(0));
     let elapsed = Some(std::time::Duration::from_millis(1500));
     assert_eq!(messages, [DriverMessage { elapsed, ..parsed(xid, 0) }, parsed(lost, 1000)]);

@@ -200,7 +200,7 @@ mod tests {
     fn of(log: &[(u64, &str)]) -> Vec<Option<Cause>> {
         let parse = |(seconds, line): &(u64, &str)| {
             let prefix = if line.starts_with('n') { "" } else { "NVRM: " };
-            DriverMessage::parse(&format!("{prefix}{line}"), Timestamp(seconds * 1000)).unwrap()
+            gpu_nvidia_driver::parse_message(&format!("{prefix}{line}"), Timestamp(seconds * 1000)).unwrap()
         };
         let log: Vec<DriverMessage> = log.iter().map(parse).collect();
         causes(&log.iter().collect::<Vec<_>>())
@@ -210,7 +210,7 @@ mod tests {
     fn clock_of_log_separates_bursts() {
         let parse = |elapsed: Option<u64>, code: u32| {
             let line = format!("NVRM: Xid (PCI:0000:3b:00): {code}, pid=7, name=a, Ch 1");
-            let message = DriverMessage::parse(&line, DriverMessage::UNDATED).unwrap();
+            let message = gpu_nvidia_driver::parse_message(&line, DriverMessage::UNDATED).unwrap();
             DriverMessage { elapsed: elapsed.map(Duration::from_secs), ..message }
         };
         for (first, second, follows) in [

@@ -3,7 +3,7 @@
 mod world;
 
 use gpu_core::{ActToken, Pid, Signal};
-use gpu_nvidia_driver::driver_files;
+use gpu_nvidia_driver::drivers;
 use gpu_reaper::{Guard, Ports};
 use gpu_slurm::{
     Change, Cleaned, Cleaner, Drained, HeldDevice, Job, Phase, change, devices, drain, health,
@@ -32,7 +32,7 @@ fn try_clean(
     let journal = world.journal();
     let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
     let guard = Guard::new(&host, Vec::new()).unwrap();
-    let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &driver_files());
+    let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &drivers());
     let grace = Duration::from_secs(5);
     let cleaner = Cleaner { ports, slurm, guard: &guard, node: "n1", devices: &devices, grace };
     let mut told = Vec::new();
@@ -304,7 +304,7 @@ fn health_check_names_holders_of_devices_that_no_job_has() {
     let (host, backend, clock) = (world.host(), world.backend(), world.clock());
     let journal = world.journal();
     let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
-    let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &driver_files());
+    let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &drivers());
     let mut told = Vec::new();
     let mut check = |slurm: &FakeSlurm| {
         health(ports, slurm, "n1", &devices, &mut |reason| told.push(reason))
@@ -338,7 +338,7 @@ fn drain_for_lost_memory_stays_until_the_memory_is_back() {
         let (host, backend, clock) = (world.host(), world.backend(), world.clock());
         let journal = world.journal();
         let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
-        let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &driver_files());
+        let devices = devices("Gres Name=gpu Count=1 Index=0 File=/dev/nvidia0", &drivers());
         let slurm = FakeSlurm { node, ..FakeSlurm::default() };
         let health = health(ports, &slurm, "n1", &devices, &mut |_| ()).unwrap();
         assert_eq!(change(&health), expected, "{driver:?} {node}");

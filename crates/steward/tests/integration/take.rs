@@ -153,7 +153,7 @@ fn logged_error_of_device_is_reported_with_its_grant() {
     let reported = |xid, on: usize| {
         let world = World::new(1);
         let text = format!("NVRM: Xid (PCI:{}): {xid}, pid=7, name=train, x", bus(on));
-        let message = DriverMessage::parse(&text, world.wall());
+        let message = gpu_nvidia_driver::parse_message(&text, world.wall());
         world.state().logged.extend(message);
         assert_eq!(world.state().logged.len(), 1, "{text}");
         let grant = taken(&world, Claim::whole(1), Wait::No).unwrap();

@@ -2,7 +2,7 @@
 
 use super::{Device, JOB, SELF, State, World};
 use gpu_core::*;
-use gpu_nvidia_driver::NvidiaFiles;
+use gpu_nvidia_driver::NvidiaDriver;
 
 pub(crate) fn process(pid: u32, parent: u32, name: &str) -> ProcessInfo {
     ProcessInfo {
@@ -130,7 +130,7 @@ impl State {
         let mapped = Access::OPEN_FOR_WRITING | Access::MAPPED;
         let mut devices: Vec<HeldFile> =
             held.map(|(file, _)| HeldFile::of(&file, mapped, vec![3])).collect();
-        NvidiaFiles.find_memory_use(&mut devices, &|_| None);
+        NvidiaDriver.find_memory_use(&mut devices, &|_| None);
         let wanted = |held: &HeldFile| files.iter().any(|file| file.path == held.path);
         let others = self.other_files.iter().filter(|(user, held)| *user == pid && wanted(held));
         devices.into_iter().filter(wanted).chain(others.map(|(_, held)| held.clone())).collect()

@@ -1,14 +1,17 @@
-//! The meaning of the device files of one vendor.
+//! The port to what a vendor's kernel driver leaves on a machine.
 
 use crate::absent::Reading;
+use crate::clock::Timestamp;
+use crate::driver_message::DriverMessage;
 use crate::file::{DeviceFile, FileRole};
 use crate::holder::HeldFile;
 use crate::id::{DeviceKey, FileId};
 
-/// What the device files of one vendor's driver mean.
-pub trait DriverFiles: Send + Sync {
-    /// Returns the name of the kernel driver, as sysfs shows it for the devices that it drives.
-    fn kernel_driver(&self) -> &'static str;
+/// What the traces of one vendor's kernel driver mean: its device files, and its messages in the
+/// kernel log.
+pub trait KernelDriver: Send + Sync {
+    /// Returns its name, as sysfs shows it for the devices that it drives.
+    fn name(&self) -> &'static str;
 
     /// Returns the directories below `/dev` that have files of the driver, apart from `dri`.
     fn directories(&self) -> &'static [&'static str];
@@ -21,6 +24,13 @@ pub trait DriverFiles: Send + Sync {
     /// driver. A file that only text names has no identity.
     fn describe(&self, path: &str, id: Reading<FileId>) -> Option<(FileRole, Option<DeviceKey>)>;
 
+    /// Returns the beginnings of its records in the kernel log. Elsewhere, a kernel record can contain
+    /// text that users choose, such as names of cgroups.
+    fn log_prefixes(&self) -> &'static [&'static str];
+
+    /// Returns the error message in a record of the kernel log that begins with one of the prefixes.
+    fn log_message(&self, text: &str, at: Timestamp) -> Option<DriverMessage>;
+
     /// Sets [`HeldFile::memory`] of each file of this driver, from all files of one process and, for
     /// drivers that report memory there, the beginning of `/proc/PID/fdinfo` of a descriptor.
     fn find_memory_use(&self, held: &mut [HeldFile], fdinfo: &dyn Fn(u32) -> Option<String>);
@@ -29,7 +39,7 @@ pub trait DriverFiles: Send + Sync {
 impl DeviceFile {
     /// Returns the file in the role that it has for this driver, if it is one of its files.
     #[must_use]
-    pub fn described_by(self, driver: &dyn DriverFiles) -> Self {
+    pub fn described_by(self, driver: &dyn KernelDriver) -> Self {
         match driver.describe(&self.path, self.id) {
             Some((role, device)) => DeviceFile { role, device, ..self },
             None => self,
