@@ -87,7 +87,8 @@ pub(crate) fn of(shard: &Shard, at: usize, what: DamageKind) -> Damage {
         (what, Some(_)) if is_in_rows(&what) => {
             let row = row(shard, at, &what);
             let entries = row.clone().filter_map(|at| shard.entry(at));
-            let frames = entries.clone().filter(|entry| !entry.is_copy).count();
+            let own = entries.clone().filter(|entry| !entry.is_copy).count();
+            let frames = own + before_lost_copy(shard, row.clone());
             match what {
                 DamageKind::Overlap => (FileKind::Index, position(row.start as u64), what, frames),
                 _ => {
@@ -130,6 +131,30 @@ pub(crate) fn row(shard: &Shard, at: usize, what: &DamageKind) -> Range<usize> {
     let before = (0..at).rev().take_while(is_lost).count();
     let after = (at + 1..shard.entries()).take_while(is_lost).count();
     at - before..at + 1 + after
+}
+
+/// Returns how many frames before this row cannot be read because the row has the copy of their key
+/// frame, and the key frame itself is lost.
+fn before_lost_copy(shard: &Shard, row: Range<usize>) -> usize {
+    let mut copies = row.clone().filter_map(|at| shard.entry(at)).take_while(|entry| {
+        // The chunk of the frames before it ends with the next key frame.
+        entry.is_copy || entry.place != 0
+    });
+    if !copies.any(|entry| entry.is_copy) {
+        return 0;
+    }
+    let mut count = 0;
+    for at in (0..row.start).rev().take(MAX_CHUNK) {
+        match shard.entry(at) {
+            None => break,
+            Some(entry) if entry.is_copy => {}
+            Some(entry) if entry.place == 0 => {
+                return if shard.data(at, None).is_ok() { 0 } else { count };
+            }
+            Some(_) => count += 1,
+        }
+    }
+    count
 }
 
 /// Returns how many frames cannot be read without the data of this one, itself included.

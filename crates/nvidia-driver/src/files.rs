@@ -114,7 +114,9 @@ impl KernelDriver for NvidiaDriver {
             .filter_map(|file| file.device)
             .collect();
         let is_own = |file: &&mut HeldFile| {
-            matches!(file.device, Some(DeviceKey::Node(FileId::Device { major: MAJOR, .. })))
+            let has_number =
+                matches!(file.device, Some(DeviceKey::Node(FileId::Device { major: MAJOR, .. })));
+            file.role == FileRole::Compute && (has_number || number_of(&file.path).is_some())
         };
         for file in held.iter_mut().filter(is_own) {
             file.memory = match file.device {
