@@ -48,7 +48,6 @@ mod clock;
 mod details;
 mod device;
 mod device_files;
-mod kernel_driver;
 mod driver_message;
 mod driver_view;
 mod environment;
@@ -60,6 +59,7 @@ mod host;
 mod id;
 mod inventory;
 mod journal;
+mod kernel_driver;
 mod launch;
 mod lease;
 mod lease_key;
@@ -99,7 +99,6 @@ pub use device::{
     PidNamespace,
 };
 pub use device_files::{DeviceFiles, FileActivity};
-pub use kernel_driver::KernelDriver;
 pub use driver_message::{DriverMessage, DriverMessageKind};
 pub use driver_view::DriverView;
 pub use environment::Environment;
@@ -111,6 +110,7 @@ pub use host::{Host, ProcessHandle, ProcessList, ProcessTable, Signal};
 pub use id::{DeviceId, DeviceKey, DeviceUuid, FileId, PciBusId, Pid, ProcessKey, StartTime, Uids};
 pub use inventory::{Inventory, ask};
 pub use journal::{Journal, NoJournal};
+pub use kernel_driver::KernelDriver;
 pub use launch::{
     Companion, Job, JobEvent, JobExit, KilledTree, Launch, Launcher, Sent, Supervised, Supervisors,
     SuspendedProcesses,

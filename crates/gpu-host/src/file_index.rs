@@ -2,7 +2,7 @@
 
 use crate::file_stat::FileStat;
 use crate::proc_dir::identify;
-use gpu_core::{Access, DeviceFile, KernelDriver, FileId, HeldFile};
+use gpu_core::{Access, DeviceFile, FileId, HeldFile, KernelDriver};
 use rustix::fs::{CWD, FileType};
 use std::sync::Arc;
 

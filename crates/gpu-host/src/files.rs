@@ -3,7 +3,7 @@
 use crate::fault;
 use crate::file_index::file_id;
 use crate::proc_dir::identify;
-use gpu_core::{Absent, DeviceFile, DeviceKey, KernelDriver, FileId, FileRole, Result};
+use gpu_core::{Absent, DeviceFile, DeviceKey, FileId, FileRole, KernelDriver, Result};
 use rustix::fs::CWD;
 use rustix::io::Errno;
 use std::fs;

@@ -15,8 +15,8 @@ use crate::{
     runtime_power,
 };
 use gpu_core::{
-    Absent, DeviceFile, DeviceFiles, DeviceId, DeviceInfo, KernelDriver, DriverMessage, DriverView,
-    Error, FileActivity, HolderScan, LeaseId, Origin, Pid, ProcessDetail, ProcessHandle,
+    Absent, DeviceFile, DeviceFiles, DeviceId, DeviceInfo, DriverMessage, DriverView, Error,
+    FileActivity, HolderScan, KernelDriver, LeaseId, Origin, Pid, ProcessDetail, ProcessHandle,
     ProcessInfo, ProcessKey, ProcessList, ProcessTable, Reading, Result, Unreadable,
 };
 use rustix::io::Errno;

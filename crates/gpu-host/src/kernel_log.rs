@@ -6,7 +6,7 @@
 //! is not read: it has no format that is read without its own library or program.
 
 use crate::{fault, timer};
-use gpu_core::{Absent, KernelDriver, DriverMessage, Error, ErrorKind, Result, Timestamp};
+use gpu_core::{Absent, DriverMessage, Error, ErrorKind, KernelDriver, Result, Timestamp};
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode, OFlags, fstat, major, minor, open};
 use rustix::io::{Errno, read};
@@ -168,8 +168,8 @@ fn unescaped(text: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_nvidia_driver::drivers;
     use gpu_core::{DriverMessageKind, Pid};
+    use gpu_nvidia_driver::drivers;
     use proptest::prelude::*;
     use rustix::fs::CWD;
     use rustix::fs::{Mode, mkfifoat, symlink};

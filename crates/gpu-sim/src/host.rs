@@ -6,8 +6,8 @@ use crate::process_table::{Living, Serial};
 use crate::simulation::Simulation;
 use crate::state::{SentSignal, State};
 use gpu_core::{
-    Absent, Access, ActToken, DeviceFile, DeviceFiles, DeviceInfo, KernelDriver, DriverMessage,
-    DriverView, Error, HeldFile, Holder, HolderScan, LeaseId, Origin, Pid, ProcessDetail,
+    Absent, Access, ActToken, DeviceFile, DeviceFiles, DeviceInfo, DriverMessage, DriverView,
+    Error, HeldFile, Holder, HolderScan, KernelDriver, LeaseId, Origin, Pid, ProcessDetail,
     ProcessFault, ProcessHandle, ProcessInfo, ProcessKey, ProcessList, ProcessState, ProcessTable,
     Reading, Result, Signal, UnreadProcess,
 };

@@ -4,7 +4,7 @@
 use crate::MachineError;
 use crate::session_devices::SessionDevices;
 use crate::several::Several;
-use gpu_core::{KernelDriver, Error, ErrorKind, GpuBackend, Groups, Origin};
+use gpu_core::{Error, ErrorKind, GpuBackend, Groups, KernelDriver, Origin};
 use gpu_nvidia::{Helper, NvmlChild, Waiting};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

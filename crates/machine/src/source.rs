@@ -15,7 +15,7 @@ use crate::{Cause, MachineError};
 #[cfg(feature = "kubernetes")]
 use gpu_core::ProcessDetail;
 use gpu_core::{
-    Absent, Clock, DeviceFile, KernelDriver, Error, ErrorKind, GpuBackend, Groups, Host, Journal,
+    Absent, Clock, DeviceFile, Error, ErrorKind, GpuBackend, Groups, Host, Journal, KernelDriver,
     Launch, NoJournal, Observation, Observer, Origin, ProcessKey, ProcessTable, Snapshot,
 };
 use gpu_host::{FileJournal, LinuxHost, PathTrust, Roots, SystemClock, TrustedDir, has_account};

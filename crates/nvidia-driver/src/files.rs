@@ -1,9 +1,10 @@
 //! The device files of the driver.
 
-use gpu_core::{
-    Access, DeviceFile, DeviceKey, KernelDriver, DriverMessage, Timestamp, FileId, FileRole, HeldFile, MemoryUse, Reading,
-};
 use crate::log::{PREFIXES, parse_message};
+use gpu_core::{
+    Access, DeviceFile, DeviceKey, DriverMessage, FileId, FileRole, HeldFile, KernelDriver,
+    MemoryUse, Reading, Timestamp,
+};
 use std::sync::Arc;
 
 /// The major number of `/dev/nvidiaN`, `nvidiactl` and `nvidia-modeset` (Linux `devices.txt`).

@@ -3,8 +3,8 @@
 use crate::document::{Document, Holder as Row, Kind};
 use crate::lsof::device_numbers;
 use gpu_core::{
-    Absent, Access, DeviceFile, DeviceKey, DeviceState, KernelDriver, Fault, FileId, FileRole,
-    HeldFile, Holder, Pid, ProcessKey,
+    Absent, Access, DeviceFile, DeviceKey, DeviceState, Fault, FileId, FileRole, HeldFile, Holder,
+    KernelDriver, Pid, ProcessKey,
 };
 use gpu_nvidia_driver::{MAJOR, NvidiaDriver, device_file};
 use std::collections::BTreeMap;

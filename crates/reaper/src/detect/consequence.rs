@@ -200,7 +200,8 @@ mod tests {
     fn of(log: &[(u64, &str)]) -> Vec<Option<Cause>> {
         let parse = |(seconds, line): &(u64, &str)| {
             let prefix = if line.starts_with('n') { "" } else { "NVRM: " };
-            gpu_nvidia_driver::parse_message(&format!("{prefix}{line}"), Timestamp(seconds * 1000)).unwrap()
+            gpu_nvidia_driver::parse_message(&format!("{prefix}{line}"), Timestamp(seconds * 1000))
+                .unwrap()
         };
         let log: Vec<DriverMessage> = log.iter().map(parse).collect();
         causes(&log.iter().collect::<Vec<_>>())

@@ -16,7 +16,8 @@ fn sound(index: u8) -> DeviceState {
 }
 
 fn logged(seconds_ago: u64, line: &str) -> DriverMessage {
-    gpu_nvidia_driver::parse_message(&format!("NVRM: {line}"), Timestamp(NOW - seconds_ago * 1000)).unwrap()
+    gpu_nvidia_driver::parse_message(&format!("NVRM: {line}"), Timestamp(NOW - seconds_ago * 1000))
+        .unwrap()
 }
 
 fn with(devices: Vec<DeviceState>, messages: Vec<DriverMessage>) -> Vec<Finding> {
