@@ -71,6 +71,8 @@ mod process;
 mod rates;
 #[cfg(feature = "serde")]
 mod recorded;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod selector;
 mod service;
 mod snapshot;

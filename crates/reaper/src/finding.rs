@@ -21,53 +21,54 @@ pub struct Diagnosis {
     pub left_out: usize,
 }
 
-/// The kind of a finding: first the faults of devices, then what follows from them or from
-/// processes, then what can wait.
+/// Kind of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
-    /// A device that returns an error.
+    /// The device returns an error, or requires a reset.
     DeviceFault,
-    /// Device memory with uncorrected errors, or rows or pages to be replaced.
+    /// Memory of the device has uncorrected errors, or a part of it is to be replaced.
     MemoryErrors,
-    /// Fewer active NVLinks than other devices of the product have, or no place in the NVLink fabric.
+    /// The device has fewer active NVLinks than its equals, or no place in its NVLink fabric.
     #[serde(rename = "nvlink-down")]
     NvLinkDown,
-    /// An error that the driver has written into the kernel log (Xid).
+    /// The driver has written an error into the kernel log (Xid).
     DriverError,
-    /// A device in MIG mode without an instance.
+    /// The device is in MIG mode and has no instance.
     NoMigInstance,
-    /// A device on which no program may create a CUDA context.
+    /// No program may create a CUDA context on the device.
     ComputeProhibited,
-    /// Memory is used that no listed process accounts for, and a process holds the device.
+    /// Memory is in use that no listed process accounts for, and a process holds the device.
     Ghost,
-    /// The same, and no process holds the device: the driver lost track of it.
+    /// Memory is in use that no listed process accounts for, and no process holds the device.
     DriverLeak,
-    /// The same, and some processes could not be read, or a pasted list lacks one that computes.
+    /// Memory is in use that no listed process accounts for, and some processes could not be
+    /// inspected.
     NotPermitted,
-    /// NVML's PIDs belong to a PID namespace that is not visible from here.
+    /// The driver's PIDs belong to a PID namespace that is not visible from here.
     ForeignNamespace,
-    /// NVML lists a process that does not exist.
+    /// The driver lists a process that does not exist.
     ListedButGone,
-    /// A holder whose first thread ended while others live on.
+    /// The main thread of a holder has ended while other threads are alive.
     ZombieHolder,
-    /// A holder in uninterruptible sleep: no signal ends it.
+    /// A holder is in uninterruptible sleep: no signal ends it.
     StuckHolder,
-    /// A holder whose parent and process-group leader are gone.
+    /// The parent and the process group leader of a holder are gone.
     Orphan,
-    /// A process that keeps memory and does not compute.
+    /// A process keeps memory and does not compute.
     Hoarder,
-    /// A process whose memory has grown for hours.
+    /// The memory of a process has grown for hours without falling.
     MemoryGrowth,
-    /// A device that is busy although no process uses it.
+    /// The device is busy, and no process uses it.
     BusyWithoutProcess,
-    /// A device whose clocks are reduced by heat or a lack of power.
+    /// Heat or a lack of power reduces the clocks of the device.
     Throttled,
-    /// A PCI Express link that is slower at work than device and slot allow.
+    /// At work, the PCI Express link has fewer lanes or a lower generation than possible.
     SlowPcie,
-    /// A change of mode that waits for a reset.
+    /// A change of mode takes effect at the next reset.
     PendingReset,
-    /// A device that needs a reset, and the processes that block it.
+    /// The device requires a reset, and processes block it.
     BlockedReset,
 }
 
@@ -153,15 +154,16 @@ impl FindingKind {
     }
 }
 
-/// The confidence of a finding.
+/// How certain a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// One snapshot cannot show more.
+    /// One sample cannot show more.
     Possible,
-    /// The evidence points there, but another cause is possible.
+    /// The evidence suggests it; another cause is possible.
     Likely,
-    /// The observations of the process have no other explanation.
+    /// The evidence has no other explanation.
     High,
 }
 

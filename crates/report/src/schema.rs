@@ -46,7 +46,7 @@ pub fn documents() -> Vec<Document> {
         document::<json::Reset>("reset", "gpuws reset --json"),
         document::<json::Run>("run", "gpuws run --json"),
         document::<json::Status>("status", "gpuws status --json"),
-        document::<json::Topo>("topo", "gpuws topo --json"),
+        document::<json::Topo<'_>>("topo", "gpuws topo --json"),
         document::<json::WatchEvent<'_>>("watch", "gpuws watch --json"),
     ]
 }
@@ -116,7 +116,7 @@ impl JsonSchema for CountByReason {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = BTreeMap::<String, u32>::json_schema(generator);
-        let reason = generator.subschema_for::<json::names::Absent>();
+        let reason = generator.subschema_for::<gpu_core::Absent>();
         schema.insert("propertyNames".to_owned(), reason.into());
         schema
     }

@@ -71,24 +71,25 @@ groups! {
     }
 }
 
-/// What the driver asks for to make a device work again (`nvmlDeviceGpuRecoveryAction_t`).
+/// What the driver asks for to make a GPU work again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum RecoveryAction {
-    /// Nothing: it works.
+    /// Nothing: the GPU works.
     None,
-    /// A reset of the device.
+    /// A reset of the GPU.
     Reset,
     /// A reboot of the machine.
     Reboot,
-    /// The end of its peer-to-peer work with other devices.
+    /// The end of its peer-to-peer work with other GPUs.
     DrainPeers,
-    /// A reset once no work runs on it.
+    /// A reset once no work runs on the GPU.
     DrainAndReset,
-    /// The recovery of the IMEX domain, in which devices of several machines share memory.
+    /// The recovery of the IMEX domain, in which GPUs of several machines share memory.
     RecoverImex,
-    /// Another one: later versions of NVML have more, such as a reset of the bus.
+    /// Another one, which this version does not know.
     Other,
 }
 

@@ -72,17 +72,18 @@ groups! {
     }
 }
 
-/// The state of a device's registration with its fabric.
+/// State of a device's registration with its NVLink fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum FabricState {
-    /// It is part of no fabric.
+    /// The device is part of no fabric.
     None,
     /// Not started.
     NotStarted,
     /// In progress.
     InProgress,
-    /// Complete, successful or not.
+    /// Completed, successfully or not.
     Completed,
 }

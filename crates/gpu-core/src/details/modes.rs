@@ -33,13 +33,14 @@ groups! {
 /// Which processes may create a CUDA context on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ComputeMode {
-    /// Any.
+    /// Any process.
     Default,
-    /// One thread of one process; current drivers no longer support this.
+    /// One thread of one process.
     ExclusiveThread,
-    /// None.
+    /// No process.
     Prohibited,
     /// One process.
     ExclusiveProcess,
@@ -48,24 +49,26 @@ pub enum ComputeMode {
 /// How a device accesses memory that programs allocated on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum AddressingMode {
-    /// Only memory that was allocated for it.
+    /// Not at all: only memory that was allocated for the device.
     None,
-    /// Through a mirror of the host's page tables (heterogeneous memory management).
+    /// Heterogeneous memory management: by a mirror of the page tables of the host.
     Hmm,
-    /// Through the host's own page tables (address translation services).
+    /// Address translation services: by the page tables of the host.
     Ats,
 }
 
-/// The purpose that a device is optimised for (GPU operation mode), on the few that support it.
+/// GPU operation mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum OperationMode {
-    /// Everything.
+    /// All features are on.
     AllOn,
-    /// Compute: graphics are off.
+    /// Compute only: graphics are off.
     Compute,
     /// Graphics without high double-precision performance.
     LowDoublePrecision,

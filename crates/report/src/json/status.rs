@@ -2,11 +2,11 @@
 
 use super::details::Details;
 use super::leases::OnDevice;
-use super::names::{Absent, HolderSearch, Role};
+use super::names::HolderSearch;
 use super::{Failure, Head, Process, known};
 use crate::View;
-use gpu_core::{DeviceState, Snapshot};
-use gpu_reaper::User;
+use gpu_core::{Absent, DeviceState, Snapshot};
+use gpu_reaper::{Role, User};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -261,8 +261,8 @@ impl Gpu {
             .unwrap_or_else(|fault| gpu_core::DeviceSample::absent(fault.kind.absent()));
         let info = &device.info;
         let list = device.processes.as_ref().err();
-        absent.extend(list.map(|fault| ("processes", fault.kind.absent().into())));
-        absent.extend(leased.fault().map(|fault| ("leases", fault.kind.absent().into())));
+        absent.extend(list.map(|fault| ("processes", fault.kind.absent())));
+        absent.extend(leased.fault().map(|fault| ("leases", fault.kind.absent())));
         Gpu {
             index: info.id.index,
             uuid: known(&mut absent, "uuid", info.id.uuid.clone()).map(|uuid| uuid.0),
@@ -336,7 +336,7 @@ impl DeviceProcess {
             resident_bytes: known(&mut absent, "resident_bytes", info.and_then(|i| i.resident))
                 .map(|bytes| bytes.0),
             service: info.ok().and_then(|info| Some(info.service()?.name.to_owned())),
-            role: user.role.into(),
+            role: user.role,
             absent,
         }
     }

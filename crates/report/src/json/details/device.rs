@@ -1,7 +1,7 @@
 //! What the device is and how it is set up.
 
 use super::{Noted, view};
-use crate::json::names::{AddressingMode, ComputeMode, OperationMode, RecoveryAction};
+use gpu_core::{AddressingMode, ComputeMode, OperationMode, RecoveryAction};
 use serde::Serialize;
 
 /// What the GPU is.
@@ -75,13 +75,13 @@ impl Modes {
             noted,
             "modes",
             Modes {
-                compute_mode: group.compute_mode.map(ComputeMode::from),
+                compute_mode: group.compute_mode,
                 display_attached: group.display_attached,
                 ecc: group.ecc,
                 ecc_pending: group.ecc_pending,
                 mig_pending: group.mig_pending,
                 accounting: group.accounting,
-                addressing: group.addressing.map(AddressingMode::from),
+                addressing: group.addressing,
             }
         )
     }
@@ -181,7 +181,7 @@ impl ResetStatus {
             ResetStatus {
                 required: group.required,
                 drain_recommended: group.drain_recommended,
-                recovery: group.recovery.map(RecoveryAction::from),
+                recovery: group.recovery,
             }
         )
     }
@@ -202,10 +202,7 @@ impl OperationModes {
         view!(
             noted,
             "operation_modes",
-            OperationModes {
-                current: group.current.map(OperationMode::from),
-                pending: group.pending.map(OperationMode::from),
-            }
+            OperationModes { current: group.current, pending: group.pending }
         )
     }
 }

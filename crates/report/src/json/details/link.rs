@@ -1,7 +1,7 @@
 //! How the device is connected.
 
 use super::{Noted, view};
-use crate::json::names::FabricState;
+use gpu_core::FabricState;
 use serde::Serialize;
 
 /// PCI Express link.
@@ -117,10 +117,6 @@ pub struct Fabric {
 
 impl Fabric {
     pub(super) fn of(noted: &mut Noted, group: gpu_core::Fabric) -> Self {
-        view!(
-            noted,
-            "fabric",
-            Fabric { state: group.state.map(FabricState::from), status_code: group.status }
-        )
+        view!(noted, "fabric", Fabric { state: group.state, status_code: group.status })
     }
 }

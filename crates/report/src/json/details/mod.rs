@@ -5,9 +5,8 @@ pub mod link;
 pub mod memory;
 pub mod state;
 
-use super::names::Absent;
 use device::{GspFirmware, Inforom, Modes, OperationModes, Product, ResetStatus, VirtualGpus};
-use gpu_core::{DeviceDetails, DeviceState};
+use gpu_core::{Absent, DeviceDetails, DeviceState};
 use link::{Fabric, NvLink, Pcie, PcieThroughput};
 use memory::{Accounting, Health, MemoryErrors, ProtectedMemory};
 use serde::Serialize;
@@ -92,7 +91,7 @@ impl Details {
             Ok(details) if details.is_empty() => return None,
             Ok(details) => details.clone(),
             Err(fault) => {
-                absent.insert("details", fault.kind.absent().into());
+                absent.insert("details", fault.kind.absent());
                 DeviceDetails::default()
             }
         };
