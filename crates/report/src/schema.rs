@@ -1,7 +1,6 @@
 //! JSON Schemas for the output of `--json`, made from its types.
 
 use crate::json::{self, SCHEMA, Version};
-use gpu_core::ThrottleReasons;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -119,23 +118,5 @@ impl JsonSchema for CountByReason {
         let reason = generator.subschema_for::<gpu_core::Absent>();
         schema.insert("propertyNames".to_owned(), reason.into());
         schema
-    }
-}
-
-/// The names of the reasons for reduced clocks.
-pub(crate) struct ThrottleReason;
-
-impl JsonSchema for ThrottleReason {
-    fn schema_name() -> Cow<'static, str> {
-        "ThrottleReason".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names = ThrottleReasons::NAMED.map(|(_, name)| name);
-        json_schema!({
-            "description": "Reason for reduced clocks, as nvidia-smi names it.",
-            "type": "string",
-            "enum": names,
-        })
     }
 }

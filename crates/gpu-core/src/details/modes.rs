@@ -3,29 +3,29 @@
 use super::readings::groups;
 
 groups! {
-    /// The configuration of the device.
+    /// Configuration of the GPU.
     Modes {
         /// Which processes may create a CUDA context.
         compute_mode: ComputeMode,
-        /// A display can be connected (`display_mode`).
+        /// Whether a display can be connected.
         display_attached: bool,
-        /// ECC is enabled, until the next reset.
+        /// Whether ECC is enabled now.
         ecc: bool,
-        /// ECC is enabled from the next reset on.
+        /// Whether ECC will be enabled after the next reset.
         ecc_pending: bool,
-        /// MIG from the next reset on.
+        /// Whether MIG mode will be enabled after the next reset.
         mig_pending: bool,
-        /// The device records accounting data of processes.
+        /// Whether the driver keeps accounting data of processes.
         accounting: bool,
-        /// How the device accesses memory that programs allocated on the host.
+        /// How the GPU accesses memory that programs allocated on the host.
         addressing: AddressingMode,
     }
 
-    /// The GPU operation mode.
+    /// GPU operation mode.
     OperationModes {
-        /// Until the next reset.
+        /// Mode until the next reset.
         current: OperationMode,
-        /// From the next reset on.
+        /// Mode after the next reset.
         pending: OperationMode,
     }
 }

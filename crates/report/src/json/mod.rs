@@ -5,7 +5,6 @@
 
 pub mod claims;
 pub mod convert;
-pub mod details;
 pub mod doctor;
 pub mod env;
 pub mod explain;

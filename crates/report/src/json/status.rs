@@ -1,11 +1,10 @@
 //! `gpuws status --json`.
 
-use super::details::Details;
 use super::leases::OnDevice;
 use super::names::HolderSearch;
 use super::{Failure, Head, Process, known};
 use crate::View;
-use gpu_core::{Absent, DeviceState, Snapshot};
+use gpu_core::{Absent, DetailsView, DeviceState, Snapshot};
 use gpu_reaper::{Role, User};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -139,7 +138,7 @@ pub struct Gpu {
     pub error: Option<Failure>,
     /// Details of the GPU. Missing without the option -q.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub details: Option<Details>,
+    pub details: Option<DetailsView>,
     /// Why values are null, by field name. The name "processes" means that the driver's list of
     /// processes could not be read, and that those shown were found by their open files.
     pub absent: BTreeMap<&'static str, Absent>,
@@ -306,9 +305,17 @@ impl Gpu {
                 .collect(),
             foreign_processes: usage.foreign(device.id()).iter().map(ForeignProcess::of).collect(),
             error: device.sample.as_ref().err().or(list).map(Failure::of),
-            details: Details::of(device),
+            details: details_of(device),
             absent,
         }
+    }
+}
+
+/// Returns the details of a device; `None` if none were queried.
+fn details_of(device: &DeviceState) -> Option<DetailsView> {
+    match &device.details {
+        Ok(details) => (!details.is_empty()).then(|| details.clone().view()),
+        Err(fault) => Some(DetailsView::unknown(fault.kind.absent())),
     }
 }
 
