@@ -164,7 +164,8 @@ const IN_TESTS: &[&str] = &["gpu-nvidia-driver"];
 
 /// All external packages that the ports may use: serialization, errors, mocks, and proptest and
 /// serde_json in tests; none of them does I/O.
-pub const OUTSIDE_OF_CORE: &[&str] = &["serde", "thiserror", "mockall", "proptest", "serde_json"];
+pub const OUTSIDE_OF_CORE: &[&str] =
+    &["serde", "schemars", "thiserror", "mockall", "proptest", "serde_json"];
 
 /// Packages that access the operating system, and their permitted users.
 pub const SYSTEM: &[&str] = &["rustix", "nix", "procfs", "libc"];

@@ -3,38 +3,38 @@
 use std::fmt;
 
 /// A value, or the reason why the machine does not report it.
-pub type Reading<T> = Result<T, Absent>;
-
-/// Why a value is missing.
 ///
 /// Missing values are ordinary: NVML answers `NOT_SUPPORTED` for whole groups of fields on consumer
 /// cards, a pasted table has no start times, and `/proc` hides the descriptors of other users.
+pub type Reading<T> = Result<T, Absent>;
+
+/// Why a value is null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Absent {
-    /// The device or the kernel does not have it (NVML code 3, `N/A`, `[Not Supported]`).
+    /// The device, the driver or the kernel does not support it.
     NotSupported,
-    /// The caller may not read it (NVML code 4, `EACCES`, `EPERM`, `[Insufficient Permissions]`).
+    /// The caller lacks the permission to read it.
     NotPermitted,
-    /// The object does not exist or is gone (NVML code 6, `ENOENT`, `ESRCH`).
+    /// The object does not exist or is gone.
     NotFound,
-    /// The installed driver is too old to support the query (NVML codes 13 and 25).
+    /// The installed driver is too old to report it.
     TooOld,
-    /// The installed driver no longer supports the query (NVML code 26, `[Requested functionality
-    /// has been deprecated]`).
+    /// The installed driver no longer reports it.
     Deprecated,
-    /// The device answered with an error instead of a value (`ERR!`, `[Unknown Error]`).
+    /// The device returned an error instead of a value.
     Failed,
-    /// The driver did not answer in time, or was not queried again after a timeout.
+    /// The driver did not answer in time.
     NoAnswer,
-    /// The device sleeps and was not queried, because a query would wake it.
+    /// The device sleeps and was not queried.
     Asleep,
-    /// The device is lost or waits for a reset (`[GPU is lost]`, `[GPU requires reset]`).
+    /// The device is lost or requires a reset.
     DeviceLost,
     /// The recording or the pasted text does not contain it.
     NotRecorded,
-    /// The value made no sense (37,100 % utilisation, a field that is not a number).
+    /// The reported value is impossible.
     Implausible,
 }
 

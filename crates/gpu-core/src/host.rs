@@ -19,14 +19,15 @@ use crate::token::ActToken;
 use std::fmt;
 use std::sync::Arc;
 
-/// A signal that the reaper sends.
+/// A signal sent to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Signal {
-    /// Asks a process to end.
+    /// Asks the process to end.
     #[cfg_attr(feature = "serde", serde(rename = "SIGTERM"))]
     Term,
-    /// Ends a process.
+    /// Ends the process.
     #[cfg_attr(feature = "serde", serde(rename = "SIGKILL"))]
     Kill,
 }

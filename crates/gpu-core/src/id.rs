@@ -252,13 +252,14 @@ impl fmt::Display for Pid {
 #[cfg_attr(feature = "serde", serde(transparent))]
 pub struct StartTime(pub u64);
 
-/// Identifies one process permanently: its PID and its start time, because PIDs are reused.
+/// A process, also if its PID is reused later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProcessKey {
-    /// The PID.
+    /// Process ID.
     pub pid: Pid,
-    /// Its start time; `None` if only text of another tool names the process.
+    /// Start time, in clock ticks since boot (field 22 of /proc/PID/stat). Null if unknown.
     #[cfg_attr(feature = "serde", serde(rename = "start_ticks"))]
     pub start: Option<StartTime>,
 }

@@ -73,6 +73,8 @@ mod process;
 mod rates;
 #[cfg(feature = "serde")]
 mod recorded;
+#[cfg(feature = "schema")]
+mod schema;
 pub mod selector;
 mod service;
 mod snapshot;
@@ -87,6 +89,8 @@ pub use access::Access;
 pub use ancestry::{current_ancestry, line_of};
 pub use backend::GpuBackend;
 pub use clock::{Clock, Timestamp};
+#[cfg(feature = "serde")]
+pub use details::DetailsView;
 pub use details::{
     AccountedProcess, Accounting, Activity, AddressingMode, ApplicationClocks, Clocks, ComputeMode,
     DeviceDetails, DeviceEvent, DeviceEventKind, Engines, ErrorsByPlace, Fabric, FabricState,

@@ -11,28 +11,30 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The state of a process, by the letters of `/proc/PID/stat`.
+/// State of a process, from /proc/PID/stat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ProcessState {
-    /// `R`
+    /// Running or runnable.
     Running,
-    /// `S`, `I`
+    /// In interruptible sleep, or an idle kernel thread.
     Sleeping,
-    /// `D`: in uninterruptible sleep; not even SIGKILL ends it before the sleep does.
+    /// In uninterruptible sleep: no signal ends it yet.
     Uninterruptible,
-    /// `T`, `t`: stopped by a signal or a tracer.
+    /// Stopped by a signal or a debugger.
     Stopped,
-    /// `Z`: ended and not yet reaped. Its other threads may live on.
+    /// Ended and not yet reaped by its parent; other threads may be alive.
     Zombie,
-    /// Any other letter.
+    /// Any other state.
     Other,
 }
 
-/// The kind of workload that a process belongs to.
+/// Kind of workload that a process belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum WorkloadKind {
     /// A container outside Kubernetes.
@@ -53,15 +55,16 @@ impl fmt::Display for WorkloadKind {
     }
 }
 
-/// The container, pod or job that a process belongs to, from its cgroup path.
+/// Container, pod or job of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Workload {
-    /// Its kind.
+    /// Kind of the workload.
     pub kind: WorkloadKind,
-    /// Container id, pod UID or job number.
+    /// Container ID, pod UID or job number.
     pub id: String,
-    /// The cgroup that contains all of it and nothing else.
+    /// Path of the cgroup that contains exactly this workload.
     pub cgroup: String,
 }
 
@@ -73,15 +76,17 @@ impl Workload {
     }
 }
 
-/// The name of the Kubernetes pod that a process belongs to, and of its container.
+/// Kubernetes pod of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Pod"))]
 pub struct PodName {
-    /// The namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// The name of the pod.
+    /// Name of the pod.
     pub name: String,
-    /// The name of the container; `None` if it is not known.
+    /// Name of the container. Null if unknown.
     pub container: Option<String>,
     /// How the name is known.
     pub evidence: PodEvidence,
@@ -100,12 +105,12 @@ impl fmt::Display for PodName {
 /// How the name of a pod is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PodEvidence {
-    /// The kubelet has a pod with this UID.
+    /// The kubelet has a pod with the UID that the cgroup has.
     Uid,
-    /// All devices that the pod's processes are on are assigned to this pod alone. A pod that
-    /// circumvents the assignment of devices can be meant instead.
+    /// The devices of the process are assigned to this pod alone.
     Devices,
 }
 

@@ -40,26 +40,27 @@ impl fmt::Display for Link {
     }
 }
 
-/// Whether one device can access the memory of another, by the letters of `nvidia-smi topo -p2p`.
+/// Whether a device can access the memory of another, as nvidia-smi topo -p2p reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PeerAccess {
-    /// `X`: the same device.
+    /// Both are the same device (X).
     Itself,
-    /// `OK`
+    /// It can (OK).
     Ok,
-    /// `CNS`: the chipset does not support it.
+    /// The chipset does not support it (CNS).
     ChipsetNotSupported,
-    /// `GNS`: the device does not support it.
+    /// The device does not support it (GNS).
     DeviceNotSupported,
-    /// `TNS`: not supported over this path.
+    /// The path between the devices does not support it (TNS).
     TopologyNotSupported,
-    /// `DR`: disabled by a registry key.
+    /// A registry key disables it (DR).
     Disabled,
-    /// `NS`: not supported.
+    /// Not supported (NS).
     NotSupported,
-    /// `U`, and any other answer.
+    /// The driver reported anything else (U).
     Unknown,
 }
 

@@ -49,8 +49,10 @@ impl fmt::Display for Evidence {
     }
 }
 
-/// The kind of an observation: of a device, of a process on it, or of the driver.
+/// Kind of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "EvidenceCode"))]
 #[serde(rename_all = "kebab-case")]
 pub enum Sign {
     /// Listed processes and the driver's overhead do not account for the used memory.
@@ -100,8 +102,8 @@ pub enum Sign {
     Stopped,
     /// The process holds much memory.
     HoldsMemory,
-    /// Memory has grown for hours without falling: that of the process, or what no listed process
-    /// accounts for.
+    /// Memory has grown for hours without falling: that of the process, or what no listed
+    /// process accounts for.
     MemoryGrows,
     /// The process has not computed since it was first seen, hours ago.
     NeverComputed,

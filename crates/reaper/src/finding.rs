@@ -21,109 +21,77 @@ pub struct Diagnosis {
     pub left_out: usize,
 }
 
-/// The kind of a finding: first the faults of devices, then what follows from them or from
-/// processes, then what can wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum FindingKind {
-    /// A device that returns an error.
-    DeviceFault,
-    /// Device memory with uncorrected errors, or rows or pages to be replaced.
-    MemoryErrors,
-    /// Fewer active NVLinks than other devices of the product have, or no place in the NVLink fabric.
-    #[serde(rename = "nvlink-down")]
-    NvLinkDown,
-    /// An error that the driver has written into the kernel log (Xid).
-    DriverError,
-    /// A device in MIG mode without an instance.
-    NoMigInstance,
-    /// A device on which no program may create a CUDA context.
-    ComputeProhibited,
-    /// Memory is used that no listed process accounts for, and a process holds the device.
-    Ghost,
-    /// The same, and no process holds the device: the driver lost track of it.
-    DriverLeak,
-    /// The same, and some processes could not be read, or a pasted list lacks one that computes.
-    NotPermitted,
-    /// NVML's PIDs belong to a PID namespace that is not visible from here.
-    ForeignNamespace,
-    /// NVML lists a process that does not exist.
-    ListedButGone,
-    /// A holder whose first thread ended while others live on.
-    ZombieHolder,
-    /// A holder in uninterruptible sleep: no signal ends it.
-    StuckHolder,
-    /// A holder whose parent and process-group leader are gone.
-    Orphan,
-    /// A process that keeps memory and does not compute.
-    Hoarder,
-    /// A process whose memory has grown for hours.
-    MemoryGrowth,
-    /// A device that is busy although no process uses it.
-    BusyWithoutProcess,
-    /// A device whose clocks are reduced by heat or a lack of power.
-    Throttled,
-    /// A PCI Express link that is slower at work than device and slot allow.
-    SlowPcie,
-    /// A change of mode that waits for a reset.
-    PendingReset,
-    /// A device that needs a reset, and the processes that block it.
-    BlockedReset,
+/// Defines the kinds of findings with their names.
+macro_rules! kinds {
+    ($( $(#[$doc:meta])* $kind:ident = $name:literal, )*) => {
+        /// Kind of a finding.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+        pub enum FindingKind {
+            $( $(#[$doc])* #[serde(rename = $name)] $kind, )*
+        }
+
+        impl FindingKind {
+            /// Every kind, in order.
+            pub const ALL: [FindingKind; [$($name),*].len()] = [$(FindingKind::$kind),*];
+
+            /// Returns its name, as serialised.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $( FindingKind::$kind => $name, )*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The device returns an error, or requires a reset.
+    DeviceFault = "device-fault",
+    /// Memory of the device has uncorrected errors, or a part of it is to be replaced.
+    MemoryErrors = "memory-errors",
+    /// The device has fewer active NVLinks than its equals, or no place in its NVLink fabric.
+    NvLinkDown = "nvlink-down",
+    /// The driver has written an error into the kernel log (Xid).
+    DriverError = "driver-error",
+    /// The device is in MIG mode and has no instance.
+    NoMigInstance = "no-mig-instance",
+    /// No program may create a CUDA context on the device.
+    ComputeProhibited = "compute-prohibited",
+    /// Memory is in use that no listed process accounts for, and a process holds the device.
+    Ghost = "ghost",
+    /// Memory is in use that no listed process accounts for, and no process holds the device.
+    DriverLeak = "driver-leak",
+    /// Memory is in use that no listed process accounts for, and some processes could not be
+    /// inspected.
+    NotPermitted = "not-permitted",
+    /// The driver's PIDs belong to a PID namespace that is not visible from here.
+    ForeignNamespace = "foreign-namespace",
+    /// The driver lists a process that does not exist.
+    ListedButGone = "listed-but-gone",
+    /// The main thread of a holder has ended while other threads are alive.
+    ZombieHolder = "zombie-holder",
+    /// A holder is in uninterruptible sleep: no signal ends it.
+    StuckHolder = "stuck-holder",
+    /// The parent and the process group leader of a holder are gone.
+    Orphan = "orphan",
+    /// A process keeps memory and does not compute.
+    Hoarder = "hoarder",
+    /// The memory of a process has grown for hours without falling.
+    MemoryGrowth = "memory-growth",
+    /// The device is busy, and no process uses it.
+    BusyWithoutProcess = "busy-without-process",
+    /// Heat or a lack of power reduces the clocks of the device.
+    Throttled = "throttled",
+    /// At work, the PCI Express link has fewer lanes or a lower generation than possible.
+    SlowPcie = "slow-pcie",
+    /// A change of mode takes effect at the next reset.
+    PendingReset = "pending-reset",
+    /// The device requires a reset, and processes block it.
+    BlockedReset = "blocked-reset",
 }
 
 impl FindingKind {
-    /// Every kind, in order.
-    pub const ALL: [FindingKind; 21] = [
-        FindingKind::DeviceFault,
-        FindingKind::MemoryErrors,
-        FindingKind::NvLinkDown,
-        FindingKind::DriverError,
-        FindingKind::NoMigInstance,
-        FindingKind::ComputeProhibited,
-        FindingKind::Ghost,
-        FindingKind::DriverLeak,
-        FindingKind::NotPermitted,
-        FindingKind::ForeignNamespace,
-        FindingKind::ListedButGone,
-        FindingKind::ZombieHolder,
-        FindingKind::StuckHolder,
-        FindingKind::Orphan,
-        FindingKind::Hoarder,
-        FindingKind::MemoryGrowth,
-        FindingKind::BusyWithoutProcess,
-        FindingKind::Throttled,
-        FindingKind::SlowPcie,
-        FindingKind::PendingReset,
-        FindingKind::BlockedReset,
-    ];
-
-    /// Returns its name, as serialised.
-    pub fn name(self) -> &'static str {
-        match self {
-            FindingKind::DeviceFault => "device-fault",
-            FindingKind::MemoryErrors => "memory-errors",
-            FindingKind::NvLinkDown => "nvlink-down",
-            FindingKind::DriverError => "driver-error",
-            FindingKind::NoMigInstance => "no-mig-instance",
-            FindingKind::ComputeProhibited => "compute-prohibited",
-            FindingKind::Ghost => "ghost",
-            FindingKind::DriverLeak => "driver-leak",
-            FindingKind::NotPermitted => "not-permitted",
-            FindingKind::ForeignNamespace => "foreign-namespace",
-            FindingKind::ListedButGone => "listed-but-gone",
-            FindingKind::ZombieHolder => "zombie-holder",
-            FindingKind::StuckHolder => "stuck-holder",
-            FindingKind::Orphan => "orphan",
-            FindingKind::Hoarder => "hoarder",
-            FindingKind::MemoryGrowth => "memory-growth",
-            FindingKind::BusyWithoutProcess => "busy-without-process",
-            FindingKind::Throttled => "throttled",
-            FindingKind::SlowPcie => "slow-pcie",
-            FindingKind::PendingReset => "pending-reset",
-            FindingKind::BlockedReset => "blocked-reset",
-        }
-    }
-
     /// Returns why a suspect of such a finding may be ended without a request by PID, as a noun for
     /// the plan; `None` if only such a request may end it.
     pub fn reap_reason(self) -> Option<&'static str> {
@@ -153,15 +121,16 @@ impl FindingKind {
     }
 }
 
-/// The confidence of a finding.
+/// How certain a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// One snapshot cannot show more.
+    /// One sample cannot show more.
     Possible,
-    /// The evidence points there, but another cause is possible.
+    /// The evidence suggests it; another cause is possible.
     Likely,
-    /// The observations of the process have no other explanation.
+    /// The evidence has no other explanation.
     High,
 }
 

@@ -24,32 +24,35 @@ pub struct Guard {
     protect: Vec<Protect>,
 }
 
-/// Why a process is not signalled.
+/// Why a process is not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Refusal {
     /// It is PID 1.
     Init,
     /// It is a kernel thread.
     KernelThread,
-    /// It is this program or one of its ancestors.
+    /// It is gpuws itself or one of its ancestors.
     OwnAncestry,
-    /// It is a display server, a monitor or a daemon.
+    /// It is a display server, monitor or daemon.
     Role(Role),
     /// The user protects it.
     Protected,
-    /// Its start time is unknown, so it could not be distinguished from a process that reuses its
-    /// PID.
+    /// Its start time is unknown, so another process could reuse its PID unnoticed.
     UnknownIdentity,
     /// The PID belonged to another process when the user chose it.
     NotTheSame,
-    /// It holds no device.
+    /// It holds no GPU, or none of the requested ones.
     HoldsNothing,
+    // JSON does not distinguish it from the former.
     /// It holds devices, but not the requested ones.
+    #[serde(rename = "holds-nothing")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
     HoldsOthers,
     /// It belongs to none of the requested users.
     OtherUser,
-    /// It does not exist here, or could not be read.
+    /// It does not exist or could not be read.
     NotSeen,
     /// It leads a session, as a login shell does.
     LeadsSession,
@@ -57,11 +60,12 @@ pub enum Refusal {
     LoginSession,
     /// Its parent is not visible and may be a login service.
     ParentNotSeen,
-    /// The members of its scope are unknown: the list of all processes lacks it.
+    /// The other processes of its group or container are unknown.
     ScopeNotSeen,
     /// It belongs to no container, pod or job.
     NoContainer,
-    /// Ending its group or container would end this process, which must not be signalled.
+    /// Its group or container contains a process that must not be ended: the ID of that process and
+    /// the reason.
     ScopeHolds(Pid, Box<Refusal>),
 }
 

@@ -141,25 +141,27 @@ impl Outcome {
     }
 }
 
-/// An unplanned process that is there after an execution.
+/// An unplanned process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Newcomer {
-    /// The process.
+    /// Process ID.
     pub pid: Pid,
-    /// Its name, if readable.
+    /// Short name (comm) of the process. Null if unknown.
     pub name: Option<String>,
-    /// What it did.
+    /// What the process did.
     pub why: Why,
 }
 
 /// What an unplanned process did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "NewcomerReason"))]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// It uses a device whose memory was freed: a supervisor restarted what was ended, or another
-    /// process was waiting for the device.
+    /// It uses a device whose memory was freed.
     TookTheDevice,
-    /// It was started in a scope that was to be ended as a whole, or moved there.
+    /// It was started in, or moved to, a process group or container that was ended as a whole.
     JoinedTheScope,
 }
 
@@ -194,15 +196,16 @@ pub struct Freed {
     pub came_back: bool,
 }
 
-/// Why freed memory may come from other processes.
+/// Why other processes may have freed memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Doubt {
-    /// The driver does not report the memory of other processes.
+    /// The driver does not report the memory of each process.
     NotListed,
-    /// This process, which no list accounts for, released the device meanwhile.
+    /// The process with this ID, which the driver does not list, released the GPU meanwhile.
     LetGo(Pid),
-    /// An unreadable process ended meanwhile.
+    /// A process that could not be inspected ended meanwhile.
     Unseen,
 }
 

@@ -6,13 +6,14 @@ use gpu_core::{
 };
 use serde::Serialize;
 
-/// The role of a holder, from its files, its owner and its executable.
+/// Role of a process on a device, from its files, its user and its executable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// It uses device memory: uvm open, or the device mapped.
+    /// Uses device memory.
     MemoryUser,
-    /// It has the device open and uses none of its memory.
+    /// Has the device open and uses none of its memory.
     Monitor,
     /// A display server or compositor.
     Display,

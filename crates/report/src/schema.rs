@@ -1,7 +1,6 @@
 //! JSON Schemas for the output of `--json`, made from its types.
 
 use crate::json::{self, SCHEMA, Version};
-use gpu_core::ThrottleReasons;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -46,7 +45,7 @@ pub fn documents() -> Vec<Document> {
         document::<json::Reset>("reset", "gpuws reset --json"),
         document::<json::Run>("run", "gpuws run --json"),
         document::<json::Status>("status", "gpuws status --json"),
-        document::<json::Topo>("topo", "gpuws topo --json"),
+        document::<json::Topo<'_>>("topo", "gpuws topo --json"),
         document::<json::WatchEvent<'_>>("watch", "gpuws watch --json"),
     ]
 }
@@ -116,26 +115,8 @@ impl JsonSchema for CountByReason {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut schema = BTreeMap::<String, u32>::json_schema(generator);
-        let reason = generator.subschema_for::<json::names::Absent>();
+        let reason = generator.subschema_for::<gpu_core::Absent>();
         schema.insert("propertyNames".to_owned(), reason.into());
         schema
-    }
-}
-
-/// The names of the reasons for reduced clocks.
-pub(crate) struct ThrottleReason;
-
-impl JsonSchema for ThrottleReason {
-    fn schema_name() -> Cow<'static, str> {
-        "ThrottleReason".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names = ThrottleReasons::NAMED.map(|(_, name)| name);
-        json_schema!({
-            "description": "Reason for reduced clocks, as nvidia-smi names it.",
-            "type": "string",
-            "enum": names,
-        })
     }
 }

@@ -6,17 +6,17 @@ use crate::id::Pid;
 use crate::units::{Bytes, Percent};
 
 groups! {
-    /// Resource use of a process over its lifetime, kept by the driver after its end.
+    /// Resource use of a process over its lifetime.
     AccountedProcess {
-        /// Its PID on the host, which another process may have reused.
+        /// Process ID on the host, which another process may have reused.
         pid: Pid,
-        /// It still runs.
+        /// Whether the process is still running.
         running: bool,
-        /// Peak memory use.
+        /// Peak memory use, in bytes.
         memory_max as "memory_max_bytes": Bytes,
-        /// The share of its lifetime in which its kernels ran.
+        /// Percentage of the lifetime in which its kernels were running.
         utilization as "utilization_percent": Percent,
-        /// The lifetime of its context.
+        /// Lifetime of the CUDA context, in milliseconds.
         time as "time_ms": u64,
     }
 }

@@ -4,65 +4,68 @@ use super::readings::groups;
 use crate::units::Percent;
 
 groups! {
-    /// How busy the parts of the device are.
+    /// How busy the GPU is, and what reduces its clocks.
     Activity {
-        /// Share of the sample window in which memory was read or written.
+        /// Percentage of the sample period in which memory was read or written.
         memory as "memory_percent": Percent,
-        /// Share in which the video encoder worked.
+        /// Utilisation of the video encoder, in percent.
         encoder as "encoder_percent": Percent,
-        /// Share in which the video decoder worked.
+        /// Utilisation of the video decoder, in percent.
         decoder as "decoder_percent": Percent,
-        /// Performance state: 0 is the fastest, 15 the slowest.
-        performance_state: u8,
-        /// Reasons for clocks below the requested ones.
-        throttle: ThrottleReasons,
-        /// Those that the device can report.
-        throttle_supported: ThrottleReasons,
-        /// Encoder sessions.
-        encoder_sessions: u32,
+        /// Performance state, from P0 (fastest) to P15.
+        performance_state: u8 => String = |state| format!("P{state}"),
+        /// Reasons for reduced clocks as NVML's bits, including bits without a name.
+        throttle json "throttle_code": ThrottleReasons {
+            /// Reasons for reduced clocks. Empty if there is none.
+            throttle_reasons: Vec<ThrottleReason> = ThrottleReason::all_of
+        },
+        /// Reasons that the GPU can report, as NVML's bits.
+        throttle_supported json "throttle_supported_code": ThrottleReasons,
+        /// Number of encoder sessions.
+        encoder_sessions json "encoder_session_count": u32,
         /// Frames per second over all encoder sessions.
-        encoder_fps: u32,
-        /// Mean latency of the encoder.
+        encoder_fps json "encoder_frames_per_s": u32,
+        /// Mean latency of the encoder, in microseconds.
         encoder_latency as "encoder_latency_us": u32,
     }
 
-    /// Utilisation of the image engines, as a share of the sample window.
+    /// Utilisation of the image engines.
     Engines {
-        /// The JPEG decoder.
+        /// Utilisation of the JPEG decoder, in percent.
         jpeg as "jpeg_percent": Percent,
-        /// The optical flow accelerator.
+        /// Utilisation of the optical flow accelerator, in percent.
         ofa as "ofa_percent": Percent,
     }
 
-    /// Clocks, in MHz.
+    /// Clocks.
     Clocks {
-        /// Graphics (shader) clock.
+        /// Graphics (shader) clock, in MHz.
         graphics as "graphics_mhz": u32,
-        /// Streaming multiprocessors.
+        /// Clock of the streaming multiprocessors, in MHz.
         sm as "sm_mhz": u32,
-        /// Memory.
+        /// Memory clock, in MHz.
         memory as "memory_mhz": u32,
-        /// Video engines.
+        /// Clock of the video engines, in MHz.
         video as "video_mhz": u32,
-        /// Highest graphics clock.
+        /// Highest graphics clock, in MHz.
         graphics_max as "graphics_max_mhz": u32,
-        /// Highest clock of the multiprocessors.
+        /// Highest clock of the streaming multiprocessors, in MHz.
         sm_max as "sm_max_mhz": u32,
-        /// Highest memory clock.
+        /// Highest memory clock, in MHz.
         memory_max as "memory_max_mhz": u32,
-        /// Highest clock of the video engines.
+        /// Highest clock of the video engines, in MHz.
         video_max as "video_max_mhz": u32,
     }
 
-    /// Application clocks, in MHz, on devices that support them.
+    /// Application clocks.
     ApplicationClocks {
-        /// Current graphics (shader) application clock.
+        /// Graphics application clock, in MHz.
         graphics as "graphics_mhz": u32,
-        /// Current memory application clock.
+        /// Memory application clock, in MHz.
         memory as "memory_mhz": u32,
-        /// Default graphics application clock.
+        /// Default graphics application clock, in MHz.
         default_graphics as "default_graphics_mhz": u32,
-        /// Default memory application clock.
+        /// Default memory application clock, in MHz.
         default_memory as "default_memory_mhz": u32,
     }
 }
@@ -97,5 +100,17 @@ impl ThrottleReasons {
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let named = Self::NAMED.into_iter();
         named.filter(move |(bit, _)| self.0 & bit != 0).map(|(_, name)| name)
+    }
+}
+
+/// The name of a reason for reduced clocks.
+#[cfg(feature = "serde")]
+#[derive(serde::Serialize)]
+pub(crate) struct ThrottleReason(&'static str);
+
+#[cfg(feature = "serde")]
+impl ThrottleReason {
+    fn all_of(reasons: ThrottleReasons) -> Vec<Self> {
+        reasons.names().map(ThrottleReason).collect()
     }
 }

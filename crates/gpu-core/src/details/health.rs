@@ -4,91 +4,93 @@ use super::readings::{Readings, groups};
 use crate::absent::Absent;
 
 groups! {
-    /// Errors of device memory and the reactions to them.
-    MemoryHealth {
-        /// Corrected errors since the driver was loaded.
-        corrected: u64,
-        /// Uncorrected errors since the driver was loaded.
-        uncorrected: u64,
-        /// Corrected errors over the device's lifetime.
-        corrected_lifetime: u64,
-        /// Uncorrected errors over the device's lifetime.
-        uncorrected_lifetime: u64,
-        /// Pages retired after several single-bit errors.
-        retired_single_bit: u32,
-        /// Pages retired after a double-bit error.
-        retired_double_bit: u32,
-        /// A page is pending retirement until a reset.
+    /// Errors of the memory and repairs.
+    MemoryHealth named "Health" {
+        /// Number of corrected errors since the driver was loaded.
+        corrected json "corrected_count": u64,
+        /// Number of uncorrected errors since the driver was loaded.
+        uncorrected json "uncorrected_count": u64,
+        /// Number of corrected errors over the lifetime of the GPU.
+        corrected_lifetime json "corrected_lifetime_count": u64,
+        /// Number of uncorrected errors over the lifetime of the GPU.
+        uncorrected_lifetime json "uncorrected_lifetime_count": u64,
+        /// Number of pages retired after several single-bit errors.
+        retired_single_bit json "retired_single_bit_count": u32,
+        /// Number of pages retired after a double-bit error.
+        retired_double_bit json "retired_double_bit_count": u32,
+        /// Whether a page will be retired at the next reset.
         retired_pending: bool,
-        /// Rows remapped after corrected errors.
-        remapped_corrected: u32,
-        /// Rows remapped after uncorrected errors.
-        remapped_uncorrected: u32,
-        /// A row is pending remapping until a reset.
+        /// Number of rows remapped after corrected errors.
+        remapped_corrected json "remapped_corrected_count": u32,
+        /// Number of rows remapped after uncorrected errors.
+        remapped_uncorrected json "remapped_uncorrected_count": u32,
+        /// Whether a row will be remapped at the next reset.
         remapped_pending: bool,
-        /// A row could not be remapped: replace the device.
+        /// Whether a row could not be remapped, so that the GPU should be replaced.
         remapped_failure: bool,
-        /// Banks of the memory with all of their spare rows.
-        banks_max: u32,
-        /// Banks with most of their spare rows.
-        banks_high: u32,
-        /// Banks with some of their spare rows.
-        banks_partial: u32,
-        /// Banks with few spare rows.
-        banks_low: u32,
-        /// Banks without a spare row: the next bad row there cannot be remapped.
-        banks_none: u32,
-        /// Uncorrected errors of the SRAM are past the limit of NVIDIA: replace the device.
+        /// Number of banks of the memory with all of their spare rows.
+        banks_max json "banks_max_count": u32,
+        /// Number of banks with most of their spare rows.
+        banks_high json "banks_high_count": u32,
+        /// Number of banks with some of their spare rows.
+        banks_partial json "banks_partial_count": u32,
+        /// Number of banks with few spare rows.
+        banks_low json "banks_low_count": u32,
+        /// Number of banks without a spare row: the next bad row there cannot be remapped.
+        banks_none json "banks_none_count": u32,
+        /// Whether uncorrected errors of the SRAM are past NVIDIA's limit, so that the GPU should
+        /// be replaced.
         sram_threshold_exceeded: bool,
     }
 
-    /// Errors by location.
+    /// Number of errors by location.
     ErrorsByPlace {
-        /// Device memory.
-        device_memory: u64,
-        /// The register file.
-        register_file: u64,
-        /// The L1 cache.
-        l1_cache: u64,
-        /// The L2 cache.
-        l2_cache: u64,
-        /// Texture memory.
-        texture_memory: u64,
-        /// The convergence barrier unit.
-        cbu: u64,
-        /// On-chip SRAM as a whole.
-        sram: u64,
+        /// Errors of the device memory.
+        device_memory json "device_memory_count": u64,
+        /// Errors of the register file.
+        register_file json "register_file_count": u64,
+        /// Errors of the L1 cache.
+        l1_cache json "l1_cache_count": u64,
+        /// Errors of the L2 cache.
+        l2_cache json "l2_cache_count": u64,
+        /// Errors of the texture memory.
+        texture_memory json "texture_memory_count": u64,
+        /// Errors of the convergence barrier unit.
+        cbu json "cbu_count": u64,
+        /// Errors of the SRAM as a whole.
+        sram json "sram_count": u64,
     }
 
-    /// Whether the device needs a reset.
+    /// Whether the GPU needs a reset.
     ResetStatus {
-        /// It works only after a reset.
+        /// Whether the GPU works only after a reset.
         required: bool,
-        /// It should be drained and reset when convenient.
+        /// Whether the GPU should be drained and reset when convenient.
         drain_recommended: bool,
-        /// What the driver asks for; newer drivers report this instead of the other two.
+        /// What the driver asks for to make the GPU work again.
         recovery: RecoveryAction,
     }
 }
 
-/// What the driver asks for to make a device work again (`nvmlDeviceGpuRecoveryAction_t`).
+/// What the driver asks for to make a GPU work again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum RecoveryAction {
-    /// Nothing: it works.
+    /// Nothing: the GPU works.
     None,
-    /// A reset of the device.
+    /// A reset of the GPU.
     Reset,
     /// A reboot of the machine.
     Reboot,
-    /// The end of its peer-to-peer work with other devices.
+    /// The end of its peer-to-peer work with other GPUs.
     DrainPeers,
-    /// A reset once no work runs on it.
+    /// A reset once no work runs on the GPU.
     DrainAndReset,
-    /// The recovery of the IMEX domain, in which devices of several machines share memory.
+    /// The recovery of the IMEX domain, in which GPUs of several machines share memory.
     RecoverImex,
-    /// Another one: later versions of NVML have more, such as a reset of the bus.
+    /// Another one, which this version does not know.
     Other,
 }
 

@@ -5,60 +5,61 @@ use crate::id::PciBusId;
 use crate::units::Bytes;
 
 groups! {
-    /// The PCI Express link.
+    /// PCI Express link.
     Pcie {
         /// Generation in use.
-        generation: u32,
-        /// Highest generation of device and slot.
-        generation_max: u32,
-        /// Highest generation of the device alone.
-        device_generation_max: u32,
-        /// Lanes in use.
-        width: u32,
+        generation: u32 => String = |number| number.to_string(),
+        /// Highest generation of GPU and slot.
+        generation_max: u32 => String = |number| number.to_string(),
+        /// Highest generation of the GPU.
+        device_generation_max: u32 => String = |number| number.to_string(),
+        /// Number of lanes in use.
+        width json "lane_count": u32,
         /// Highest number of lanes.
-        width_max: u32,
-        /// Packets replayed since the last reset.
-        replays: u32,
-        /// Vendor and device ID.
+        width_max json "lane_max_count": u32,
+        /// Number of packets replayed since the last reset.
+        replays json "replay_count": u32,
+        /// PCI device and vendor ID of the GPU.
         device_id: u32,
-        /// Vendor and device ID of the board.
+        /// PCI device and vendor ID of the board.
         subsystem_id: u32,
-        /// Device memory that the CPU can address directly (BAR1).
+        /// Total BAR1 memory, which the CPU can address directly, in bytes.
         bar1_total as "bar1_total_bytes": Bytes,
-        /// How much of it is mapped.
+        /// BAR1 memory in use, in bytes.
         bar1_used as "bar1_used_bytes": Bytes,
     }
 
     /// Traffic on the PCI Express link over 20 ms.
     PcieThroughput {
-        /// To the host.
-        sent as "sent_kib_s": u32,
-        /// From the host.
-        received as "received_kib_s": u32,
+        /// Traffic to the host, in KiB per second.
+        sent file "sent_kib_s" json "sent_kib_per_s": u32,
+        /// Traffic from the host, in KiB per second.
+        received file "received_kib_s" json "received_kib_per_s": u32,
     }
 
-    /// One NVLink; the speed and counters of its own side.
+    /// NVLink of the GPU.
     NvLink {
-        /// The link is active.
+        /// Whether the link is active.
         active: bool,
-        /// Version of NVLink, such as 3.
-        version: u32,
-        /// The remote end.
-        remote: PciBusId,
-        /// Replayed packets.
-        replays: u64,
-        /// Recoveries from an error.
-        recoveries: u64,
-        /// CRC errors in flits.
-        crc_errors: u64,
+        /// Version of NVLink.
+        version: u32 => String = |number| number.to_string(),
+        /// PCI bus ID of the remote device.
+        remote json "remote_bus_id": PciBusId,
+        /// Number of replayed packets.
+        replays json "replay_count": u64,
+        /// Number of recoveries from an error.
+        recoveries json "recovery_count": u64,
+        /// Number of CRC errors in flits.
+        crc_errors json "crc_error_count": u64,
     }
 
-    /// The device's place in a fabric of NVLink switches.
+    /// NVLink fabric of the GPU.
     Fabric {
-        /// The state of its registration.
+        /// State of the registration.
         state: FabricState,
-        /// The result of the registration, once complete, as NVML's return code: 0 is success.
+        /// Result of the registration, as an NVML return code: 0 is success.
         status as "status_code": u32,
+        ;
         /// The bandwidth is degraded.
         bandwidth_degraded: bool,
         /// The recovery of a route is in progress.
@@ -72,17 +73,18 @@ groups! {
     }
 }
 
-/// The state of a device's registration with its fabric.
+/// State of a device's registration with its NVLink fabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum FabricState {
-    /// It is part of no fabric.
+    /// The device is part of no fabric.
     None,
     /// Not started.
     NotStarted,
     /// In progress.
     InProgress,
-    /// Complete, successful or not.
+    /// Completed, successfully or not.
     Completed,
 }

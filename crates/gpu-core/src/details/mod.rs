@@ -11,9 +11,13 @@ mod peak;
 mod power;
 mod product;
 mod readings;
+#[cfg(feature = "serde")]
+mod shown;
 mod virtualization;
 
 pub use accounting::{AccountedProcess, Accounting};
+#[cfg(feature = "schema")]
+pub(crate) use activity::ThrottleReason;
 pub use activity::{Activity, ApplicationClocks, Clocks, Engines, ThrottleReasons};
 pub use event::{DeviceEvent, DeviceEventKind};
 pub use group::{Group, Groups};
@@ -26,6 +30,8 @@ pub use virtualization::{ProtectedMemory, VirtualGpus};
 
 use crate::absent::Absent;
 use readings::Readings;
+#[cfg(feature = "serde")]
+use shown::{Reasons, Shown};
 
 /// Defines the details of a device by their groups: the name of each in the set, and its field.
 macro_rules! details {
@@ -34,7 +40,6 @@ macro_rules! details {
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
         #[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
-        #[allow(missing_docs)] // Each is documented at its type.
         pub struct DeviceDetails {
             $(
                 $(#[$doc])*
@@ -75,33 +80,92 @@ macro_rules! details {
                 self
             }
         }
+
+        /// Details of a GPU, by group.
+        #[cfg(feature = "serde")]
+        #[derive(serde::Serialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "Details"))]
+        pub struct DetailsView {
+            $(
+                $(#[$doc])*
+                #[doc = " Null if the driver did not report it."]
+                $field: Option<<$readings as Shown>::View>,
+            )*
+            /// Why values are null, by group and field name, such as "clocks.sm_mhz". The name
+            /// "details" means that no group could be queried.
+            absent: Reasons,
+        }
+
+        #[cfg(feature = "serde")]
+        impl DeviceDetails {
+            /// Returns the object of the details in JSON.
+            pub fn view(self) -> DetailsView {
+                let mut absent = Reasons::new();
+                DetailsView {
+                    $( $field: self.$field.map(|group| group.shown(stringify!($field), &mut absent)), )*
+                    absent,
+                }
+            }
+        }
     };
 }
 
+#[cfg(feature = "serde")]
+impl DetailsView {
+    /// Returns the object without groups, and the reason why none could be queried.
+    pub fn unknown(reason: Absent) -> Self {
+        let mut view = DeviceDetails::default().view();
+        view.absent.insert("details".to_owned(), reason);
+        view
+    }
+}
+
 details! {
+    /// What the GPU is.
     Product => product: Product,
+    /// Configuration of the GPU.
     Modes => modes: Modes,
+    /// Versions of the contents of the inforom.
     Inforom => inforom: Inforom,
+    /// Firmware of the GPU system processor (GSP).
     GspFirmware => gsp_firmware: GspFirmware,
+    /// Which kinds of virtual GPUs can coexist.
     VirtualGpus => virtual_gpus: VirtualGpus,
+    /// Whether the GPU needs a reset.
     ResetStatus => reset_status: ResetStatus,
+    /// GPU operation mode.
     OperationModes => operation_modes: OperationModes,
+    /// How busy the GPU is, and what reduces its clocks.
     Activity => activity: Activity,
+    /// Utilisation of the image engines.
     Engines => engines: Engines,
+    /// Clocks.
     Clocks => clocks: Clocks,
+    /// Application clocks.
     ApplicationClocks => application_clocks: ApplicationClocks,
+    /// Power limits and energy.
     Power => power: Power,
+    /// Readings of the power draw.
     PowerReadings => power_readings: PowerReadings,
+    /// Fan and temperatures.
     Thermal => thermal: Thermal,
+    /// PCI Express link.
     Pcie => pcie: Pcie,
+    /// Traffic on the PCI Express link.
     PcieThroughput => pcie_throughput: PcieThroughput,
+    /// Protected memory (confidential computing).
     ProtectedMemory => protected_memory: ProtectedMemory,
+    /// Errors of the memory and repairs.
     MemoryHealth => memory_health: MemoryHealth,
-    /// Boxed, because there are 28 of them and few callers need them.
+    // Boxed, because there are 28 of them and few callers need them.
+    /// Errors of the memories, by location.
     MemoryErrors => memory_errors: Box<MemoryErrors>,
-    /// By link number; empty if there are none.
+    // By link number; empty if there are none.
+    /// NVLinks.
     NvLinks => nvlinks: Vec<NvLink>,
+    /// NVLink fabric.
     Fabric => fabric: Fabric,
+    /// Accounting data of processes.
     Accounting => accounting: Accounting,
 }
 

@@ -3,29 +3,29 @@
 use super::readings::groups;
 
 groups! {
-    /// The configuration of the device.
+    /// Configuration of the GPU.
     Modes {
         /// Which processes may create a CUDA context.
         compute_mode: ComputeMode,
-        /// A display can be connected (`display_mode`).
+        /// Whether a display can be connected.
         display_attached: bool,
-        /// ECC is enabled, until the next reset.
+        /// Whether ECC is enabled now.
         ecc: bool,
-        /// ECC is enabled from the next reset on.
+        /// Whether ECC will be enabled after the next reset.
         ecc_pending: bool,
-        /// MIG from the next reset on.
+        /// Whether MIG mode will be enabled after the next reset.
         mig_pending: bool,
-        /// The device records accounting data of processes.
+        /// Whether the driver keeps accounting data of processes.
         accounting: bool,
-        /// How the device accesses memory that programs allocated on the host.
+        /// How the GPU accesses memory that programs allocated on the host.
         addressing: AddressingMode,
     }
 
-    /// The GPU operation mode.
+    /// GPU operation mode.
     OperationModes {
-        /// Until the next reset.
+        /// Mode until the next reset.
         current: OperationMode,
-        /// From the next reset on.
+        /// Mode after the next reset.
         pending: OperationMode,
     }
 }
@@ -33,13 +33,14 @@ groups! {
 /// Which processes may create a CUDA context on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum ComputeMode {
-    /// Any.
+    /// Any process.
     Default,
-    /// One thread of one process; current drivers no longer support this.
+    /// One thread of one process.
     ExclusiveThread,
-    /// None.
+    /// No process.
     Prohibited,
     /// One process.
     ExclusiveProcess,
@@ -48,24 +49,26 @@ pub enum ComputeMode {
 /// How a device accesses memory that programs allocated on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum AddressingMode {
-    /// Only memory that was allocated for it.
+    /// Not at all: only memory that was allocated for the device.
     None,
-    /// Through a mirror of the host's page tables (heterogeneous memory management).
+    /// Heterogeneous memory management: by a mirror of the page tables of the host.
     Hmm,
-    /// Through the host's own page tables (address translation services).
+    /// Address translation services: by the page tables of the host.
     Ats,
 }
 
-/// The purpose that a device is optimised for (GPU operation mode), on the few that support it.
+/// GPU operation mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum OperationMode {
-    /// Everything.
+    /// All features are on.
     AllOn,
-    /// Compute: graphics are off.
+    /// Compute only: graphics are off.
     Compute,
     /// Graphics without high double-precision performance.
     LowDoublePrecision,

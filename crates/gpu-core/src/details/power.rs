@@ -4,41 +4,41 @@ use super::readings::groups;
 use crate::units::{Celsius, Milliwatts};
 
 groups! {
-    /// Power and its limits; draw and the limit in force are in the sample.
+    /// Power limits and energy.
     Power {
-        /// The requested limit.
+        /// Requested power limit, in milliwatts.
         limit as "limit_mw": Milliwatts,
-        /// The default limit, after a reset.
+        /// Default power limit, in milliwatts.
         default_limit as "default_limit_mw": Milliwatts,
-        /// Lowest limit that can be set.
+        /// Lowest power limit that can be set, in milliwatts.
         limit_min as "limit_min_mw": Milliwatts,
-        /// Highest limit that can be set.
+        /// Highest power limit that can be set, in milliwatts.
         limit_max as "limit_max_mw": Milliwatts,
-        /// Energy used since the driver was loaded.
+        /// Energy used since the driver was loaded, in millijoules.
         energy as "energy_mj": u64,
     }
 
-    /// Power readings beside the draw in the sample, which is one of the two kinds.
+    /// Readings of the power draw.
     PowerReadings {
-        /// The device supports power management.
+        /// Whether the GPU supports power management.
         managed: bool,
-        /// Instantaneous draw.
+        /// Instantaneous power draw, in milliwatts.
         instant as "instant_mw": Milliwatts,
-        /// Average draw over the last second.
+        /// Average power draw over the last second, in milliwatts.
         average as "average_mw": Milliwatts,
     }
 
-    /// Fans and temperatures; the GPU temperature is in the sample.
+    /// Fan and temperatures.
     Thermal {
-        /// The intended speed of the first fan, in percent of its maximum. Can exceed 100.
+        /// Intended speed of the first fan, in percent of its maximum. It can exceed 100.
         fan_speed as "fan_speed_percent": u32,
-        /// Memory temperature.
+        /// Temperature of the memory, in degrees Celsius.
         memory as "memory_c": Celsius,
-        /// The slowdown threshold: clocks are reduced above it.
+        /// Temperature above which clocks are reduced, in degrees Celsius.
         slowdown as "slowdown_c": Celsius,
-        /// The shutdown threshold.
+        /// Temperature at which the GPU shuts down, in degrees Celsius.
         shutdown as "shutdown_c": Celsius,
-        /// The margin to the temperature at which clocks are reduced.
+        /// Margin to the temperature at which clocks are reduced, in degrees Celsius.
         margin as "margin_c": Celsius,
     }
 }

@@ -3,31 +3,31 @@
 use super::readings::groups;
 
 groups! {
-    /// The model of the device and its firmware.
+    /// What the GPU is.
     Product {
-        /// Product line, such as `Tesla` or `GeForce`.
+        /// Product line, such as Tesla or GeForce.
         brand: String,
-        /// Architecture, such as `Ampere`.
+        /// Architecture, such as Ampere.
         architecture: String,
-        /// Serial number, printed on the board.
+        /// Serial number of the board.
         serial: String,
         /// Part number of the board.
         part_number: String,
         /// Version of the video BIOS.
         vbios: String,
-        /// CUDA compute capability, major and minor.
-        compute_capability: (u32, u32),
+        /// CUDA compute capability, such as 8.0.
+        compute_capability: (u32, u32) => String = |(major, minor)| format!("{major}.{minor}"),
         /// Number of CUDA cores.
-        cores: u32,
-        /// Width of the memory interface.
+        cores json "core_count": u32,
+        /// Width of the memory bus, in bits.
         memory_bus_width as "memory_bus_width_bits": u32,
-        /// The nearest NUMA node of the host.
-        numa_node: u32,
+        /// Nearest NUMA node of the host.
+        numa_node json "numa_node_id": u32,
     }
 
-    /// The contents of the board's inforom.
+    /// Versions of the contents of the inforom.
     Inforom {
-        /// Version of the image as a whole.
+        /// Version of the image.
         image: String,
         /// Version of the OEM object.
         oem: String,
@@ -37,11 +37,11 @@ groups! {
         power: String,
     }
 
-    /// The driver's firmware on the device itself (GPU system processor).
+    /// Firmware of the GPU system processor (GSP).
     GspFirmware {
-        /// It is in use.
+        /// Whether the firmware is in use.
         enabled: bool,
-        /// It is used by default.
+        /// Whether the firmware is in use by default.
         enabled_by_default: bool,
     }
 }

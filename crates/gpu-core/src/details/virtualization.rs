@@ -4,23 +4,23 @@ use super::readings::groups;
 use crate::units::Bytes;
 
 groups! {
-    /// Which kinds of virtual GPUs can coexist, as NVML's numbers: 0 means unsupported.
+    /// Which kinds of virtual GPUs can coexist.
     VirtualGpus {
-        /// Of the driver: several profiles side by side.
-        heterogeneous: u32,
-        /// Fractions of a device in one guest with other devices.
-        fractional: u32,
-        /// Time-sliced profiles of different types.
-        timeslice_profiles: u32,
-        /// Time-sliced profiles of different sizes.
-        timeslice_sizes: u32,
+        /// Whether the driver supports different profiles side by side.
+        heterogeneous: u32 => bool = |number| number != 0,
+        /// Whether one guest can have fractions of this GPU beside other GPUs.
+        fractional: u32 => bool = |number| number != 0,
+        /// Whether time-sliced profiles of different types can coexist.
+        timeslice_profiles: u32 => bool = |number| number != 0,
+        /// Whether time-sliced profiles of different sizes can coexist.
+        timeslice_sizes: u32 => bool = |number| number != 0,
     }
 
     /// Memory that neither the host nor other guests can read (confidential computing).
     ProtectedMemory {
-        /// All of it.
+        /// Total protected memory, in bytes.
         total as "total_bytes": Bytes,
-        /// What is in use.
+        /// Protected memory in use, in bytes.
         used as "used_bytes": Bytes,
     }
 }

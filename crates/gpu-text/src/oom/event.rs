@@ -4,6 +4,7 @@ use super::engines::Fact;
 use super::figure::Figure;
 use super::short::Short;
 use gpu_core::Bytes;
+use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// All out-of-memory messages of a log.
@@ -15,56 +16,74 @@ pub struct Report {
     pub is_cut: bool,
 }
 
-/// The source of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// Source of an out-of-memory message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "MessageSource"))]
+#[serde(rename_all = "kebab-case")]
 pub enum Framework {
     /// PyTorch.
+    #[serde(rename = "pytorch")]
     PyTorch,
-    /// TensorFlow, or its allocator.
+    /// TensorFlow or its allocator.
+    #[serde(rename = "tensorflow")]
     TensorFlow,
     /// The allocator of XLA outside TensorFlow.
     Xla,
-    /// An error returned by XLA's runtime, as JAX shows it.
+    /// The runtime of XLA, as JAX shows it.
+    #[serde(rename = "jax/xla")]
     Jax,
     /// CuPy.
+    #[serde(rename = "cupy")]
     CuPy,
     /// RAPIDS Memory Manager.
     Rmm,
-    /// llama.cpp and programs built on ggml.
+    /// llama.cpp and programs based on ggml.
+    #[serde(rename = "llama.cpp")]
     LlamaCpp,
-    /// vLLM's own check at start-up.
+    /// vLLM.
     Vllm,
     /// PaddlePaddle.
     Paddle,
     /// ONNX Runtime.
+    #[serde(rename = "onnxruntime")]
     OnnxRuntime,
     /// TensorRT.
+    #[serde(rename = "tensorrt")]
     TensorRt,
-    /// CUDA.jl, for Julia.
+    /// CUDA.jl.
+    #[serde(rename = "cuda.jl")]
     CudaJl,
     /// SGLang.
+    #[serde(rename = "sglang")]
     SgLang,
     /// TensorRT-LLM.
+    #[serde(rename = "tensorrt-llm")]
     TensorRtLlm,
     /// Triton Inference Server.
     Triton,
     /// Text Generation Inference.
     Tgi,
     /// LMDeploy and its TurboMind.
+    #[serde(rename = "lmdeploy")]
     LmDeploy,
     /// ollama.
     Ollama,
     /// ExLlama.
+    #[serde(rename = "exllama")]
     ExLlama,
     /// DeepSpeed.
+    #[serde(rename = "deepspeed")]
     DeepSpeed,
     /// Hugging Face Accelerate.
     Accelerate,
     /// bitsandbytes.
+    #[serde(rename = "bitsandbytes")]
     BitsAndBytes,
     /// Unsloth.
     Unsloth,
     /// ComfyUI.
+    #[serde(rename = "comfyui")]
     ComfyUi,
     /// HAMi, which limits the memory of containers.
     Hami,
@@ -80,14 +99,13 @@ pub enum Framework {
     Slurm,
     /// Ray's memory monitor.
     Ray,
-    /// The kubelet, or a container runtime.
+    /// The kubelet or a container runtime.
     Kubelet,
     /// NVIDIA's kernel module.
     NvidiaDriver,
-    /// The runtime of the GPU (CUDA, HIP, Level Zero) or one of its libraries; in a text that does
-    /// not name the program.
+    /// The runtime of the GPU or one of its libraries; the program is unknown.
     Cuda,
-    /// A program that requested host memory: NumPy, or an unnamed one.
+    /// A program that asked for host memory: NumPy, or an unknown one.
     Host,
 }
 

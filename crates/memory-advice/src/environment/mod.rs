@@ -43,13 +43,14 @@ const UNKNOWN_TOTAL: &str = "how much memory the device has is not known";
 
 /// A framework whose allocator can be limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Framework {
     /// PyTorch.
     Torch,
     /// TensorFlow.
     TensorFlow,
-    /// JAX, and other users of XLA's Python client.
+    /// JAX, and other users of XLA through its Python client.
     Jax,
 }
 
@@ -135,36 +136,38 @@ impl Advice {
     }
 }
 
-/// A variable to set.
+/// An environment variable to set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: &'static str,
-    /// Its value, which extends the one in the program's environment.
+    /// Value of the variable, which includes the settings that it already has.
     pub value: String,
-    /// What enforces the limit once this is set.
+    /// What then enforces the limit.
     pub kept_by: Keeper,
 }
 
 /// What enforces a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Keeper {
     /// The MPS server, independently of the program.
     Server,
-    /// The framework's allocator, for memory allocated through it.
+    /// The allocator of the framework, for memory that it allocates.
     Allocator,
-    /// No limit is enforced: the program allocates memory as needed, and others can use the rest
-    /// until then.
+    /// Nothing: the program allocates memory only as needed.
     Nobody,
 }
 
-/// Lines to add to a program.
+/// Code to add to a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Snippet {
-    /// The framework whose API they use.
+    /// The framework whose API the code uses.
     pub framework: Framework,
-    /// The lines, in Python.
+    /// Lines of Python.
     pub lines: Vec<String>,
 }
 

@@ -2,31 +2,32 @@
 
 use serde::Serialize;
 
-/// Why a request failed.
+/// Why an allocation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// One request is larger than the device.
+    /// The request alone exceeds the memory of the device.
     LargerThanDevice,
-    /// The memory in use and the request together exceed the device.
+    /// The memory in use and the request together exceed the memory of the device.
     TooBig,
     /// The program itself fills the device.
     Full,
-    /// The total free memory suffices, but it is not contiguous.
+    /// Enough memory was free, but not contiguous.
     Fragmented,
     /// Other processes hold the missing memory.
     OtherProcesses,
-    /// Many processes hold the memory, each with a small amount, such as a context.
+    /// Many processes hold the missing memory, each with little more than a CUDA context.
     ManyContexts,
-    /// A process that the message does not name holds the memory.
+    /// A process that the message does not name holds the missing memory.
     Unnamed,
-    /// The allocator reached its limit, not the device's.
+    /// The allocator reached its limit.
     Limit,
-    /// One buffer is larger than the device or its driver allows, regardless of the free memory.
+    /// One buffer is larger than the device or its driver allows.
     BufferLimit,
-    /// Memory was sufficient: other programs changed the free memory while the engine measured it.
+    /// Nothing ran short: other programs changed the free memory while the engine measured it.
     Disturbed,
-    /// The figure that caused the failure is impossible: memory was sufficient.
+    /// Nothing ran short: the figure in the message is impossible.
     ImpossibleFigure,
     /// The memory was in use before the program started.
     TakenBefore,
@@ -34,34 +35,36 @@ pub enum Cause {
     HostMemory,
     /// The program continued without the memory.
     NoFailure,
-    /// Enough memory was free when the message was written.
+    /// Enough memory was free when the message was printed.
     FreeEnough,
-    /// The figures do not suffice.
+    /// The message has too few figures to tell.
     NotTold,
 }
 
 /// A remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Remedy {
-    /// Its kind.
+    /// Kind of the remedy.
     pub kind: RemedyKind,
-    /// The exact text to type or set; `None` if only the author of the program can determine it.
+    /// What to type or set. Null if the author of the program must decide.
     pub set: Option<String>,
-    /// Its effect.
+    /// What it does, as a sentence fragment.
     pub why: String,
 }
 
-/// The kind of a remedy.
+/// Kind of a remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RemedyKind {
     /// An environment variable of the program.
     Environment,
-    /// A command to type.
+    /// A command to run.
     Command,
-    /// An option of the program.
+    /// A command-line option of the program.
     Option,
-    /// A line in the program.
+    /// A line of code in the program.
     Code,
     /// A change of the workload.
     Work,

@@ -96,18 +96,20 @@ impl Recording {
     }
 }
 
-/// The program that made a recording.
+/// Format of a memory recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "RecordingFormat"))]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// A program that writes this project's JSON lines.
+    /// JSON Lines of this project.
     #[default]
     Own,
-    /// PyTorch's `torch.cuda.memory._dump_snapshot`.
+    /// PyTorch's torch.cuda.memory._dump_snapshot.
     TorchSnapshot,
-    /// RMM's log of CSV lines.
+    /// Log of the RAPIDS Memory Manager.
     RmmLog,
-    /// The dump of bins and chunks in a log of TensorFlow or XLA.
+    /// Allocator dump in a log of TensorFlow or XLA.
     BfcDump,
 }
 

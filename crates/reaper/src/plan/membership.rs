@@ -51,16 +51,16 @@ fn numbers<S: Serializer>(paths: &[Arc<str>], serializer: S) -> Result<S::Ok, S:
     serializer.collect_seq(paths.iter().map(|path| file_number(path)))
 }
 
-/// The job that a process is left over from.
-///
-/// The caller knows it from the scheduler, or has read the environment of the opened process. A
-/// process keeps that until it executes a program, which is checked, so it is not read again: it is
-/// in the memory of the process, which could block the reader.
+// The caller knows it from the scheduler, or has read the environment of the opened process. A
+// process keeps that until it executes a program, which is checked, so it is not read again: it is
+// in the memory of the process, which could block the reader.
+/// The job of a scheduler that a process is left over from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct JobMark {
-    /// The number of the job.
+    /// Number of the job.
     pub id: String,
-    /// The user of the job.
+    /// User ID of the job's user.
     pub uid: u32,
 }
 

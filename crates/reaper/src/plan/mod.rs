@@ -78,14 +78,15 @@ pub struct Target {
     pub warnings: Vec<String>,
 }
 
-/// A requested or suspect process that must not be signalled.
+/// A process that is not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Refused {
-    /// The process.
+    /// Process ID.
     pub pid: Pid,
-    /// Its name, if known.
+    /// Short name (comm) of the process. Null if unknown.
     pub name: Option<String>,
-    /// The reason.
+    /// Why it is not ended.
     pub why: Refusal,
 }
 

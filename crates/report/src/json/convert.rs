@@ -1,8 +1,7 @@
 //! `gpuws mem convert --json`.
 
 use super::Version;
-use super::names::RecordingFormat;
-use gpu_memory_trace::trace::Recording;
+use gpu_memory_trace::trace::{Format, Recording};
 use serde::Serialize;
 
 /// A memory recording that was converted.
@@ -14,7 +13,7 @@ pub struct Converted {
     /// Path of the file that was written.
     pub file: String,
     /// Format of the recording that was read.
-    pub recorded_by: RecordingFormat,
+    pub recorded_by: Format,
     /// The contents, by device.
     pub devices: Vec<Counts>,
 }
@@ -43,7 +42,7 @@ impl Converted {
         Converted {
             schema: Version,
             file: file.to_owned(),
-            recorded_by: recording.format.into(),
+            recorded_by: recording.format,
             devices: counts.collect(),
         }
     }

@@ -1,11 +1,9 @@
 //! `gpuws doctor --json`.
 
-use super::evidence::EvidenceCode;
-use super::names::{Confidence, FindingKind, Role};
 use super::{Device, Failure, Head, Process};
 use crate::wording;
 use gpu_core::{DeviceState, ProcessKey, Snapshot};
-use gpu_reaper::{Diagnosis, Evidence};
+use gpu_reaper::{Confidence, Diagnosis, Evidence, FindingKind, Role, Sign};
 use gpu_text::ErrorCode;
 use serde::Serialize;
 
@@ -63,7 +61,7 @@ pub struct Finding<'a> {
     /// The evidence, one sentence fragment each.
     pub evidence: Vec<&'a str>,
     /// The kinds of observations behind the evidence, one for each fragment, in the same order.
-    pub evidence_codes: Vec<EvidenceCode>,
+    pub evidence_codes: Vec<Sign>,
     /// Numbers of the errors in the evidence that the driver has logged (Xids), in the same order.
     pub xids: Vec<u32>,
     /// Commands to run next, best first.
@@ -82,7 +80,7 @@ pub struct Suspect<'a> {
     /// What was observed of the process, one sentence fragment each.
     pub evidence: Vec<&'a str>,
     /// The kinds of observations, one for each fragment, in the same order.
-    pub evidence_codes: Vec<EvidenceCode>,
+    pub evidence_codes: Vec<Sign>,
 }
 
 /// A process that holds a GPU and was found harmless.
@@ -182,26 +180,30 @@ impl<'a> Finding<'a> {
     ) -> Self {
         let suspect = |suspect: &'a gpu_reaper::Suspect| Suspect {
             process: process(suspect.process),
-            confidence: suspect.confidence.into(),
+            confidence: suspect.confidence,
             evidence: Evidence::texts(&suspect.evidence),
-            evidence_codes: EvidenceCode::of(&suspect.evidence),
+            evidence_codes: signs(&suspect.evidence),
         };
         let next = |advice| {
             let (command, what) = wording::advice(advice, sim);
             Next { command, what }
         };
         Finding {
-            kind: finding.kind.into(),
-            confidence: finding.confidence.into(),
+            kind: finding.kind,
+            confidence: finding.confidence,
             gpus: finding.devices.iter().map(Device::of).collect(),
             memory_bytes: finding.memory.map(|bytes| bytes.0),
             suspects: finding.suspects.iter().map(suspect).collect(),
             evidence: Evidence::texts(&finding.evidence),
-            evidence_codes: EvidenceCode::of(&finding.evidence),
+            evidence_codes: signs(&finding.evidence),
             xids: finding.evidence.iter().filter_map(|evidence| evidence.xid).collect(),
             next: finding.advice.iter().map(next).collect(),
         }
     }
+}
+
+fn signs(evidence: &[Evidence]) -> Vec<Sign> {
+    evidence.iter().map(|one| one.sign).collect()
 }
 
 impl UnknownUsers {
@@ -216,7 +218,7 @@ impl<'a> Cleared<'a> {
         Cleared {
             process: Process::of(snapshot, cleared.process.pid),
             gpus: cleared.devices.iter().map(Device::of).collect(),
-            role: cleared.role.into(),
+            role: cleared.role,
             why: &cleared.why,
         }
     }

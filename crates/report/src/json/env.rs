@@ -1,9 +1,9 @@
 //! `gpuws mem env --json`.
 
 use super::Version;
-use super::names::{Framework, Keeper, Origin};
+use super::names::Origin;
 use gpu_core::{Bytes, Snapshot};
-use gpu_memory_advice::environment::{self, Advice};
+use gpu_memory_advice::environment::{self, Advice, Framework, Snippet, Variable};
 use serde::Serialize;
 use std::path::Path;
 
@@ -46,9 +46,9 @@ pub struct Bounded<'a> {
     /// The frameworks that the settings are for.
     pub frameworks: Vec<Used<'a>>,
     /// Environment variables to set, by name.
-    pub variables: Vec<Variable<'a>>,
+    pub variables: &'a [Variable],
     /// Code to add for frameworks without such variables.
-    pub code: Vec<Snippet<'a>>,
+    pub code: &'a [Snippet],
     /// What is not limited, and what was left unchanged, one sentence fragment each.
     pub notes: &'a [String],
 }
@@ -65,28 +65,6 @@ pub struct Used<'a> {
     pub installed: Option<&'a str>,
 }
 
-/// An environment variable to set.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Variable<'a> {
-    /// Name of the variable.
-    pub name: &'a str,
-    /// Value of the variable, which includes the settings that it already has.
-    pub value: &'a str,
-    /// What then enforces the limit.
-    pub kept_by: Keeper,
-}
-
-/// Code to add to a program.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Snippet<'a> {
-    /// The framework whose API the code uses.
-    pub framework: Framework,
-    /// Lines of Python.
-    pub lines: &'a [String],
-}
-
 impl<'a> Bounded<'a> {
     /// Returns what is told of a limit, of which so much is left to the CUDA context.
     pub fn of(
@@ -96,19 +74,10 @@ impl<'a> Bounded<'a> {
         advice: &'a Advice,
     ) -> Self {
         let used = known.used.iter().map(|(used, installed)| Used {
-            framework: used.framework.into(),
+            framework: used.framework,
             version: used.version.map(|version| format!("{}.{}", version.major, version.minor)),
             installed: *installed,
         });
-        let variable = |variable: &'a environment::Variable| Variable {
-            name: variable.name,
-            value: &variable.value,
-            kept_by: variable.kept_by.into(),
-        };
-        let snippet = |snippet: &'a environment::Snippet| Snippet {
-            framework: snippet.framework.into(),
-            lines: &snippet.lines,
-        };
         Bounded {
             schema: Version,
             origin: seen.look.map(|look| Origin::from(&look.origin)),
@@ -119,8 +88,8 @@ impl<'a> Bounded<'a> {
             mps_server: seen.is_served,
             python: known.python.map(|path| path.display().to_string()),
             frameworks: used.collect(),
-            variables: advice.variables.iter().map(variable).collect(),
-            code: advice.code.iter().map(snippet).collect(),
+            variables: &advice.variables,
+            code: &advice.code,
             notes: &advice.notes,
         }
     }

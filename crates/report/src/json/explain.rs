@@ -1,10 +1,9 @@
 //! `gpuws mem explain --json`.
 
-use super::names::{Cause, MessageSource, RemedyKind};
 use super::{Head, Version};
 use gpu_core::{Bytes, Snapshot};
-use gpu_memory_advice::explain::{self, Diagnosis};
-use gpu_text::oom::{self, Fact, Figure, Report, Unit};
+use gpu_memory_advice::explain::{Cause, Diagnosis, Remedy};
+use gpu_text::oom::{self, Fact, Figure, Framework, Report, Unit};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::collections::BTreeMap;
@@ -70,18 +69,6 @@ pub struct Why<'a> {
     pub now: &'a [String],
 }
 
-/// A remedy.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Remedy<'a> {
-    /// Kind of the remedy.
-    pub kind: RemedyKind,
-    /// What to type or set. Null if the author of the program must decide.
-    pub set: Option<&'a str>,
-    /// What it does, as a sentence fragment.
-    pub why: &'a str,
-}
-
 /// An out-of-memory message: a request that failed.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -91,7 +78,7 @@ pub struct Event<'a> {
     /// How often the message was printed.
     pub printed_count: usize,
     /// Source of the message.
-    pub framework: MessageSource,
+    pub framework: Framework,
     /// Backend in lowercase, such as cuda, hip, xpu or mps. Null if the message does not contain
     /// it.
     pub backend: Option<&'a str>,
@@ -184,7 +171,7 @@ pub struct Event<'a> {
     /// Rematerialization by the compiler. Null if the message does not contain it.
     pub rematerialization: Option<Rematerialization<'a>>,
     /// Engine in which the framework failed. Null if the text around the message does not show one.
-    pub engine: Option<MessageSource>,
+    pub engine: Option<Framework>,
     /// Component, control group or program that the message names. Null if it names none.
     pub part: Option<&'a str>,
     /// Further figures of the message and of lines around it, by their names: in bytes, tokens,
@@ -193,7 +180,7 @@ pub struct Event<'a> {
     /// Why the request failed.
     pub diagnosis: Why<'a>,
     /// The remedies, best first.
-    pub remedies: Vec<Remedy<'a>>,
+    pub remedies: &'a [Remedy],
 }
 
 /// A bin of the allocator: least size in bytes, number of blocks, number of blocks in use.
@@ -292,7 +279,7 @@ impl<'a> Event<'a> {
         Event {
             line: event.line,
             printed_count: event.times,
-            framework: event.framework.into(),
+            framework: event.framework,
             backend: event.backend.as_deref(),
             gpu_index: event.gpu,
             tried: text(&event.tried),
@@ -345,7 +332,7 @@ impl<'a> Event<'a> {
             ladder: (!event.ladder.is_empty())
                 .then(|| event.ladder.iter().map(|rung| rung.text.as_str()).collect()),
             ladder_bytes: rows(&event.ladder, |rung| count(rung.bytes)),
-            engine: event.engine.map(Into::into),
+            engine: event.engine,
             part: event.part.as_deref(),
             facts: event
                 .facts
@@ -353,7 +340,7 @@ impl<'a> Event<'a> {
                 .map(|(fact, value)| (fact.name(), plain(*fact, *value)))
                 .collect(),
             diagnosis: Why::of(diagnosis),
-            remedies: diagnosis.remedies.iter().map(Remedy::of).collect(),
+            remedies: &diagnosis.remedies,
             rematerialization: event.rematerialization.as_ref().map(|complaint| {
                 Rematerialization {
                     limit: &complaint.limit.text,
@@ -370,7 +357,7 @@ impl<'a> Why<'a> {
     fn of(diagnosis: &'a Diagnosis) -> Self {
         let account = &diagnosis.account;
         Why {
-            cause: diagnosis.cause.into(),
+            cause: diagnosis.cause,
             verdict: &diagnosis.verdict,
             held_bytes: count(account.held),
             context_bytes: count(account.context),
@@ -383,11 +370,5 @@ impl<'a> Why<'a> {
             contradictions: &diagnosis.contradictions,
             now: &diagnosis.now,
         }
-    }
-}
-
-impl<'a> Remedy<'a> {
-    fn of(known: &'a explain::Remedy) -> Self {
-        Remedy { kind: known.kind.into(), set: known.set.as_deref(), why: &known.why }
     }
 }

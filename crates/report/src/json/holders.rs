@@ -1,8 +1,8 @@
 //! `gpuws holders --json`.
 
 use super::Version;
-use super::names::{Absent, FileKind, Origin};
-use gpu_core::{DeviceFile, Pid, ProcessInfo, Reading, Unreadable};
+use super::names::{FileKind, Origin};
+use gpu_core::{Absent, DeviceFile, Pid, ProcessInfo, Reading, Unreadable};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -141,7 +141,7 @@ impl<'a> Holders<'a> {
             holders: found.iter().map(Holder::of).collect(),
             unreadable_process_count: unreadable.total(),
             unreadable_by_reason: (unreadable.0.iter())
-                .map(|(reason, count)| (Absent::from(*reason), *count))
+                .map(|(reason, count)| (*reason, *count))
                 .collect(),
         }
     }

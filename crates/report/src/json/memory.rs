@@ -1,7 +1,6 @@
 //! `gpuws mem replay --json` and `gpuws mem fit --json`.
 
 use super::Version;
-use super::names::RecordingFormat;
 use gpu_core::Bytes;
 use gpu_memory_trace::trace::Format;
 use gpu_memory_trace::{Agreement, Need, Needs, Outcome, Replays, Run, Stop};
@@ -16,7 +15,7 @@ pub struct Replayed<'a> {
     /// Path of the recording.
     pub file: &'a str,
     /// Format of the recording.
-    pub recorded_by: RecordingFormat,
+    pub recorded_by: Format,
     /// Addresses of allocations, over all devices. Null if no device could be compared.
     pub addresses: Option<Tally>,
     /// Segments taken from the device, over all devices. Null if no device could be compared.
@@ -59,7 +58,7 @@ impl<'a> Replayed<'a> {
         Replayed {
             schema: Version,
             file,
-            recorded_by: recorded_by.into(),
+            recorded_by,
             addresses: sum(|agreement| agreement.addresses),
             segments: sum(|agreement| agreement.segments),
             segments_freed: sum(|agreement| agreement.segments_freed),

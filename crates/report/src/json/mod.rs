@@ -5,10 +5,8 @@
 
 pub mod claims;
 pub mod convert;
-pub mod details;
 pub mod doctor;
 pub mod env;
-pub mod evidence;
 pub mod explain;
 pub mod holders;
 pub mod hosts;
@@ -47,8 +45,8 @@ pub use usage::Report;
 pub use watch::WatchEvent;
 
 use crate::fault::{account, driver_remedy, remedy};
-use gpu_core::{DeviceId, Reading, Snapshot};
-use names::{Origin, PodEvidence, ProcessState, WorkloadKind};
+use gpu_core::{Absent, DeviceId, PodName, ProcessState, Reading, Snapshot, Workload};
+use names::Origin;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -194,52 +192,9 @@ pub struct Process {
     /// Container, pod or job of the process. Null if it belongs to none.
     pub workload: Option<Workload>,
     /// Kubernetes pod of the process, by name. Null if it is in none, or its name is unknown.
-    pub pod: Option<Pod>,
+    pub pod: Option<PodName>,
     /// Process IDs in each PID namespace, from that of the caller inward. Null if unknown.
     pub namespace_pids: Option<Vec<u32>>,
-}
-
-/// Container, pod or job of a process.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Workload {
-    /// Kind of the workload.
-    pub kind: WorkloadKind,
-    /// Container ID, pod UID or job number.
-    pub id: String,
-    /// Path of the cgroup that contains exactly this workload.
-    pub cgroup: String,
-}
-
-impl Workload {
-    fn of(known: &gpu_core::Workload) -> Self {
-        Workload { kind: known.kind.into(), id: known.id.clone(), cgroup: known.cgroup.clone() }
-    }
-}
-
-/// Kubernetes pod of a process.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Pod {
-    /// Namespace of the pod.
-    pub namespace: String,
-    /// Name of the pod.
-    pub name: String,
-    /// Name of the container. Null if unknown.
-    pub container: Option<String>,
-    /// How the name is known.
-    pub evidence: PodEvidence,
-}
-
-impl Pod {
-    fn of(known: &gpu_core::PodName) -> Self {
-        Pod {
-            namespace: known.namespace.clone(),
-            name: known.name.clone(),
-            container: known.container.clone(),
-            evidence: known.evidence.into(),
-        }
-    }
 }
 
 impl Process {
@@ -256,14 +211,14 @@ impl Process {
             user: info.and_then(|info| info.user.clone().ok()),
             uid: info.and_then(|info| info.uid.ok()),
             parent_pid: info.and_then(|info| info.parent.ok()).map(|pid| pid.0),
-            state: info.and_then(|info| info.state.ok()).map(ProcessState::from),
+            state: info.and_then(|info| info.state.ok()),
             started_at: info.and_then(|info| info.started_at.ok()).map(|at| at.to_string()),
             cpu_time_ms: info
                 .and_then(|info| info.cpu_time.ok())
                 .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
             cgroup: info.and_then(|info| info.cgroup.clone().ok()),
-            workload: info.and_then(|info| info.workload.as_deref()).map(Workload::of),
-            pod: info.and_then(|info| info.pod.as_deref()).map(Pod::of),
+            workload: info.and_then(|info| info.workload.as_deref()).cloned(),
+            pod: info.and_then(|info| info.pod.as_deref()).cloned(),
             namespace_pids: info
                 .and_then(|info| info.namespace_pids.as_ref().ok())
                 .map(|pids| pids.iter().map(|pid| pid.0).collect()),
@@ -273,9 +228,9 @@ impl Process {
 
 /// Returns the value, or notes why there is none.
 fn known<T>(
-    absent: &mut BTreeMap<&'static str, names::Absent>,
+    absent: &mut BTreeMap<&'static str, Absent>,
     name: &'static str,
     reading: Reading<T>,
 ) -> Option<T> {
-    reading.map_err(|reason| absent.insert(name, reason.into())).ok()
+    reading.map_err(|reason| absent.insert(name, reason)).ok()
 }

@@ -4,12 +4,11 @@ mod action;
 mod target;
 
 pub use action::{Action, Outcome};
-pub use target::{Membership, Refusal, Refused, Target};
+pub use target::{Membership, Target};
 
-use super::names::NewcomerReason;
 use super::{Device, Head};
 use gpu_core::Snapshot;
-use gpu_reaper::{Freed, Plan, Report};
+use gpu_reaper::{Doubt, Freed, Newcomer, Plan, Refused, Report};
 use serde::Serialize;
 
 /// The plan to free memory, and its result.
@@ -31,9 +30,9 @@ pub struct Planned<'a> {
     /// Processes to end, in order.
     pub targets: Vec<Target<'a>>,
     /// Processes that must not be ended, with the reason.
-    pub refused: Vec<Refused<'a>>,
+    pub refused: &'a [Refused],
     /// Processes that the choice of GPUs or users excludes, with the reason.
-    pub left_out: Vec<Refused<'a>>,
+    pub left_out: &'a [Refused],
     /// Memory that should be freed, by GPU.
     pub expected: Vec<Expected>,
     /// Time between SIGTERM and SIGKILL, in milliseconds.
@@ -62,24 +61,12 @@ pub struct Execution<'a> {
     /// Memory before and after, by GPU.
     pub memory: Vec<Memory>,
     /// Unplanned processes that use a freed GPU or joined what was ended. Null if unknown.
-    pub newcomers: Option<Vec<Newcomer<'a>>>,
+    pub newcomers: Option<&'a [Newcomer]>,
     /// Why the plan was stopped before its end, as a sentence fragment. Null if it was not.
     pub stopped: Option<String>,
     /// Whether all targets are gone, all expected memory was seen free, and no process took it
     /// again.
     pub complete: bool,
-}
-
-/// An unplanned process.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Newcomer<'a> {
-    /// Process ID.
-    pub pid: u32,
-    /// Short name (comm) of the process. Null if unknown.
-    pub name: Option<&'a str>,
-    /// What the process did.
-    pub why: NewcomerReason,
 }
 
 /// Memory of a GPU before and after, both measured.
@@ -107,19 +94,6 @@ pub struct Memory {
     pub came_back: bool,
 }
 
-/// Why other processes may have freed memory.
-#[derive(Serialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Doubt {
-    /// The driver does not report the memory of each process.
-    NotListed,
-    /// The process with this ID, which the driver does not list, released the GPU meanwhile.
-    LetGo(u32),
-    /// A process that could not be inspected ended meanwhile.
-    Unseen,
-}
-
 impl<'a> Reap<'a> {
     /// Returns what is told of a plan, and of its execution where there was one.
     pub fn of(snapshot: &Snapshot, plan: &'a Plan, report: Option<&'a Report>) -> Self {
@@ -135,18 +109,14 @@ impl<'a> Planned<'a> {
         };
         Planned {
             targets: plan.targets.iter().map(|target| Target::of(snapshot, target)).collect(),
-            refused: plan.refused.iter().map(Refused::of).collect(),
-            left_out: plan.left_out.iter().map(Refused::of).collect(),
+            refused: &plan.refused,
+            left_out: &plan.left_out,
             expected: plan.expected.iter().map(expected).collect(),
             grace_ms: millis(plan.grace),
             report: report.map(|report| Execution {
                 actions: report.actions.iter().map(Action::of).collect(),
                 memory: report.memory.iter().map(Memory::of).collect(),
-                newcomers: report
-                    .newcomers
-                    .as_ref()
-                    .ok()
-                    .map(|newcomers| newcomers.iter().map(Newcomer::of).collect()),
+                newcomers: report.newcomers.as_deref().ok(),
                 stopped: report.stopped.as_ref().map(|fault| format!("failed to {fault}")),
                 complete: report.is_complete() && plan.refused.is_empty(),
             }),
@@ -162,26 +132,10 @@ impl Memory {
             after_bytes: freed.after.ok().map(|bytes| bytes.0),
             freed_bytes: freed.freed.map(|bytes| bytes.0),
             by_others_bytes: freed.by_others.map(|bytes| bytes.0),
-            doubt: freed.doubt.map(Doubt::from),
+            doubt: freed.doubt,
             expected_bytes: freed.expected.map(|bytes| bytes.0),
             seen_after_ms: millis(freed.seen_after),
             came_back: freed.came_back,
-        }
-    }
-}
-
-impl<'a> Newcomer<'a> {
-    fn of(known: &'a gpu_reaper::Newcomer) -> Self {
-        Newcomer { pid: known.pid.0, name: known.name.as_deref(), why: known.why.into() }
-    }
-}
-
-impl From<gpu_reaper::Doubt> for Doubt {
-    fn from(known: gpu_reaper::Doubt) -> Self {
-        match known {
-            gpu_reaper::Doubt::NotListed => Doubt::NotListed,
-            gpu_reaper::Doubt::LetGo(pid) => Doubt::LetGo(pid.0),
-            gpu_reaper::Doubt::Unseen => Doubt::Unseen,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! `gpuws reset --json`.
 
-use super::names::Role;
 use super::{Device, Failure, Head, Process};
 use crate::wording::reset as wording;
 use gpu_core::DeviceState;
+use gpu_reaper::Role;
 use gpu_reaper::reset::{Check, Outcome};
 use serde::Serialize;
 
@@ -65,7 +65,7 @@ impl Reset {
             process: Process::of(check.now, blocker.pid),
             on_gpus_by_index: blocker.devices.clone(),
             files: blocker.files.iter().map(|held| held.path.to_string()).collect(),
-            role: blocker.role.into(),
+            role: blocker.role,
             utilization_percent: blocker.utilization.ok().map(gpu_core::Percent::get),
             next: wording::way(&blocker.way, sim).0,
         };

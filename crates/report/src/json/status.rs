@@ -1,12 +1,11 @@
 //! `gpuws status --json`.
 
-use super::details::Details;
 use super::leases::OnDevice;
-use super::names::{Absent, HolderSearch, Role};
+use super::names::HolderSearch;
 use super::{Failure, Head, Process, known};
 use crate::View;
-use gpu_core::{DeviceState, Snapshot};
-use gpu_reaper::User;
+use gpu_core::{Absent, DetailsView, DeviceState, Snapshot};
+use gpu_reaper::{Role, User};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -139,7 +138,7 @@ pub struct Gpu {
     pub error: Option<Failure>,
     /// Details of the GPU. Missing without the option -q.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub details: Option<Details>,
+    pub details: Option<DetailsView>,
     /// Why values are null, by field name. The name "processes" means that the driver's list of
     /// processes could not be read, and that those shown were found by their open files.
     pub absent: BTreeMap<&'static str, Absent>,
@@ -261,8 +260,8 @@ impl Gpu {
             .unwrap_or_else(|fault| gpu_core::DeviceSample::absent(fault.kind.absent()));
         let info = &device.info;
         let list = device.processes.as_ref().err();
-        absent.extend(list.map(|fault| ("processes", fault.kind.absent().into())));
-        absent.extend(leased.fault().map(|fault| ("leases", fault.kind.absent().into())));
+        absent.extend(list.map(|fault| ("processes", fault.kind.absent())));
+        absent.extend(leased.fault().map(|fault| ("leases", fault.kind.absent())));
         Gpu {
             index: info.id.index,
             uuid: known(&mut absent, "uuid", info.id.uuid.clone()).map(|uuid| uuid.0),
@@ -306,9 +305,17 @@ impl Gpu {
                 .collect(),
             foreign_processes: usage.foreign(device.id()).iter().map(ForeignProcess::of).collect(),
             error: device.sample.as_ref().err().or(list).map(Failure::of),
-            details: Details::of(device),
+            details: details_of(device),
             absent,
         }
+    }
+}
+
+/// Returns the details of a device; `None` if none were queried.
+fn details_of(device: &DeviceState) -> Option<DetailsView> {
+    match &device.details {
+        Ok(details) => (!details.is_empty()).then(|| details.clone().view()),
+        Err(fault) => Some(DetailsView::unknown(fault.kind.absent())),
     }
 }
 
@@ -336,7 +343,7 @@ impl DeviceProcess {
             resident_bytes: known(&mut absent, "resident_bytes", info.and_then(|i| i.resident))
                 .map(|bytes| bytes.0),
             service: info.ok().and_then(|info| Some(info.service()?.name.to_owned())),
-            role: user.role.into(),
+            role: user.role,
             absent,
         }
     }

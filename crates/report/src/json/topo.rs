@@ -1,14 +1,13 @@
 //! `gpuws topo --json`.
 
-use super::names::PeerAccess;
 use super::{Device, Head};
-use gpu_core::{Link, Snapshot, Topology};
+use gpu_core::{Link, PeerAccess, Snapshot, Topology};
 use serde::Serialize;
 
 /// How the GPUs are connected. Rows and columns of each matrix are in the order of the indexes.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Topo {
+pub struct Topo<'a> {
     /// The source of the data.
     #[serde(flatten)]
     pub head: Head,
@@ -20,7 +19,7 @@ pub struct Topo {
     /// Links between GPUs without NVLink, in the same words. Null if unknown.
     pub paths: Option<Vec<Vec<String>>>,
     /// Whether the GPU of the row can access the memory of the GPU of the column. Null if unknown.
-    pub peer_access: Option<Vec<Vec<PeerAccess>>>,
+    pub peer_access: Option<&'a [Vec<PeerAccess>]>,
     /// Score of each pair of GPUs in the choice of GPUs for a claim: higher is better connected.
     pub scores: Vec<Vec<u32>>,
 }
@@ -38,9 +37,9 @@ pub struct Gpu {
     pub numa_node_id: Option<u32>,
 }
 
-impl Topo {
+impl<'a> Topo<'a> {
     /// Returns what is told of a machine and how its devices are connected.
-    pub fn of(now: &Snapshot, topology: &Topology) -> Self {
+    pub fn of(now: &Snapshot, topology: &'a Topology) -> Self {
         let nodes = now.numa_nodes(topology.links.len());
         let words = |rows: &[Vec<Link>]| -> Vec<Vec<String>> {
             rows.iter().map(|row| row.iter().map(Link::to_string).collect()).collect()
@@ -57,10 +56,7 @@ impl Topo {
             gpus: gpus.collect(),
             links: words(&topology.links),
             paths: (!topology.paths.is_empty()).then(|| words(&topology.paths)),
-            peer_access: (!topology.peers.is_empty()).then(|| {
-                let row = |row: &Vec<_>| row.iter().copied().map(PeerAccess::from).collect();
-                topology.peers.iter().map(row).collect()
-            }),
+            peer_access: (!topology.peers.is_empty()).then_some(&topology.peers[..]),
             scores: (0..count).map(score).collect(),
         }
     }

@@ -1,7 +1,8 @@
 //! What was done to a process, and what became of it.
 
 use crate::json::Failure;
-use crate::json::names::{ProcessState, Role, Signal};
+use gpu_core::{ProcessState, Signal};
+use gpu_reaper::Role;
 use serde::Serialize;
 
 /// What was done to a process.
@@ -13,7 +14,7 @@ pub struct Action<'a> {
     /// Short name (comm) of the process.
     pub name: &'a str,
     /// The signals that were sent, in order.
-    pub signals: Vec<Signal>,
+    pub signals: &'a [Signal],
     /// What became of the process.
     pub outcome: Outcome,
 }
@@ -68,7 +69,7 @@ impl<'a> Action<'a> {
         Action {
             pid: known.pid.0,
             name: &known.name,
-            signals: known.signals.iter().copied().map(Signal::from).collect(),
+            signals: &known.signals,
             outcome: Outcome::of(&known.outcome),
         }
     }
@@ -85,12 +86,12 @@ impl Outcome {
             Known::LetGo => Outcome::LetGo,
             Known::NotTheSame => Outcome::NotTheSame,
             Known::AnotherProgram => Outcome::AnotherProgram,
-            Known::RoleForbids { role } => Outcome::RoleForbids { role: (*role).into() },
+            Known::RoleForbids { role } => Outcome::RoleForbids { role: *role },
             Known::LoginSession => Outcome::LoginSession,
             Known::Protected => Outcome::Protected,
             Known::Spared => Outcome::Spared,
             Known::Unsettled => Outcome::Unsettled,
-            Known::Survived { state } => Outcome::Survived { state: state.ok().map(Into::into) },
+            Known::Survived { state } => Outcome::Survived { state: state.ok() },
             Known::Failed { why } => Outcome::Failed { why: Failure::of(why) },
         }
     }
