@@ -322,7 +322,12 @@ impl Kernel<'_> {
         each_type!(input.data(), of => self.unary_of(op, of, input))
     }
 
-    fn unary_of<T: Element>(&self, op: Unary, _: &[T], of: &Arc<Tensor>) -> Result<Tensor, OpError> {
+    fn unary_of<T: Element>(
+        &self,
+        op: Unary,
+        _: &[T],
+        of: &Arc<Tensor>,
+    ) -> Result<Tensor, OpError> {
         let elements = self.output::<T>(of.shape())?;
         let input = Arc::clone(of);
         let computed = self.threads.map(elements, 1 << 14, move |range| {

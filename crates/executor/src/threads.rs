@@ -1,9 +1,9 @@
 //! The threads that share the work of one kernel.
 
+use crate::TaskGraph;
 use crate::lock::lock;
 use crate::pool::Pool;
 use crate::run::Options;
-use crate::TaskGraph;
 use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};

@@ -15,7 +15,8 @@ pub(super) fn prepare<'a>(
     graph: &'a Graph,
     fetches: &[String],
 ) -> Result<Program<'a>, ProgramError> {
-    let operations: Vec<Option<Operation>> = graph.nodes().iter().map(|node| of(graph, node)).collect();
+    let operations: Vec<Option<Operation>> =
+        graph.nodes().iter().map(|node| of(graph, node)).collect();
     let order = graph.order();
     let mut variables = Variables::find(graph, &order, &operations);
     let wanted = match fetches {
@@ -117,7 +118,9 @@ fn needed(
         if known.insert(id) {
             found.insert(id);
             let node = graph.node(id);
-            stack.extend(node.inputs.iter().map(|from| from.node).chain(node.controls.iter().copied()));
+            stack.extend(
+                node.inputs.iter().map(|from| from.node).chain(node.controls.iter().copied()),
+            );
         }
     }
     found
@@ -195,7 +198,8 @@ impl Build<'_> {
                 reads.push((NodeIx(self.at[&from]), output));
                 reads.len() - 1
             });
-            let before = node.inputs.iter().map(|from| from.node).chain(node.controls.iter().copied());
+            let before =
+                node.inputs.iter().map(|from| from.node).chain(node.controls.iter().copied());
             self.edges.extend(before.map(|from| (self.at[&from], to)));
             let is_handle = operation == Operation::Identity && self.variables.of(*id, 0).is_some();
             for (index, input) in inputs.iter().enumerate() {

@@ -35,7 +35,8 @@ impl Variables {
         for id in order {
             let node = graph.node(*id);
             let first = node.inputs.first();
-            let first = first.and_then(|from| found.handles.get(&(from.node, from.output)).copied());
+            let first =
+                first.and_then(|from| found.handles.get(&(from.node, from.output)).copied());
             let of = match operations[id.index()] {
                 Some(Operation::Variable) => {
                     let shared = node.attrs.get("shared_name").and_then(Attr::as_text);

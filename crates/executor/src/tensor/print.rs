@@ -241,15 +241,24 @@ mod tests {
         assert_eq!(text(&[2], vec![f32::NAN, -1.0]), "[nan -1.]");
         assert_eq!(text(&[1, 2, 2], vec![1_i32, -20, 3, 4]), "[[[  1 -20]\n  [  3   4]]]");
         assert_eq!(text(&[2, 1, 1], vec![7_i64, 8]), "[[[7]]\n\n [[8]]]");
-        assert_eq!((text(&[0, 2], Vec::<f32>::new()), text(&[], vec![22_f32])), ("[]".into(), "22.0".into()));
-        assert_eq!((text(&[], vec![7_i32]), text(&[], vec![1e20_f64])), ("7".into(), "1e+20".into()));
+        assert_eq!(
+            (text(&[0, 2], Vec::<f32>::new()), text(&[], vec![22_f32])),
+            ("[]".into(), "22.0".into())
+        );
+        assert_eq!(
+            (text(&[], vec![7_i32]), text(&[], vec![1e20_f64])),
+            ("7".into(), "1e+20".into())
+        );
     }
 
     #[test]
     fn long_arrays_are_wrapped_and_shortened() {
         let lines = text(&[30], (0..30).map(|at| at as f32).collect());
         let first = lines.lines().next().unwrap();
-        assert_eq!(first, "[ 0.  1.  2.  3.  4.  5.  6.  7.  8.  9. 10. 11. 12. 13. 14. 15. 16. 17.");
+        assert_eq!(
+            first,
+            "[ 0.  1.  2.  3.  4.  5.  6.  7.  8.  9. 10. 11. 12. 13. 14. 15. 16. 17."
+        );
         assert!(lines.lines().nth(1).unwrap().starts_with(" 18. 19."), "{lines}");
         assert_eq!(text(&[1001], vec![5_i32; 1001]), "[5 5 5 ... 5 5 5]");
         let rows = text(&[1001, 1], vec![5_i32; 1001]);

@@ -43,10 +43,16 @@ fn options(inter_op_threads: usize, intra_op_threads: usize) -> ProgramOptions {
 }
 
 /// Returns the text of each fetched value.
-fn values(graph: &Graph, fetches: &[&str], options: &ProgramOptions) -> Result<Vec<String>, RunError<OpError>> {
+fn values(
+    graph: &Graph,
+    fetches: &[&str],
+    options: &ProgramOptions,
+) -> Result<Vec<String>, RunError<OpError>> {
     let fetches: Vec<String> = fetches.iter().map(|name| (*name).to_owned()).collect();
     let outcome = Program::of(graph, &fetches).expect("it has kernels").run(options)?;
-    let text = |of: &gpu_executor::Fetched| of.tensor.as_ref().map_or_else(String::new, |of| of.to_string());
+    let text = |of: &gpu_executor::Fetched| {
+        of.tensor.as_ref().map_or_else(String::new, |of| of.to_string())
+    };
     Ok(outcome.fetched.iter().map(text).collect())
 }
 
@@ -64,7 +70,9 @@ fn failure(nodes: &[String], fetch: &str) -> String {
 fn operations_compute_values_of_tensorflow() {
     let a = || constant("a", "float", "[2, 3]", "[1, 2, 3, 4, 5, 6]");
     let b = || constant("b", "float", "[3, 2]", "[1, 2, 3, 4, 5, 6]");
-    let of = |op: &str, inputs: &str, more: &str| value(&[a(), b(), node("c", op, "float", inputs, more)], "c");
+    let of = |op: &str, inputs: &str, more: &str| {
+        value(&[a(), b(), node("c", op, "float", inputs, more)], "c")
+    };
     assert_eq!(of("MatMul", r#""a", "b""#, ""), "[[22. 28.]\n [49. 64.]]");
     // a · aᵀ and aᵀ · a.
     assert_eq!(of("MatMul", r#""a", "a""#, r#", "transpose_b": true"#), "[[14. 32.]\n [32. 77.]]");
@@ -119,10 +127,14 @@ fn sums_and_relu_follow_their_attributes() {
 #[test]
 fn wrong_inputs_have_messages_of_tensorflow() {
     let a = || constant("a", "int32", "[2, 3]", "[1]");
-    let of = |b: String, op: &str| failure(&[a(), b, node("c", op, "int32", r#""a", "b""#, "")], "c");
+    let of =
+        |b: String, op: &str| failure(&[a(), b, node("c", op, "int32", r#""a", "b""#, "")], "c");
     let b = |shape: &str| constant("b", "int32", shape, "[0]");
     assert_eq!(of(b("[2]"), "Add"), "c: Incompatible shapes: [2,3] vs. [2]");
-    assert_eq!(of(b("[2, 3]"), "MatMul"), "c: Matrix size-incompatible: In[0]: [2,3], In[1]: [2,3]");
+    assert_eq!(
+        of(b("[2, 3]"), "MatMul"),
+        "c: Matrix size-incompatible: In[0]: [2,3], In[1]: [2,3]"
+    );
     assert_eq!(of(b("[3]"), "MatMul"), "c: Matrix size-incompatible: In[0]: [2,3], In[1]: [3]");
     assert_eq!(of(b("[]"), "Div"), "c: Integer division by zero");
     let sum = |axes: &str| {
@@ -159,7 +171,11 @@ fn control_edge_orders_variable_and_its_reader() {
         assert_eq!(values(&graph, &["before"], &options(threads, 1)).unwrap(), ["20.0"]);
         // Without an edge, the order of the graph counts: `bump` is before `before`.
         let all = Program::of(&graph, &[]).unwrap().run(&options(threads, 2)).unwrap();
-        let names: Vec<_> = all.fetched.iter().map(|of| (&*of.name, of.tensor.as_ref().unwrap().to_string())).collect();
+        let names: Vec<_> = all
+            .fetched
+            .iter()
+            .map(|of| (&*of.name, of.tensor.as_ref().unwrap().to_string()))
+            .collect();
         assert_eq!(names, [("before:0", "30.0".to_owned()), ("y:0", "30.0".to_owned())]);
     }
 }
@@ -217,15 +233,21 @@ fn hostile_shapes_are_refused_before_memory_is_reserved() {
     );
     let shape = format!("[{}]", ["4294967296"; 4].join(","));
     assert!(failure(&[constant("a", "float", &shape, "[]")], "a").contains("Const of the shape"));
-    let (row, column) = (constant("a", "double", "[1, 100000]", "[1]"), constant("b", "double", "[100000, 1]", "[1]"));
+    let (row, column) = (
+        constant("a", "double", "[1, 100000]", "[1]"),
+        constant("b", "double", "[100000, 1]", "[1]"),
+    );
     let sum = node("c", "Add", "double", r#""a", "b""#, "");
     assert!(failure(&[row, column, sum], "c").starts_with("c: Add of the shape [100000,100000]"));
     // Many small outputs count together, and so does work without a large output.
-    let graph = graph(&[
-        constant("a", "float", "[100, 100]", "[1]"),
-        node("b", "MatMul", "float", r#""a", "a""#, ""),
-        node("c", "MatMul", "float", r#""b", "a""#, ""),
-    ].join(","));
+    let graph = graph(
+        &[
+            constant("a", "float", "[100, 100]", "[1]"),
+            node("b", "MatMul", "float", r#""a", "a""#, ""),
+            node("c", "MatMul", "float", r#""b", "a""#, ""),
+        ]
+        .join(","),
+    );
     let limited = |memory, steps| {
         let limits = RunLimits { memory: Bytes(memory), steps };
         values(&graph, &["c"], &ProgramOptions { limits, ..options(1, 1) }).is_ok()
@@ -267,7 +289,8 @@ fn values_do_not_depend_on_the_number_of_threads() {
 
 #[test]
 fn unknown_fetches_and_operations_are_named() {
-    let graph = graph(&[counter(), vec![node("deep", "Tanh", "float", r#""y""#, "")]].concat().join(","));
+    let graph =
+        graph(&[counter(), vec![node("deep", "Tanh", "float", r#""y""#, "")]].concat().join(","));
     let of = |name: &str| Program::of(&graph, &[name.to_owned()]).map(drop);
     assert_eq!(of("zz").unwrap_err().to_string(), "fetch 'zz': the graph has no such operation");
     for name in ["y:1", "y:-1", "y:x", "init:0"] {
@@ -284,7 +307,9 @@ fn unknown_fetches_and_operations_are_named() {
 fn steps_of_a_reduction_split_scale_and_join() {
     let float = r#""T": {"type": "float"}"#;
     let of = |name: &str, op: &str, inputs: &str, more: &str| {
-        format!(r#"{{"name": "{name}", "op": "{op}", "inputs": [{inputs}], "attrs": {{{float}{more}}}}}"#)
+        format!(
+            r#"{{"name": "{name}", "op": "{op}", "inputs": [{inputs}], "attrs": {{{float}{more}}}}}"#
+        )
     };
     let nodes = [
         constant("v", "float", "[1, 5]", "[1, 2, 3, 4, 5]"),

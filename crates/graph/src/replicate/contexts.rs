@@ -1,6 +1,5 @@
-//! A batch split over a list of contexts, as users of MXNet know it.
+//! A batch that is split over a list of contexts, as in MXNet.
 
-use crate::def::GraphDef;
 use std::fmt;
 use std::ops::Range;
 
@@ -49,17 +48,6 @@ impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/device:{}:{}", self.kind, self.index)
     }
-}
-
-/// The part of a batch that one context computes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Executor {
-    /// The context.
-    pub context: Context,
-    /// The rows of the batch.
-    pub rows: Range<u64>,
-    /// The graph, with a request for the context on every node.
-    pub graph: GraphDef,
 }
 
 /// A batch that cannot be split.
@@ -114,37 +102,9 @@ pub fn split_batch(batch: u64, loads: &[f64]) -> Result<Vec<Range<u64>>, Context
     Ok(parts)
 }
 
-/// Returns an executor for each context: the whole graph there, with its part of the batch. Without
-/// loads, the parts are equal.
-///
-/// # Errors
-/// If the loads do not fit the contexts or a part is empty.
-pub fn executors(
-    graph: &GraphDef,
-    contexts: &[Context],
-    batch: u64,
-    loads: Option<&[f64]>,
-) -> Result<Vec<Executor>, ContextError> {
-    let equal = vec![1.0; contexts.len()];
-    let loads = loads.unwrap_or(&equal);
-    if loads.len() != contexts.len() || contexts.is_empty() {
-        return Err(ContextError::Loads { loads: loads.len(), contexts: contexts.len() });
-    }
-    let rows = split_batch(batch, loads)?;
-    let executor = |(context, rows): (&Context, Range<u64>)| {
-        let mut graph = graph.clone();
-        for node in &mut graph.nodes {
-            node.device = context.to_string();
-        }
-        Executor { context: context.clone(), rows, graph }
-    };
-    Ok(contexts.iter().zip(rows).map(executor).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::def::NodeDef;
 
     #[test]
     fn contexts_are_read_as_users_write_them() {
@@ -172,18 +132,5 @@ mod tests {
         for load in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(matches!(split_batch(4, &[1.0, load]), Err(ContextError::Load { .. })));
         }
-    }
-
-    #[test]
-    fn each_context_gets_an_executor_on_its_device() {
-        let nodes = vec![NodeDef { name: "a".to_owned(), ..NodeDef::default() }];
-        let graph = GraphDef { nodes, functions: Vec::new() };
-        let contexts = Context::parse_list("[gpu(0), gpu(1)]").unwrap();
-        let found = executors(&graph, &contexts, 64, Some(&[1.0, 3.0])).unwrap();
-        assert_eq!((found[0].rows.clone(), found[1].rows.clone()), (0..16, 16..64));
-        assert_eq!(found[1].graph.nodes[0].device, "/device:GPU:1");
-        let error = executors(&graph, &contexts, 64, Some(&[1.0])).unwrap_err();
-        assert_eq!(error.to_string(), "1 loads for 2 contexts");
-        assert!(executors(&graph, &[], 64, None).is_err());
     }
 }

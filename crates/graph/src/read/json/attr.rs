@@ -47,7 +47,9 @@ impl Tensor {
                 Some(Dtype::FLOAT) => {
                     bytes.extend((value.as_f64().ok_or_else(wrong)? as f32).to_le_bytes());
                 }
-                Some(Dtype::DOUBLE) => bytes.extend(value.as_f64().ok_or_else(wrong)?.to_le_bytes()),
+                Some(Dtype::DOUBLE) => {
+                    bytes.extend(value.as_f64().ok_or_else(wrong)?.to_le_bytes())
+                }
                 Some(Dtype::INT32) => {
                     let whole = whole.and_then(|whole| i32::try_from(whole).ok());
                     bytes.extend(whole.ok_or_else(wrong)?.to_le_bytes());
