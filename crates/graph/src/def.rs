@@ -134,7 +134,7 @@ impl Attr {
     }
 
     /// Returns the number, if it is a whole one.
-    pub fn as_int(&self) -> Option<i64> {
+    pub(crate) fn as_int(&self) -> Option<i64> {
         match self {
             Attr::Int(number) => Some(*number),
             _ => None,

@@ -115,7 +115,7 @@ impl ValueType {
     }
 
     /// A reference to a value.
-    pub const fn reference_to(dtype: Dtype) -> Self {
+    pub(crate) const fn reference_to(dtype: Dtype) -> Self {
         ValueType { dtype, reference: true }
     }
 

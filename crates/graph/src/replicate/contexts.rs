@@ -5,16 +5,16 @@ use std::ops::Range;
 
 /// A device as MXNet writes it: `gpu(0)`, `cpu(0)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Context {
+pub(super) struct Context {
     /// `GPU` or `CPU`.
-    pub kind: String,
+    kind: String,
     /// The index.
-    pub index: u32,
+    index: u32,
 }
 
 impl Context {
     /// Parses `gpu(1)`, `mx.gpu(1)`, `gpu()` or `gpu`; `None` if it is malformed.
-    pub fn parse(text: &str) -> Option<Context> {
+    fn parse(text: &str) -> Option<Context> {
         let text = text.trim();
         let text = text.strip_prefix("mx.").unwrap_or(text);
         let (kind, index) = match text.split_once('(') {
@@ -36,7 +36,7 @@ impl Context {
     }
 
     /// Parses a list: `[gpu(0), gpu(1)]`, with or without the brackets.
-    pub fn parse_list(text: &str) -> Option<Vec<Context>> {
+    pub(super) fn parse_list(text: &str) -> Option<Vec<Context>> {
         let text = text.trim();
         let inner = text.strip_prefix('[').map_or(Some(text), |rest| rest.strip_suffix(']'))?;
         inner.split(',').map(Context::parse).collect()
@@ -82,7 +82,7 @@ pub enum ContextError {
 ///
 /// # Errors
 /// If a load is not a positive number or a part is empty.
-pub fn split_batch(batch: u64, loads: &[f64]) -> Result<Vec<Range<u64>>, ContextError> {
+pub(super) fn split_batch(batch: u64, loads: &[f64]) -> Result<Vec<Range<u64>>, ContextError> {
     if let Some(load) = loads.iter().find(|load| !load.is_finite() || **load <= 0.0) {
         return Err(ContextError::Load { load: load.to_string() });
     }
