@@ -36,12 +36,10 @@ mod effort;
 mod failure;
 mod free_set;
 mod ledger;
-mod logical;
 mod model;
 mod owner;
 mod policy;
 mod segment;
-mod shared;
 pub mod stream_ordered;
 mod totals;
 
@@ -50,11 +48,9 @@ pub use caching::Caching;
 pub use config::{PolicyConfig, PolicyConfigError};
 pub use direct::Direct;
 pub use failure::{Failure, Shortage};
-pub use logical::Logical;
 pub use model::ModelMemory;
 pub use policy::{Allocation, BlockMap, BlockState, Policy, Retired, SegmentMap, Stream, Usage};
 pub use segment::{RecordedBlock, Segment, SegmentKind};
-pub use shared::{Aside, Buffer, Shared};
 pub use stream_ordered::StreamOrdered;
 
 /// The example of the README.

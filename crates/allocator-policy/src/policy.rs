@@ -12,7 +12,7 @@ pub struct Stream(pub u64);
 /// Memory that a policy allocated. [`Policy::free`] or [`Policy::retire`] returns it.
 ///
 /// It cannot be copied, and so cannot be freed twice. A dropped allocation stays in use until its
-/// policy is dropped; [`Shared`](crate::Shared) returns buffers that are freed when dropped.
+/// policy is dropped.
 #[derive(Debug, PartialEq, Eq, Hash)]
 #[must_use = "memory that is dropped stays taken until its policy ends"]
 pub struct Allocation {

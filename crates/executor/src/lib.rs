@@ -5,27 +5,38 @@
 
 mod cancel;
 mod context;
+mod costs;
 mod error;
 mod graph;
 mod lock;
+mod meter;
+mod operation;
 mod pool;
+mod program;
 mod run;
 mod shared;
 mod simulated;
 mod split;
 mod streams;
+mod tensor;
+mod threads;
 mod timeline;
 mod trace;
 mod values;
 
 pub use cancel::Cancel;
 pub use context::Context;
+pub use costs::{VirtualError, schedule_trace, task_graph, virtual_run};
 pub use error::RunError;
 pub use graph::{GraphError, MAX_NODES, NodeIx, TaskGraph};
+pub use meter::{OverLimit, RunLimits};
+pub use operation::OpError;
 pub use pool::Pool;
+pub use program::{Fetched, Outcome, Program, ProgramError, ProgramOptions};
 pub use run::{Options, Report};
 pub use simulated::{Placed, PlacedError, Virtual, VirtualDevice};
 pub use streams::{Step, StreamError, StreamPlan, Streams};
+pub use tensor::{Data, Tensor};
 pub use timeline::{chrome, svg};
 pub use trace::{Lane, Span, Trace};
 pub use values::{Io, Port, ValueError, Values};

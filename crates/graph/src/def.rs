@@ -96,12 +96,15 @@ pub enum Attr {
     Type(ValueType),
     /// A shape; `None` if the number of dimensions is unknown, −1 for an unknown dimension.
     Shape(Option<Vec<i64>>),
-    /// A tensor, without its data.
+    /// A tensor.
     Tensor {
         /// The element type, if the file tells one that is known.
         dtype: Option<Dtype>,
         /// Its shape.
         shape: Option<Vec<i64>>,
+        /// Its elements, if the reader keeps them and knows the type (`float`, `double`, `int32`,
+        /// `int64`).
+        content: Option<Box<Content>>,
     },
     /// A function and the values of its attributes.
     Function(String, BTreeMap<String, Attr>),
@@ -109,6 +112,16 @@ pub enum Attr {
     Placeholder(String),
     /// A list.
     List(Vec<Attr>),
+}
+
+/// The elements of a tensor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// The elements in the order of the indices, each in little-endian byte order.
+    pub bytes: Vec<u8>,
+    /// Whether the last element stands for all that are missing, and 0 if there is none, as in the
+    /// lists of `TensorProto` (`float_val`). Otherwise there must be as many as the shape has.
+    pub is_list: bool,
 }
 
 impl Attr {
@@ -121,7 +134,7 @@ impl Attr {
     }
 
     /// Returns the number, if it is a whole one.
-    pub fn as_int(&self) -> Option<i64> {
+    pub(crate) fn as_int(&self) -> Option<i64> {
         match self {
             Attr::Int(number) => Some(*number),
             _ => None,

@@ -52,6 +52,8 @@ const REFERENCE: u32 = 100;
 impl Dtype {
     /// `DT_FLOAT`
     pub const FLOAT: Dtype = Dtype(1);
+    /// `DT_DOUBLE`
+    pub const DOUBLE: Dtype = Dtype(2);
     /// `DT_INT32`
     pub const INT32: Dtype = Dtype(3);
     /// `DT_STRING`
@@ -113,7 +115,7 @@ impl ValueType {
     }
 
     /// A reference to a value.
-    pub const fn reference_to(dtype: Dtype) -> Self {
+    pub(crate) const fn reference_to(dtype: Dtype) -> Self {
         ValueType { dtype, reference: true }
     }
 

@@ -19,7 +19,7 @@ mod registry;
 pub mod replicate;
 
 pub use build::BuildError;
-pub use def::{ArgDef, ArgKind, Attr, FunctionDef, GraphDef, NodeDef, OpDef};
+pub use def::{ArgDef, ArgKind, Attr, Content, FunctionDef, GraphDef, NodeDef, OpDef};
 pub use device::{Device, DeviceSet, DeviceSpec};
 pub use dtype::{Dtype, ValueType};
 pub use graph::Graph;

@@ -3,7 +3,7 @@
 //! argument, it saves the recording there, for `gpuws mem replay` and `gpuws mem fit`.
 
 use gpu_allocator_policy::{
-    Buffer, Caching, Failure, ModelMemory, Policy, PolicyConfig, Shared, Stream,
+    Allocation, Caching, Failure, ModelMemory, Policy, PolicyConfig, Stream,
 };
 use gpu_core::Bytes;
 use gpu_memory_trace::trace::{Action, Event, Format, Recording, Writer};
@@ -14,23 +14,23 @@ use std::io::{self, Write};
 
 /// A policy that records its requests.
 struct Recorder<P: Policy> {
-    policy: Shared<P>,
+    policy: P,
     trace: Writer<Vec<u8>>,
 }
 
 impl<P: Policy> Recorder<P> {
-    fn allocate(&mut self, size: Bytes) -> Result<Buffer<P>, Box<dyn Error>> {
+    fn allocate(&mut self, size: Bytes) -> Result<Allocation, Box<dyn Error>> {
         let given = self.policy.allocate(size, Stream(0));
         match &given {
-            Ok(buffer) => self.note(Action::Alloc, buffer.address(), size)?,
+            Ok(memory) => self.note(Action::Alloc, memory.address(), size)?,
             Err(_) => self.note(Action::OutOfMemory, Event::NOT_REPORTED, size)?,
         }
         Ok(given?)
     }
 
-    fn free(&mut self, buffer: Buffer<P>) -> Result<(), Box<dyn Error>> {
-        let (address, size) = (buffer.address(), buffer.size());
-        buffer.free()?;
+    fn free(&mut self, memory: Allocation) -> Result<(), Box<dyn Error>> {
+        let (address, size) = (memory.address(), memory.size());
+        self.policy.free(memory)?;
         self.note(Action::FreeRequested, address, size)?;
         self.note(Action::FreeCompleted, address, size)
     }
@@ -49,8 +49,8 @@ fn job<P: Policy>(memory: &mut Recorder<P>) -> Result<(), Box<dyn Error>> {
         for layer in 1..=8 {
             activations.push(memory.allocate(Bytes::from_mib(layer * step + 3))?);
         }
-        for buffer in activations {
-            memory.free(buffer)?;
+        for activation in activations {
+            memory.free(activation)?;
         }
     }
     memory.free(weights)
@@ -61,16 +61,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     // On a GPU, use `gpu_cuda::CudaMemory::open(&uuid)?`; on a simulated machine,
     // `simulation.device_memory(&device)?`. Any `DeviceMemory` works.
     let memory = ModelMemory::new(Bytes::from_mib(1024));
-    let policy = Shared::new(Caching::new(memory, "max_split_size_mb:64".parse()?)?);
+    let policy = Caching::new(memory, "max_split_size_mb:64".parse()?)?;
 
     let trace = Writer::new(Vec::new(), Format::Own, &BTreeMap::new())?;
     let mut recorder = Recorder { policy, trace };
     job(&mut recorder)?;
-    let usage = recorder.policy.with(|caching| caching.usage())?;
+    let usage = recorder.policy.usage();
     let (peak, held) = (usage.peak_in_use.mib(), usage.peak_reserved.mib());
     writeln!(out, "allocated {peak} MiB at most, reserved {held} MiB")?;
 
-    let back = recorder.policy.with(|caching| caching.empty_cache())??;
+    let back = recorder.policy.empty_cache()?;
     writeln!(out, "given back {} MiB", back.mib())?;
 
     let trace = recorder.trace.into_inner();

@@ -34,6 +34,7 @@ pub fn documents() -> Vec<Document> {
         document::<json::Replayed<'_>>("mem-replay", "gpuws mem replay --json"),
         document::<gpu_text::Document>("parse", "gpuws parse --json"),
         document::<json::PlacedGraph<'_>>("place-graph", "gpuws place graph --json"),
+        document::<json::RanGraph<'_>>("place-graph-run", "gpuws place graph --run --json"),
         document::<json::ScheduledGraph<'_>>(
             "place-graph-schedule",
             "gpuws place graph --schedule --json",

@@ -11,6 +11,8 @@ use std::process::{Command, Output};
 /// The example that everybody starts from: `a` and `b` on the CPU, `c` free.
 pub(crate) const FIRST: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/first.pbtxt");
+/// A variable, an operation that changes it, and one that reads it after a control edge.
+const CONTROL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/control.pbtxt");
 /// The directory of a model of 8 billion parameters, of which only the configuration is there.
 pub(crate) const LLAMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/llama");
 /// A model with seven attention heads.
@@ -26,6 +28,7 @@ fn hold(golden: &str, words: &[&str]) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/place");
     let name = |word: &str| match word {
         FIRST => "first.pbtxt".to_owned(),
+        CONTROL => "control.pbtxt".to_owned(),
         LLAMA => "llama".to_owned(),
         other => other.to_owned(),
     };
@@ -74,6 +77,132 @@ fn first_example_has_the_log_of_tensorflow() {
     };
     assert_eq!(of("a"), (format!("{on}CPU:0"), json!("requested")));
     assert_eq!(of("c"), (format!("{on}GPU:0"), json!("first-with-kernel")));
+}
+
+#[test]
+fn documented_examples_have_the_values_and_the_log_of_tensorflow() {
+    let place = ["--sim", "labbox", "place", "graph"];
+    let threads = ["--inter-op-threads", "3", "--intra-op-threads", "2"];
+    for (file, fetch, golden) in
+        [(FIRST, "c", "first.run.txt"), (CONTROL, "total", "control.run.txt")]
+    {
+        let words = [&place[..], &[file, "--run", "--fetch", fetch, "--log"], &threads].concat();
+        hold(golden, &words);
+        let page = include_str!("../../../../docs/graph-placement.md");
+        let shown: String = out(&run(&words)).lines().map(|line| format!("    {line}\n")).collect();
+        assert!(page.contains(&shown), "{shown}");
+    }
+    let ran = object(&run(&[&place[..], &[FIRST, "--run", "--json"], &threads].concat()));
+    assert_eq!(
+        ran["values"],
+        json!([{"name": "c:0", "dtype": "DT_FLOAT", "shape": [2, 2], "elements": [22.0, 28.0, 49.0, 64.0]}])
+    );
+    assert_eq!((&ran["inter_op_threads"], &ran["intra_op_threads"]), (&json!(3), &json!(2)));
+    hold(
+        "control.values.txt",
+        &[&place[..], &[CONTROL, "--run", "--fetch", "counter", "--fetch", "total"]].concat(),
+    );
+}
+
+#[test]
+fn operation_without_kernel_runs_in_virtual_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = r#"{"nodes": [
+        {"name": "x", "op": "Const", "attrs": {"dtype": {"type": "float"},
+         "value": {"tensor": {"dtype": "float", "shape": [2], "values": [1]}}}},
+        {"name": "y", "op": "Tanh", "inputs": ["x"], "attrs": {"T": {"type": "float"}}, "nanos": 7000},
+        {"name": "z", "op": "Neg", "inputs": ["x"], "attrs": {"T": {"type": "float"}}}]}"#;
+    let file = graph_file(dir.path(), "deep.json", file.as_bytes());
+    let place = ["place", "graph", &file, "--devices", "/cpu:0", "--run"];
+    let output = run(&[&place[..], &["--fetch", "y"]].concat());
+    let said = text(&output.stderr);
+    assert!(said.contains("no kernel here can compute Tanh"), "{said}");
+    assert_eq!(
+        (output.status.code(), text(&output.stdout)),
+        (Some(6), "3 operations in 7.0 us of virtual time\n".to_owned())
+    );
+    let ran = object(&run(&[&place[..], &["--json"]].concat()));
+    assert_eq!((&ran["unsupported"], &ran["values"]), (&json!({"Tanh": 1}), &json!([])));
+    // What does not need the operation has a value.
+    let output = run(&[&place[..], &["--fetch", "z"]].concat());
+    assert_eq!(out(&output), "z:0  DT_FLOAT [2]\n[-1. -1.]\n");
+}
+
+#[test]
+fn impossible_runs_are_refused() {
+    let on = ["place", "graph", FIRST, "--devices", "/cpu:0,/gpu:0"];
+    let of = |more: &[&str]| refusal(&[&on[..], more].concat());
+    let (code, said) = of(&["--run", "--fetch", "d"]);
+    assert!(
+        code == Some(2) && said.contains("fetch 'd': the graph has no such operation"),
+        "{said}"
+    );
+    let (code, said) = of(&["--run", "--memory", "63"]);
+    let limit = "the tensors of a run may have 63 bytes";
+    assert!(code == Some(1) && said.contains(limit) && said.contains("--memory"), "{said}");
+    let (code, said) = of(&["--replicas", "2"]);
+    assert!(code == Some(2) && said.contains("2 replicas for 1 devices"), "{said}");
+    for wrong in [
+        &["--fetch", "c"][..],
+        &["--run", "--schedule"],
+        &["--run", "--inter-op-threads", "0"],
+        &["--batch", "3"],
+        &["--contexts", "gpu(0)", "--batch", "0"],
+    ] {
+        assert_eq!(of(wrong).0, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn replicas_average_their_gradients() {
+    let dir = tempfile::tempdir().unwrap();
+    let constant = |name: &str, values: &str| {
+        format!(
+            r#"{{"name": "{name}", "op": "Const", "attrs": {{"dtype": {{"type": "float"}},
+            "value": {{"tensor": {{"dtype": "float", "shape": [3], "values": {values}}}}}}}}}"#
+        )
+    };
+    let node = |name: &str, op: &str, inputs: &str| {
+        format!(
+            r#"{{"name": "{name}", "op": "{op}", "inputs": {inputs}, "attrs": {{"T": {{"type": "float"}},
+            "dtype": {{"type": "float"}}, "shape": {{"shape": [3]}}}}}}"#
+        )
+    };
+    let rate = constant("rate", "[0.5]").replace("\"shape\": [3]", "\"shape\": []");
+    let nodes = [
+        node("w", "VariableV2", "[]"),
+        constant("start", "[1, 2, 3]"),
+        node("w/Assign", "Assign", r#"["w", "start"]"#),
+        rate,
+        constant("gradient", "[2, 4, -2]"),
+        node("step", "ApplyGradientDescent", r#"["w", "rate", "gradient"]"#),
+    ];
+    let file = format!(r#"{{"nodes": [{}]}}"#, nodes.join(","));
+    let file = graph_file(dir.path(), "training.json", file.as_bytes());
+    let place = ["--sim", "labbox", "place", "graph", &file, "--run", "--quiet"];
+    let fetch = ["--fetch", "replica_0/step", "--fetch", "replica_1/step"];
+    let words = [&place[..], &["--contexts", "[gpu(0), gpu(1)]"], &fetch].concat();
+    // Half of the gradient is subtracted; the mean of equal gradients is the gradient.
+    let value = "[0. 0. 4.]";
+    let expected = format!(
+        "replica_0/step:0  DT_FLOAT [3]\n{value}\nreplica_1/step:0  DT_FLOAT [3]\n{value}\n"
+    );
+    assert_eq!(out(&run(&words)), format!("simulated machine labbox\n{expected}"));
+    let on = ["place", "graph", &file, "--devices", "/cpu:0,/gpu:0,/gpu:1", "--replicas", "2"];
+    let placed = object(&run(&[&on[..], &["--batch", "7", "--loads", "3,1", "--json"]].concat()));
+    let notes: Vec<&str> =
+        placed["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+    assert!(notes[0].starts_with("gradients: 1, averaged by a tree of "), "{notes:?}");
+    assert!(
+        notes[1].ends_with("GPU:0 takes rows 0 to 4")
+            && notes[2].ends_with("GPU:1 takes rows 5 to 6"),
+        "{notes:?}"
+    );
+    let nodes = placed["nodes"].as_array().unwrap();
+    let device = |name: &str| {
+        nodes.iter().find(|node| node["name"] == name).unwrap()["device"].as_str().unwrap()
+    };
+    assert!(device("replica_1/step").ends_with("GPU:1"), "{placed:#}");
 }
 
 #[test]

@@ -2,4 +2,5 @@
 
 mod order;
 mod pool;
+mod program;
 mod strict;

@@ -49,7 +49,7 @@ fn value(attr: &Attr) -> String {
         Attr::Text(text) => format!("{text:?}"),
         Attr::Type(of) => of.to_string(),
         Attr::Shape(of) => shape(of.as_deref()),
-        Attr::Tensor { dtype, shape: of } => {
+        Attr::Tensor { dtype, shape: of, .. } => {
             let dtype = dtype.map_or_else(|| "DT_INVALID".to_owned(), |dtype| dtype.to_string());
             format!("Tensor<type: {dtype} shape: {}>", shape(of.as_deref()))
         }
@@ -99,7 +99,7 @@ mod tests {
             (Attr::Shape(Some(vec![2, -1])), "[2,?]"),
             (Attr::Shape(None), "<unknown>"),
             (
-                Attr::Tensor { dtype: Some(Dtype::INT32), shape: Some(vec![]) },
+                Attr::Tensor { dtype: Some(Dtype::INT32), shape: Some(vec![]), content: None },
                 "Tensor<type: DT_INT32 shape: []>",
             ),
             (Attr::Function("f".into(), [("T".to_owned(), float)].into()), "f[T=DT_FLOAT]"),

@@ -17,11 +17,13 @@ pub struct Limits {
     /// The memory for the result, in bytes, counted generously; at most 128 times the file and
     /// 1 MiB.
     pub memory: u64,
+    /// Whether the elements of tensors are kept.
+    pub contents: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { bytes: 1 << 30, nodes: 4_000_000, depth: 100, memory: 4 << 30 }
+        Limits { bytes: 1 << 30, nodes: 4_000_000, depth: 100, memory: 4 << 30, contents: false }
     }
 }
 
@@ -54,6 +56,10 @@ impl Budget {
         Ok(Budget { limits: *limits, nodes: limits.nodes, memory })
     }
 
+    pub(super) fn keeps_contents(&self) -> bool {
+        self.limits.contents
+    }
+
     pub(super) fn depth(&self) -> usize {
         self.limits.depth
     }
@@ -82,6 +88,11 @@ impl Budget {
 
     pub(super) fn values(&mut self, number: usize) -> Result<(), Reason> {
         self.charge(number.saturating_mul(GROWTH * size_of::<Attr>()))
+    }
+
+    /// Elements of a tensor with so many bytes.
+    pub(super) fn elements(&mut self, bytes: usize) -> Result<(), Reason> {
+        self.charge(bytes.saturating_mul(GROWTH))
     }
 
     pub(super) fn op(&mut self) -> Result<(), Reason> {

@@ -48,14 +48,17 @@ pub(super) trait Message {
     /// Takes text.
     fn text(&mut self) -> Result<String, ReadError>;
 
-    /// Takes bytes as text; what is not UTF-8 is replaced.
-    fn bytes(&mut self) -> Result<String, ReadError>;
+    /// Takes bytes.
+    fn bytes(&mut self) -> Result<Vec<u8>, ReadError>;
 
     /// Takes a whole number.
     fn int(&mut self) -> Result<i64, ReadError>;
 
     /// Takes a number of 32 bits.
     fn float(&mut self) -> Result<f64, ReadError>;
+
+    /// Takes a number of 64 bits.
+    fn double(&mut self) -> Result<f64, ReadError>;
 
     /// Takes a truth value.
     fn flag(&mut self) -> Result<bool, ReadError>;

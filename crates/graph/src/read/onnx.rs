@@ -214,13 +214,13 @@ fn attribute(m: &mut Wire<'_>, subgraphs: &mut u64) -> Result<Option<(String, At
             2 | 7 => Attr::Float(m.float()?),
             3 | 8 => Attr::Int(m.int()?),
             4 | 9 => {
-                let text = m.bytes()?;
+                let text = String::from_utf8_lossy(&m.bytes()?).into_owned();
                 m.charge(|budget| budget.text(&text))?;
                 Attr::Text(text)
             }
             5 | 10 => {
                 let Tensor { element, dims, .. } = tensor(m)?;
-                Attr::Tensor { dtype: element.dtype(), shape: Some(dims) }
+                Attr::Tensor { dtype: element.dtype(), shape: Some(dims), content: None }
             }
             6 | 11 => {
                 m.enter()?;

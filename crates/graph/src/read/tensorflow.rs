@@ -6,7 +6,8 @@
 use super::error::{ReadError, Reason};
 use super::message::Kind::{Fixed32, Fixed64, Length, Repeated, Varint};
 use super::message::{Fields, Message};
-use crate::def::{Attr, FunctionDef, GraphDef, NodeDef};
+use crate::def::{Attr, Content, FunctionDef, GraphDef, NodeDef};
+use crate::dtype::Dtype;
 use std::collections::BTreeMap;
 
 mod operation;
@@ -249,7 +250,7 @@ fn value<M: Message>(m: &mut M) -> Result<Option<Attr>, ReadError> {
 fn single<M: Message>(m: &mut M, field: u32) -> Result<Attr, ReadError> {
     Ok(match field {
         2 => {
-            let text = m.bytes()?;
+            let text = String::from_utf8_lossy(&m.bytes()?).into_owned();
             m.charge(|budget| budget.text(&text))?;
             Attr::Text(text)
         }
@@ -298,16 +299,42 @@ fn shape<M: Message>(m: &mut M) -> Result<Option<Vec<i64>>, ReadError> {
 
 fn tensor<M: Message>(m: &mut M) -> Result<Attr, ReadError> {
     m.enter()?;
-    let (mut dtype, mut dims) = (None, None);
+    let keeps = m.budget().keeps_contents();
+    let (mut dtype, mut dims, mut whole) = (None, None, Vec::new());
+    let mut lists = LISTS.map(|(of, field)| (of, field, Vec::new()));
     while let Some(field) = m.next(TENSOR)? {
-        match field {
-            1 => dtype = m.dtype()?.ok().map(|of| of.dtype),
-            2 => dims = shape(m)?,
+        let list = lists.iter_mut().find(|(_, known, _)| *known == field);
+        match (field, list) {
+            (1, _) => dtype = m.dtype()?.ok().map(|of| of.dtype),
+            (2, _) => dims = shape(m)?,
+            (4, _) if keeps => {
+                whole = m.bytes()?;
+                m.charge(|budget| budget.elements(whole.len()))?;
+            }
+            (_, Some((of, _, bytes))) if keeps => {
+                m.charge(|budget| budget.elements(size_of::<f64>()))?;
+                match *of {
+                    Dtype::FLOAT => bytes.extend((m.float()? as f32).to_le_bytes()),
+                    Dtype::DOUBLE => bytes.extend(m.double()?.to_le_bytes()),
+                    // Like protobuf, it keeps the low 32 bits.
+                    Dtype::INT32 => bytes.extend((m.int()? as i32).to_le_bytes()),
+                    _ => bytes.extend(m.int()?.to_le_bytes()),
+                }
+            }
             _ => m.skip()?,
         }
     }
-    Ok(Attr::Tensor { dtype, shape: dims })
+    let list = lists.into_iter().find(|(of, ..)| Some(*of) == dtype);
+    let content = list.filter(|_| keeps).map(|(_, _, list)| {
+        let is_list = whole.is_empty();
+        Box::new(Content { bytes: if is_list { list } else { whole }, is_list })
+    });
+    Ok(Attr::Tensor { dtype, shape: dims, content })
 }
+
+/// The element types of tensors with a value, and the field with the list of elements.
+const LISTS: [(Dtype, u32); 4] =
+    [(Dtype::FLOAT, 5), (Dtype::DOUBLE, 6), (Dtype::INT32, 7), (Dtype::INT64, 10)];
 
 fn text<M: Message>(m: &mut M) -> Result<String, ReadError> {
     let text = m.text()?;

@@ -197,10 +197,10 @@ impl Message for Text<'_> {
         Ok(text)
     }
 
-    fn bytes(&mut self) -> Result<String, ReadError> {
-        let text = String::from_utf8(self.string()?);
+    fn bytes(&mut self) -> Result<Vec<u8>, ReadError> {
+        let bytes = self.string()?;
         self.separator();
-        Ok(text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+        Ok(bytes)
     }
 
     fn int(&mut self) -> Result<i64, ReadError> {
@@ -211,10 +211,17 @@ impl Message for Text<'_> {
     }
 
     fn float(&mut self) -> Result<f64, ReadError> {
-        let float = self.scan.float();
+        let float = self.scan.float::<f32>();
         let float = self.found(float)?;
         self.separator();
         Ok(f64::from(float))
+    }
+
+    fn double(&mut self) -> Result<f64, ReadError> {
+        let double = self.scan.float();
+        let double = self.found(double)?;
+        self.separator();
+        Ok(double)
     }
 
     fn flag(&mut self) -> Result<bool, ReadError> {

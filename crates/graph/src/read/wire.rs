@@ -188,8 +188,8 @@ impl Message for Wire<'_> {
         }
     }
 
-    fn bytes(&mut self) -> Result<String, ReadError> {
-        Ok(String::from_utf8_lossy(self.raw()).into_owned())
+    fn bytes(&mut self) -> Result<Vec<u8>, ReadError> {
+        Ok(self.raw().to_vec())
     }
 
     fn int(&mut self) -> Result<i64, ReadError> {
@@ -202,6 +202,10 @@ impl Message for Wire<'_> {
     fn float(&mut self) -> Result<f64, ReadError> {
         let bits = u32::try_from(self.int()?).unwrap_or_default();
         Ok(f64::from(f32::from_bits(bits)))
+    }
+
+    fn double(&mut self) -> Result<f64, ReadError> {
+        Ok(f64::from_bits(self.int()?.cast_unsigned()))
     }
 
     fn flag(&mut self) -> Result<bool, ReadError> {

@@ -1,21 +1,20 @@
-//! A batch split over a list of contexts, as users of MXNet know it.
+//! A batch that is split over a list of contexts, as in MXNet.
 
-use crate::def::GraphDef;
 use std::fmt;
 use std::ops::Range;
 
 /// A device as MXNet writes it: `gpu(0)`, `cpu(0)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Context {
+pub(super) struct Context {
     /// `GPU` or `CPU`.
-    pub kind: String,
+    kind: String,
     /// The index.
-    pub index: u32,
+    index: u32,
 }
 
 impl Context {
     /// Parses `gpu(1)`, `mx.gpu(1)`, `gpu()` or `gpu`; `None` if it is malformed.
-    pub fn parse(text: &str) -> Option<Context> {
+    fn parse(text: &str) -> Option<Context> {
         let text = text.trim();
         let text = text.strip_prefix("mx.").unwrap_or(text);
         let (kind, index) = match text.split_once('(') {
@@ -37,7 +36,7 @@ impl Context {
     }
 
     /// Parses a list: `[gpu(0), gpu(1)]`, with or without the brackets.
-    pub fn parse_list(text: &str) -> Option<Vec<Context>> {
+    pub(super) fn parse_list(text: &str) -> Option<Vec<Context>> {
         let text = text.trim();
         let inner = text.strip_prefix('[').map_or(Some(text), |rest| rest.strip_suffix(']'))?;
         inner.split(',').map(Context::parse).collect()
@@ -49,17 +48,6 @@ impl fmt::Display for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "/device:{}:{}", self.kind, self.index)
     }
-}
-
-/// The part of a batch that one context computes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Executor {
-    /// The context.
-    pub context: Context,
-    /// The rows of the batch.
-    pub rows: Range<u64>,
-    /// The graph, with a request for the context on every node.
-    pub graph: GraphDef,
 }
 
 /// A batch that cannot be split.
@@ -94,7 +82,7 @@ pub enum ContextError {
 ///
 /// # Errors
 /// If a load is not a positive number or a part is empty.
-pub fn split_batch(batch: u64, loads: &[f64]) -> Result<Vec<Range<u64>>, ContextError> {
+pub(super) fn split_batch(batch: u64, loads: &[f64]) -> Result<Vec<Range<u64>>, ContextError> {
     if let Some(load) = loads.iter().find(|load| !load.is_finite() || **load <= 0.0) {
         return Err(ContextError::Load { load: load.to_string() });
     }
@@ -114,37 +102,9 @@ pub fn split_batch(batch: u64, loads: &[f64]) -> Result<Vec<Range<u64>>, Context
     Ok(parts)
 }
 
-/// Returns an executor for each context: the whole graph there, with its part of the batch. Without
-/// loads, the parts are equal.
-///
-/// # Errors
-/// If the loads do not fit the contexts or a part is empty.
-pub fn executors(
-    graph: &GraphDef,
-    contexts: &[Context],
-    batch: u64,
-    loads: Option<&[f64]>,
-) -> Result<Vec<Executor>, ContextError> {
-    let equal = vec![1.0; contexts.len()];
-    let loads = loads.unwrap_or(&equal);
-    if loads.len() != contexts.len() || contexts.is_empty() {
-        return Err(ContextError::Loads { loads: loads.len(), contexts: contexts.len() });
-    }
-    let rows = split_batch(batch, loads)?;
-    let executor = |(context, rows): (&Context, Range<u64>)| {
-        let mut graph = graph.clone();
-        for node in &mut graph.nodes {
-            node.device = context.to_string();
-        }
-        Executor { context: context.clone(), rows, graph }
-    };
-    Ok(contexts.iter().zip(rows).map(executor).collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::def::NodeDef;
 
     #[test]
     fn contexts_are_read_as_users_write_them() {
@@ -172,18 +132,5 @@ mod tests {
         for load in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(matches!(split_batch(4, &[1.0, load]), Err(ContextError::Load { .. })));
         }
-    }
-
-    #[test]
-    fn each_context_gets_an_executor_on_its_device() {
-        let nodes = vec![NodeDef { name: "a".to_owned(), ..NodeDef::default() }];
-        let graph = GraphDef { nodes, functions: Vec::new() };
-        let contexts = Context::parse_list("[gpu(0), gpu(1)]").unwrap();
-        let found = executors(&graph, &contexts, 64, Some(&[1.0, 3.0])).unwrap();
-        assert_eq!((found[0].rows.clone(), found[1].rows.clone()), (0..16, 16..64));
-        assert_eq!(found[1].graph.nodes[0].device, "/device:GPU:1");
-        let error = executors(&graph, &contexts, 64, Some(&[1.0])).unwrap_err();
-        assert_eq!(error.to_string(), "1 loads for 2 contexts");
-        assert!(executors(&graph, &[], 64, None).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! A training graph on several devices, with the reduction of its gradients.
 
+use super::contexts::ContextError;
 use super::gradient::Gradient;
 use super::reduction::{Reduction, tree_edges};
 use super::steps::{ADD, COPY, JOIN, SCALE, SPLIT};
@@ -44,9 +45,17 @@ pub enum ReplicateError {
         /// The device.
         device: String,
     },
-    /// There is no gradient to reduce.
-    #[error("the graph has no gradient to reduce")]
-    NoGradient,
+    /// There are more or fewer devices than replicas.
+    #[error("{replicas} replicas for {devices} devices")]
+    Count {
+        /// The number of replicas.
+        replicas: usize,
+        /// The number of devices.
+        devices: usize,
+    },
+    /// The batch cannot be split.
+    #[error(transparent)]
+    Batch(#[from] ContextError),
     /// A node does not exist, or the input does not, or is for order only.
     #[error("node '{update}' has no input {input} that is a gradient")]
     Gradient {
@@ -80,9 +89,6 @@ pub fn data_parallel(graph: &GraphDef, how: &Replicas) -> Result<GraphDef, Repli
         if !DeviceSpec::parse(device).is_some_and(|spec| seen.insert(spec)) {
             return Err(ReplicateError::Device { device: device.clone() });
         }
-    }
-    if how.gradients.is_empty() {
-        return Err(ReplicateError::NoGradient);
     }
     let by_name: HashMap<&str, usize> =
         graph.nodes.iter().enumerate().map(|(at, node)| (node.name.as_str(), at)).collect();
@@ -144,13 +150,13 @@ fn copied(node: &NodeDef, replica: usize, device: &str) -> NodeDef {
 
 /// The type and the size of a gradient, where the graph tells.
 #[derive(Clone, Copy, Debug)]
-struct Value {
+pub(super) struct Value {
     of: Option<ValueType>,
-    bytes: Option<i64>,
+    pub(super) bytes: Option<i64>,
 }
 
 impl Value {
-    fn of(node: Option<&NodeDef>, output: usize) -> Value {
+    pub(super) fn of(node: Option<&NodeDef>, output: usize) -> Value {
         let stated = node.and_then(|node| node.outputs.as_ref()?.get(output).copied());
         let attr = |name: &str| node.and_then(|node| node.attrs.get(name));
         let typed = || ["T", "dtype"].iter().find_map(|name| attr(name)?.as_type());
@@ -434,10 +440,6 @@ mod tests {
             let text = of(Replicas { gradients: wrong, ..good.clone() });
             assert!(text.contains("that is a gradient"), "{text}");
         }
-        assert_eq!(
-            of(Replicas { gradients: Vec::new(), ..good }),
-            "the graph has no gradient to reduce"
-        );
     }
 
     #[test]

@@ -18,15 +18,15 @@ pub enum Reduction {
 
 /// A reduction that was chosen for a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Selection {
+pub(super) struct Selection {
     /// Ring or tree.
-    pub reduction: Reduction,
+    pub(super) reduction: Reduction,
     /// The devices, by index in the topology, in the order of the ring or of the tree.
-    pub order: Vec<usize>,
+    pub(super) order: Vec<usize>,
     /// The time of a ring, in nanoseconds; `None` if there is no cycle of direct links.
-    pub ring_nanos: Option<u64>,
+    pub(super) ring_nanos: Option<u64>,
     /// The time of a tree, in nanoseconds.
-    pub tree_nanos: u64,
+    pub(super) tree_nanos: u64,
 }
 
 /// Chooses the reduction of a value of this size on devices, by index in the topology.
@@ -35,7 +35,7 @@ pub struct Selection {
 /// cycles, it takes one whose slowest link is fastest. Where there is one, the reduction that takes
 /// less time by the alpha–beta model is chosen (a tree for small values); elsewhere a tree, whose
 /// steps may go through the host. Above 16 devices no ring is searched.
-pub fn choose(topology: &Topology, devices: &[usize], bytes: Bytes, rates: &Rates) -> Selection {
+pub(super) fn choose(topology: &Topology, devices: &[usize], bytes: Bytes, rates: &Rates) -> Selection {
     let count = devices.len();
     let slowest = |pairs: &mut dyn Iterator<Item = (usize, usize)>| {
         let routes = pairs.map(|(from, to)| rates.between(topology, from, to));
@@ -64,14 +64,14 @@ pub fn choose(topology: &Topology, devices: &[usize], bytes: Bytes, rates: &Rate
 
 /// Returns the time of a ring of n devices over equal routes, in nanoseconds:
 /// 2(n − 1)(α + m/n · β), without the additions.
-pub fn ring_nanos(devices: usize, bytes: Bytes, route: Route) -> u64 {
+fn ring_nanos(devices: usize, bytes: Bytes, route: Route) -> u64 {
     let steps = 2 * (devices.max(1) as u64 - 1);
     steps.saturating_mul(route.nanos(bytes.0.div_ceil(devices.max(1) as u64)))
 }
 
 /// Returns the time of a binomial tree of n devices over equal routes, in nanoseconds:
 /// 2⌈log₂ n⌉(α + mβ), without the additions.
-pub fn tree_nanos(devices: usize, bytes: Bytes, route: Route) -> u64 {
+fn tree_nanos(devices: usize, bytes: Bytes, route: Route) -> u64 {
     let levels = u64::from(devices.max(1).next_power_of_two().trailing_zeros());
     (2 * levels).saturating_mul(route.nanos(bytes.0))
 }

@@ -156,14 +156,13 @@ impl<'a> Batch<'a> {
     }
 
     /// Returns the buffers of the output: for llama.cpp, the logits of a batch; for vLLM, those of
-    /// each sequence's last token, in 32 bits and with two copies for sampling; for transformers in
-    /// training, those of all tokens, with a second copy in 32 bits.
+    /// each sequence's last token, in 32 bits and with two copies for sampling; for transformers, those
+    /// of each sequence's last token, in 32 bits.
     pub(super) fn output(&self) -> Buffers {
         let vocabulary = self.shape.vocabulary;
         let logits = match self.run.engine {
             Engine::LlamaCpp => self.rows(vocabulary),
             Engine::Vllm => Bytes(product(&[vocabulary, SAMPLED, 4, 3])),
-            Engine::Transformers if self.run.training.is_some() => self.rows(vocabulary),
             Engine::Transformers => Bytes(product(&[vocabulary, self.run.sequences.max(1), 4])),
         };
         let alone = logits + self.hidden(1);

@@ -36,8 +36,6 @@ pub struct Layer {
     pub weights: Bytes,
     /// The bytes that it keeps for tokens: keys and values, or state.
     pub context: Bytes,
-    /// The bytes that training adds: gradients, optimizer state and activations.
-    pub training: Bytes,
     /// Its weights by purpose; empty except for blocks.
     pub parts: Vec<Part>,
     /// The bytes that are read per token.
@@ -63,7 +61,7 @@ pub struct Layer {
 impl Layer {
     /// Returns the bytes that the layer holds permanently.
     pub fn bytes(&self) -> Bytes {
-        self.weights + self.context + self.training
+        self.weights + self.context
     }
 }
 
@@ -156,9 +154,8 @@ impl Builder<'_> {
         Layer {
             name,
             position,
-            weights: self.weight_bytes(size),
+            weights: size.bytes,
             context: Bytes(0),
-            training: self.state_bytes(size),
             parts: Vec::new(),
             reads: size.bytes,
             operations: size.elements.saturating_mul(2),
@@ -211,17 +208,12 @@ impl Builder<'_> {
             parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.operations));
         layer.reads = parts.iter().map(|part| part.reads).sum();
         layer.parts = parts;
-        if self.run.training.is_none()
-            && let Some(mixer) = self.shape.layers.get(number)
-        {
+        if let Some(mixer) = self.shape.layers.get(number) {
             layer.context = context(*mixer, self.run, 1);
             // A token reads the whole context of its own sequence.
             layer.reads += Bytes(layer.context.0 / self.run.sequences.max(1));
         }
         layer.joined = self.is_joined(number);
-        if let Some(training) = self.run.training {
-            layer.training += training.activation_bytes(self.shape.hidden, self.shape.heads);
-        }
         layer
     }
 
@@ -233,23 +225,11 @@ impl Builder<'_> {
             && self.architecture.starts_with("lfm2")
             && matches!(before, Some(Mixer::Attention { .. }))
     }
-
-    fn weight_bytes(&self, size: Sum) -> Bytes {
-        match self.run.training {
-            Some(training) => Bytes(product(&[size.elements, training.weight_bytes()])),
-            None => size.bytes,
-        }
-    }
-
-    fn state_bytes(&self, size: Sum) -> Bytes {
-        let state = |training: super::Training| product(&[size.elements, training.state_bytes()]);
-        Bytes(self.run.training.map_or(0, state))
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Kind, Optimizer, Precision, Recompute, Training, estimate};
+    use super::super::{Kind, estimate};
     use super::*;
     use crate::model::Experts;
     use crate::quantize::Scheme;
@@ -320,26 +300,6 @@ mod tests {
         let block = &chain.layers[2];
         assert_eq!(block.reads.0, block.weights.0 - routed / 4 * 3 + block.context.0);
         assert!(chain.layers[1].parts.iter().all(|part| !part.kind.is_routed()));
-    }
-
-    #[test]
-    fn training_counts_parameters_by_precision_and_optimizer() {
-        let training = Training {
-            optimizer: Optimizer::Adam,
-            precision: Precision::Mixed,
-            batch: 1,
-            tokens: 16,
-            recompute: Recompute::Layers,
-        };
-        let plain = Run::new(Engine::Transformers, 16);
-        let run = Run { training: Some(training), ..plain.clone() };
-        let model = model(shape(false));
-        let trained = estimate(&chain(&model, &run).unwrap());
-        let parameters = estimate(&chain(&model, &plain).unwrap()).weights.0 / 2;
-        let activations = 2 * (2 * 16 * 512);
-        assert_eq!(trained.weights, Bytes(6 * parameters));
-        assert_eq!(trained.training, Bytes(12 * parameters + activations));
-        assert_eq!(trained.context, Bytes(0));
     }
 
     #[test]

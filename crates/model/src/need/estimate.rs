@@ -10,8 +10,6 @@ pub struct Estimate {
     pub weights: Bytes,
     /// Keys and values, and state.
     pub context: Bytes,
-    /// Gradients, optimizer state and activations.
-    pub training: Bytes,
     /// The compute buffer.
     pub buffer: Bytes,
     /// Further memory of the process.
@@ -23,7 +21,7 @@ pub struct Estimate {
 impl Estimate {
     /// Returns the total bytes on the device.
     pub fn total(&self) -> Bytes {
-        self.weights + self.context + self.training + self.buffer + self.overhead
+        self.weights + self.context + self.buffer + self.overhead
     }
 }
 
@@ -37,7 +35,6 @@ pub fn estimate(chain: &Chain) -> Estimate {
     Estimate {
         weights: sum(|layer| layer.weights).saturating_sub(shared),
         context: sum(|layer| layer.context),
-        training: sum(|layer| layer.training),
         buffer: on_device().map(|layer| layer.buffer).max().unwrap_or_default(),
         overhead: chain.overhead,
         pinned,

@@ -1,5 +1,4 @@
-//! The memory that a model needs when it runs: weights, context, buffers, and additions for
-//! training.
+//! The memory that a model needs when it runs: weights, context and buffers.
 //!
 //! The unit is the layer: [`chain()`] lists them in order, each with all the memory that it needs
 //! on its device. [`estimate`] adds them up for one device.
@@ -11,7 +10,6 @@ mod estimate;
 mod naming;
 mod overhead;
 mod run;
-mod training;
 mod weights;
 
 pub use crate::engine::Engine;
@@ -23,7 +21,7 @@ pub(crate) use naming::{
     TensorLayer, is_encoder, is_input_matrix, is_output_matrix, kind, tensor_layer,
 };
 pub use overhead::{OVERHEADS, Overhead, overhead};
-pub use run::{Optimizer, Precision, Recompute, Run, Training};
+pub use run::Run;
 pub use weights::Part;
 pub(crate) use weights::assumed_tensors;
 

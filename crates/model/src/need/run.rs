@@ -35,8 +35,6 @@ pub struct Run {
     pub weights: Option<Scheme>,
     /// The memory that each device holds in addition to tensors; `None` means the engine's default.
     pub overhead: Option<Bytes>,
-    /// How the model is trained; `None` means inference.
-    pub training: Option<Training>,
 }
 
 impl Run {
@@ -55,7 +53,6 @@ impl Run {
             op_offload: engine == Engine::LlamaCpp,
             weights: None,
             overhead: None,
-            training: None,
         }
     }
 
@@ -69,52 +66,4 @@ impl Run {
         };
         self.ubatch.unwrap_or(usual)
     }
-}
-
-/// How a model is trained.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Training {
-    /// The optimizer.
-    pub optimizer: Optimizer,
-    /// The precision of the weights.
-    pub precision: Precision,
-    /// The number of sequences in a step.
-    pub batch: u64,
-    /// The number of tokens in a sequence.
-    pub tokens: u64,
-    /// Which activations are recomputed instead of kept.
-    pub recompute: Recompute,
-}
-
-/// An optimizer, by the state it keeps per parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Optimizer {
-    /// Adam and AdamW: two moments in 32 bits.
-    Adam,
-    /// Adam with moments in 8 bits.
-    Adam8bit,
-    /// Gradient descent with momentum.
-    Momentum,
-    /// Gradient descent without state.
-    Plain,
-}
-
-/// The precision of training.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precision {
-    /// All tensors in 32 bits.
-    Full,
-    /// 16 bits, with a copy of the weights in 32 bits.
-    Mixed,
-}
-
-/// Which activations are recomputed in the backward pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Recompute {
-    /// None: all activations are kept.
-    Nothing,
-    /// The attention scores.
-    Attention,
-    /// All activations except the input of each layer (gradient checkpointing).
-    Layers,
 }

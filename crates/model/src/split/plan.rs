@@ -29,7 +29,7 @@ pub struct Moved {
 /// The memory used in a room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// The weights, including the additions for training.
+    /// The weights.
     pub weights: Bytes,
     /// Keys and values, and state.
     pub context: Bytes,
@@ -218,7 +218,7 @@ pub fn measure(
     for (index, layer) in chain.layers.iter().enumerate() {
         let Some(room) = assigned.get(index).copied().flatten() else { continue };
         let (Some(usage), Some(of)) = (used.get_mut(room), rooms.rooms.get(room)) else { continue };
-        usage.weights += layer.weights + layer.training;
+        usage.weights += layer.weights;
         usage.context += layer.context;
         let buffer = if layer.pinned {
             chain.pinned_buffer

@@ -25,7 +25,6 @@ fn layer(index: usize, last: usize, numbers: &Numbers) -> Layer {
         },
         weights: Bytes(weights),
         context: Bytes(context),
-        training: Bytes(0),
         parts: Vec::new(),
         reads: Bytes(reads),
         operations,

@@ -329,7 +329,7 @@ impl TensorParallel {
 impl Needs {
     fn of(estimate: &Estimate) -> Self {
         Needs {
-            weights_bytes: (estimate.weights + estimate.training).0,
+            weights_bytes: estimate.weights.0,
             context_bytes: estimate.context.0,
             buffer_bytes: estimate.buffer.0,
             overhead_bytes: estimate.overhead.0,
@@ -374,7 +374,7 @@ impl<'a> PlacedLayer<'a> {
         PlacedLayer {
             name: &layer.name,
             room,
-            weights_bytes: (layer.weights + layer.training).0,
+            weights_bytes: layer.weights.0,
             context_bytes: layer.context.0,
         }
     }

@@ -44,10 +44,10 @@ fn examples(text: &str) -> Vec<Example> {
 /// A program that executes the first column.
 struct Program {
     subject: Subject,
-    /// Its allocations by name, with the part of the device.
-    live: BTreeMap<String, (usize, Allocation)>,
+    /// Its allocations by name.
+    live: BTreeMap<String, Allocation>,
     /// Memory that the program freed while work may still use it.
-    retired: BTreeMap<String, (usize, Retired)>,
+    retired: BTreeMap<String, Retired>,
 }
 
 impl Program {
@@ -59,70 +59,61 @@ impl Program {
     /// Executes a row; returns the columns that follow.
     fn step(&mut self, step: &str) -> [String; 3] {
         let words: Vec<&str> = step.split(' ').collect();
-        let part = match words[..] {
+        match words[..] {
             ["free", name] => {
-                let (part, allocation) = self.live.remove(name).expect("it is live");
-                self.subject.policy(part).free(allocation).expect("it belongs to this policy");
-                part
+                let allocation = self.live.remove(name).expect("it is live");
+                self.subject.policy().free(allocation).expect("it belongs to this policy");
             }
             ["retire", name] => {
-                let (part, allocation) = self.live.remove(name).expect("it is live");
-                let retired = self.subject.policy(part).retire(allocation);
-                self.retired
-                    .insert(name.to_owned(), (part, retired.expect("it belongs to this policy")));
-                part
+                let allocation = self.live.remove(name).expect("it is live");
+                let retired = self.subject.policy().retire(allocation);
+                self.retired.insert(name.to_owned(), retired.expect("it belongs to this policy"));
             }
             ["complete", name] => {
-                let (part, retired) = self.retired.remove(name).expect("it was retired");
-                self.subject.policy(part).complete(retired).expect("it belongs to this policy");
-                part
+                let retired = self.retired.remove(name).expect("it was retired");
+                self.subject.policy().complete(retired).expect("it belongs to this policy");
             }
             ["empty", "the", "cache"] => {
-                self.subject.policy(0).empty_cache().expect("the device works");
-                0
+                self.subject.policy().empty_cache().expect("the device works");
             }
             ["synchronize"] => {
                 self.subject.synchronize();
-                0
             }
             ["stream", number, "uses", name] => {
-                self.subject.record(&self.live[name].1, parsed(number));
-                0
+                self.subject.record(&self.live[name], parsed(number));
             }
             ["stream", number, "is", "done"] => {
                 self.subject.finish(parsed(number));
-                0
             }
             [name, "=", number, unit, ref rest @ ..] => {
                 return self.take(name, bytes(&format!("{number} {unit}")), rest);
             }
             _ => panic!("'{step}'"),
-        };
-        ["–".to_owned(), "–".to_owned(), self.held(part)]
+        }
+        ["–".to_owned(), "–".to_owned(), self.held()]
     }
 
     fn take(&mut self, name: &str, size: u64, how: &[&str]) -> [String; 3] {
-        let (part, given) = match *how {
-            [] => (0, self.subject.allocate(0, size, 0)),
-            ["on", "stream", stream] => (0, self.subject.allocate(0, size, parsed(stream))),
-            ["in", "part", part] => (parsed(part), self.subject.allocate(parsed(part), size, 0)),
-            ["behind"] => (0, self.subject.allocate_behind(size)),
+        let given = match *how {
+            [] => self.subject.allocate(size, 0),
+            ["on", "stream", stream] => self.subject.allocate(size, parsed(stream)),
+            ["behind"] => self.subject.allocate_behind(size),
             _ => panic!("'{name}' taken {how:?}"),
         };
         let (address, length) = match given {
             Some(allocation) => {
                 let address = amount(allocation.address() - subject::BASE);
                 let length = amount(allocation.size().0);
-                self.live.insert(name.to_owned(), (part, allocation));
+                self.live.insert(name.to_owned(), allocation);
                 (address, length)
             }
             None => ("–".to_owned(), "refused".to_owned()),
         };
-        [address, length, self.held(part)]
+        [address, length, self.held()]
     }
 
-    fn held(&mut self, part: usize) -> String {
-        amount(self.subject.policy(part).reserved().0)
+    fn held(&mut self) -> String {
+        amount(self.subject.policy().reserved().0)
     }
 }
 
@@ -134,7 +125,7 @@ fn parsed<T: std::str::FromStr>(number: &str) -> T {
 fn documented_examples_match_policies() {
     let text = std::fs::read_to_string(DOCUMENT).expect("the document is there");
     let examples = examples(&text);
-    for policy in ["caching", "bfc", "direct", "stream-ordered", "logical"] {
+    for policy in ["caching", "bfc", "direct", "stream-ordered"] {
         assert!(examples.iter().any(|example| example.on.starts_with(policy)), "{policy}");
     }
     for Example { on, rows } in examples {

@@ -3,7 +3,7 @@
 use crate::documented::amount::bytes;
 use gpu_allocator_policy::caching::{self, Caching, Event, Events};
 use gpu_allocator_policy::{
-    Allocation, Bfc, Direct, Failure, Logical, ModelMemory, Policy, Stream, StreamOrdered, bfc,
+    Allocation, Bfc, Direct, Failure, ModelMemory, Policy, Stream, StreamOrdered, bfc,
     stream_ordered,
 };
 use gpu_core::Bytes;
@@ -50,8 +50,7 @@ pub(crate) enum Subject {
     Caching(Box<Caching<ModelMemory, Work>>, Work),
     Bfc(Box<Bfc<ModelMemory>>),
     StreamOrdered(Box<StreamOrdered<ModelMemory>>),
-    /// A policy for each part of a device, or for the whole device.
-    Direct(Vec<Box<dyn Policy>>),
+    Direct(Box<Direct<ModelMemory>>),
 }
 
 impl Subject {
@@ -61,7 +60,6 @@ impl Subject {
         let [policy, settings, device]: [&str; 3] =
             on.split("; ").collect::<Vec<_>>().try_into().expect("policy; settings; device");
         let memory = ModelMemory::new(Bytes(bytes(device)));
-        let direct = |memory: Logical<ModelMemory>| Box::new(Direct::new(memory)) as _;
         match policy {
             "caching" => {
                 let settings: caching::Settings = settings.parse().expect("settings");
@@ -80,28 +78,23 @@ impl Subject {
                 let pool = StreamOrdered::new(memory, stream_ordered::Settings::default());
                 Subject::StreamOrdered(Box::new(pool))
             }
-            "direct" => Subject::Direct(vec![Box::new(Direct::new(memory))]),
-            "logical" => {
-                let limits: Vec<_> = settings.split(", ").map(|part| Bytes(bytes(part))).collect();
-                let parts = Logical::split(memory, &limits).expect("they fit");
-                Subject::Direct(parts.into_iter().map(direct).collect())
-            }
+            "direct" => Subject::Direct(Box::new(Direct::new(memory))),
             _ => panic!("'{policy}'"),
         }
     }
 
-    pub(crate) fn policy(&mut self, part: usize) -> &mut dyn Policy {
+    pub(crate) fn policy(&mut self) -> &mut dyn Policy {
         match self {
             Subject::Caching(caching, _) => caching.as_mut(),
             Subject::Bfc(bfc) => bfc.as_mut(),
             Subject::StreamOrdered(pool) => pool.as_mut(),
-            Subject::Direct(parts) => parts[part].as_mut(),
+            Subject::Direct(direct) => direct.as_mut(),
         }
     }
 
     /// Allocates memory; `None` if there is not enough.
-    pub(crate) fn allocate(&mut self, part: usize, size: u64, stream: u64) -> Option<Allocation> {
-        granted(self.policy(part).allocate(Bytes(size), Stream(stream)))
+    pub(crate) fn allocate(&mut self, size: u64, stream: u64) -> Option<Allocation> {
+        granted(self.policy().allocate(Bytes(size), Stream(stream)))
     }
 
     /// Allocates memory for work that runs after all work that may use retired memory.

@@ -2,7 +2,5 @@
 
 mod config;
 mod direct;
-mod logical;
 mod properties;
-mod shared;
 mod stream_ordered;

@@ -2,6 +2,7 @@
 
 mod devices;
 mod input;
+mod run;
 mod schedule;
 
 use super::PlaceGraphArgs;
@@ -11,6 +12,7 @@ use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table, warn};
 use crate::wording::{count, flow};
 use devices::Machine;
+use gpu_executor::{TaskGraph, Trace, chrome, svg};
 use gpu_graph::placer::{Options, PlaceErrorKind, Placement, place};
 use gpu_graph::{DeviceSet, Graph};
 use gpu_report::json::PlacedGraph;
@@ -25,8 +27,15 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    let Input { graph, registry, devices, notes } = input::read(&args.file, &args.kernels)?;
-    let machine = Machine::select(args, devices, global)?;
+    let mut input = input::read(&args.file, &args.kernels, args.run)?;
+    let machine = Machine::select(args, input.devices.take(), global)?;
+    machine.replicate(args, &mut input).map_err(|error| {
+        Failure::new(Exit::Usage, "replicate the graph")
+            .with_source(error)
+            .with_hint("--contexts names the devices of the replicas")
+    })?;
+    let Input { graph, registry, notes, .. } = input;
+    let graph = input::build(&args.file, graph, &registry)?;
     if args.schedule {
         return schedule::run(args, global, screen, &machine, (&graph, &registry, &notes));
     }
@@ -46,6 +55,9 @@ pub(crate) fn run(
         if exit == Exit::Usage { failure } else { failure.with_hint(hint) }
     })?;
     let devices = &machine.devices;
+    if args.run {
+        return run::run(args, global, screen, &machine, (&graph, &registry, &placement, &notes));
+    }
     if args.log {
         for line in placement.log(&graph, devices) {
             screen.print(&Line::new().plain(line))?;
@@ -65,6 +77,18 @@ pub(crate) fn run(
     screen.together(|screen| show(args, global, screen, &machine, &graph, &placement))?;
     placement.warning_lines(&graph, devices).for_each(|warning| warn(&warning));
     Ok(Exit::Done)
+}
+
+/// Draws a trace to a picture and to a file for a viewer, each a new file, as the user requests.
+fn draw(args: &PlaceGraphArgs, tasks: &TaskGraph, trace: &Trace) -> Result<(), Failure> {
+    let write = gpu_host::output::write_new;
+    if let Some(path) = &args.svg {
+        write(path, svg(trace, tasks, &args.file.display().to_string()).as_bytes())?;
+    }
+    if let Some(path) = &args.trace {
+        write(path, chrome(trace, tasks).as_bytes())?;
+    }
+    Ok(())
 }
 
 fn show(

@@ -242,6 +242,7 @@ fn about_places(checked: &mut Checked) {
         let graph = [&["--sim", "labbox", "place", "graph", FIRST], more].concat();
         checked.words("place-graph", &graph);
         checked.words("place-graph-schedule", &[&graph[..], &["--schedule"]].concat());
+        checked.words("place-graph-run", &[&graph[..], &["--run"]].concat());
     }
     let model = ["place", "model", LLAMA, "--context", "8k"];
     checked.words("place-model", &[&["--sim", "labbox"], &model[..]].concat());

@@ -1,10 +1,12 @@
 //! Values of attributes: what JSON has stands for itself, the rest is an object with one key.
 
 use super::form::{Type, unique};
-use crate::def::Attr;
+use crate::def::{Attr, Content};
+use crate::dtype::Dtype;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::Number;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -25,6 +27,39 @@ struct Tensor {
     dtype: Option<Type>,
     #[serde(default)]
     shape: Option<Vec<i64>>,
+    #[serde(default)]
+    values: Option<Vec<Number>>,
+}
+
+impl Tensor {
+    /// Returns its elements, if it has any.
+    ///
+    /// # Errors
+    /// If it has elements of an unknown type, or one that is not of its type.
+    fn content(&self) -> Result<Option<Box<Content>>, String> {
+        let Some(values) = &self.values else { return Ok(None) };
+        let dtype = self.dtype.map(|of| of.0.dtype);
+        let mut bytes = Vec::new();
+        for value in values {
+            let whole = value.as_i64();
+            let wrong = || format!("the value {value} is not of the type of the tensor");
+            match dtype {
+                Some(Dtype::FLOAT) => {
+                    bytes.extend((value.as_f64().ok_or_else(wrong)? as f32).to_le_bytes());
+                }
+                Some(Dtype::DOUBLE) => {
+                    bytes.extend(value.as_f64().ok_or_else(wrong)?.to_le_bytes())
+                }
+                Some(Dtype::INT32) => {
+                    let whole = whole.and_then(|whole| i32::try_from(whole).ok());
+                    bytes.extend(whole.ok_or_else(wrong)?.to_le_bytes());
+                }
+                Some(Dtype::INT64) => bytes.extend(whole.ok_or_else(wrong)?.to_le_bytes()),
+                _ => return Err("values need the type float, double, int32 or int64".to_owned()),
+            }
+        }
+        Ok(Some(Box::new(Content { bytes, is_list: true })))
+    }
 }
 
 #[derive(Deserialize)]
@@ -82,8 +117,10 @@ impl<'de> Visitor<'de> for Value {
         Ok(match Special::deserialize(MapAccessDeserializer::new(map))? {
             Special::Type(of) => Attr::Type(of.0),
             Special::Shape(shape) => Attr::Shape(shape),
-            Special::Tensor(Tensor { dtype, shape }) => {
-                Attr::Tensor { dtype: dtype.map(|of| of.0.dtype), shape }
+            Special::Tensor(tensor) => {
+                let content = tensor.content().map_err(A::Error::custom)?;
+                let Tensor { dtype, shape, .. } = tensor;
+                Attr::Tensor { dtype: dtype.map(|of| of.0.dtype), shape, content }
             }
             Special::Function(Called { name, attrs }) => Attr::Function(name, attrs),
             Special::Placeholder(name) => Attr::Placeholder(name),

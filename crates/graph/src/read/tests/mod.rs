@@ -47,7 +47,11 @@ fn a_single_value() -> BoxedStrategy<Attr> {
         any::<String>().prop_map(Attr::Text),
         a_type().prop_map(Attr::Type),
         a_shape().prop_map(Attr::Shape),
-        tensor.prop_map(|(of, shape)| Attr::Tensor { dtype: of.map(|of| of.dtype), shape }),
+        tensor.prop_map(|(of, shape)| Attr::Tensor {
+            dtype: of.map(|of| of.dtype),
+            shape,
+            content: None
+        }),
     ]
     .boxed()
 }

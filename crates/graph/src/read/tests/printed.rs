@@ -90,7 +90,7 @@ fn text_value(value: &Attr, suffix: &str) -> String {
         Attr::Text(text) => format!("s: {}", quoted(text)),
         Attr::Type(of) => format!("type: {of}"),
         Attr::Shape(shape) => format!("shape {{ {} }}", dims(shape)),
-        Attr::Tensor { dtype, shape } => {
+        Attr::Tensor { dtype, shape, .. } => {
             let dtype = dtype.map_or("DT_INVALID".to_owned(), |of| of.to_string());
             let content = r#"tensor_content: "\001\377}" "{" float_val: [1, -2.5e+3, nan]"#;
             format!("tensor {{ dtype: {dtype} tensor_shape {{ {} }} {content} }}", dims(shape))
@@ -180,7 +180,7 @@ fn json_value(value: &Attr) -> Value {
         Attr::Text(text) => json!(text),
         Attr::Type(of) => json!({ "type": of.to_string() }),
         Attr::Shape(shape) => json!({ "shape": shape }),
-        Attr::Tensor { dtype, shape } => {
+        Attr::Tensor { dtype, shape, .. } => {
             json!({ "tensor": { "dtype": dtype.map(|of| of.to_string()), "shape": shape } })
         }
         Attr::Function(name, attrs) => {

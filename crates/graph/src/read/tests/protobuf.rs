@@ -247,7 +247,7 @@ fn value(attr: &Attr) -> Value {
         Attr::Text(text) => Of::S(text.clone().into_bytes()),
         Attr::Type(of) => Of::Type(number(of.dtype.number(), of.reference)),
         Attr::Shape(dims) => Of::Shape(shape(dims.as_deref())),
-        Attr::Tensor { dtype, shape: dims } => Of::Tensor(Tensor {
+        Attr::Tensor { dtype, shape: dims, .. } => Of::Tensor(Tensor {
             dtype: dtype.map_or(0, |of| of.number() as i32),
             tensor_shape: Some(shape(dims.as_deref())),
             tensor_content: vec![0; 3],

@@ -1,5 +1,8 @@
 //! The tokens of protobuf's text form.
 
+use std::ops::Neg;
+use std::str::FromStr;
+
 /// A text and a place in it. Errors are fragments; the caller knows the place.
 #[derive(Debug)]
 pub(super) struct Scan<'a> {
@@ -125,7 +128,7 @@ impl<'a> Scan<'a> {
         })
     }
 
-    pub(super) fn float(&mut self) -> Result<f32, String> {
+    pub(super) fn float<F: FromStr + Neg<Output = F>>(&mut self) -> Result<F, String> {
         self.blanks();
         let start = self.at;
         let token = self.scalar()?;
@@ -135,9 +138,9 @@ impl<'a> Scan<'a> {
             Some(number)
                 if digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') =>
             {
-                number.parse()
+                number.parse::<F>()
             }
-            _ => digits.parse::<f32>(),
+            _ => digits.parse(),
         };
         let number = number.map_err(|_| {
             self.at = start;

@@ -91,7 +91,7 @@ pub fn described(question: &Question<'_>, first: &Answer) -> [String; 2] {
             "{} tokens of context{sequences}: weights {} + context {} + buffers {} + overhead {} = \
              {} on one GPU{host}",
             question.context,
-            amount(estimate.weights + estimate.training),
+            amount(estimate.weights),
             amount(estimate.context),
             amount(estimate.buffer),
             amount(estimate.overhead),

@@ -1,5 +1,6 @@
 //! The devices that a graph is placed on.
 
+use super::input::Input;
 use crate::args::Global;
 use crate::commands::place::PlaceGraphArgs;
 use crate::exit::Exit;
@@ -7,6 +8,7 @@ use crate::failure::Failure;
 use crate::source;
 use gpu_core::{Groups, Origin, Rates, Topology};
 use gpu_graph::cost::{Cluster, Gpu};
+use gpu_graph::replicate::{Batch, ReplicateError, register, replica_devices, replicate};
 use gpu_graph::{Device, DeviceSet};
 use std::collections::BTreeMap;
 
@@ -39,7 +41,7 @@ impl Machine {
         if let Some(listed) = listed {
             return Machine::of(listed);
         }
-        let groups = if args.schedule { Groups::PEAKS } else { Groups::NONE };
+        let groups = if args.schedule || args.run { Groups::PEAKS } else { Groups::NONE };
         let source = source::open_for_query(global, groups, true)?;
         let look = gpu_core::look_at_devices(&*source.backend, &*source.host, groups);
         if let (Err(fault), true) = (&look.driver, look.devices.is_empty()) {
@@ -77,6 +79,26 @@ impl Machine {
             }
         }
         Ok(Machine { devices: DeviceSet::new(devices), ..Machine::default() })
+    }
+
+    /// Returns the graph on the devices of replicas, if the user requests them, and adds notes.
+    pub(super) fn replicate(
+        &self,
+        args: &PlaceGraphArgs,
+        input: &mut Input,
+    ) -> Result<(), ReplicateError> {
+        if args.replicas.is_none() && args.contexts.is_none() {
+            return Ok(());
+        }
+        let count = args.replicas.map(usize::from);
+        let devices = replica_devices(&self.devices, args.contexts.as_deref(), count)?;
+        let batch = args.batch.map(|rows| Batch { rows, loads: &args.loads });
+        let links = (&self.topology, &Rates::default());
+        let (graph, notes) = replicate(&input.graph, devices, links, batch)?;
+        register(&mut input.registry);
+        input.graph = graph;
+        input.notes.extend(notes);
+        Ok(())
     }
 
     /// Returns the devices as processors.

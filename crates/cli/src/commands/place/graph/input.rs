@@ -4,12 +4,12 @@ use crate::commands::parse::read_up_to;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use gpu_graph::read::{self, Document, Form, Limits, ReadError};
-use gpu_graph::{BuildError, Device, Graph, Registry};
+use gpu_graph::{BuildError, Device, Graph, GraphDef, Registry};
 use std::path::{Path, PathBuf};
 
 /// What the files contain.
 pub(super) struct Input {
-    pub(super) graph: Graph,
+    pub(super) graph: GraphDef,
     pub(super) registry: Registry,
     /// The devices, where the file lists them.
     pub(super) devices: Option<Vec<Device>>,
@@ -20,9 +20,9 @@ pub(super) struct Input {
 /// TensorFlow's.
 ///
 /// # Errors
-/// If a file cannot be read or is malformed, or if the graph refers to what is not there.
-pub(super) fn read(file: &Path, kernels: &[PathBuf]) -> Result<Input, Failure> {
-    let limits = Limits::default();
+/// If a file cannot be read or is malformed.
+pub(super) fn read(file: &Path, kernels: &[PathBuf], contents: bool) -> Result<Input, Failure> {
+    let limits = Limits { contents, ..Limits::default() };
     let bytes = read_up_to(file, limits.bytes)?;
     let Document { form, graph, registry, devices, mut notes } =
         read::graph(&bytes, &limits).map_err(|error| unreadable(file, error))?;
@@ -38,7 +38,15 @@ pub(super) fn read(file: &Path, kernels: &[PathBuf]) -> Result<Input, Failure> {
     for path in kernels {
         add_kernels(&mut registry, path, &limits)?;
     }
-    let graph = Graph::build(graph, &registry).map_err(|error| {
+    Ok(Input { graph, registry, devices, notes })
+}
+
+/// Resolves the names of a graph.
+///
+/// # Errors
+/// If the graph refers to what is not there.
+pub(super) fn build(file: &Path, graph: GraphDef, registry: &Registry) -> Result<Graph, Failure> {
+    Graph::build(graph, registry).map_err(|error| {
         let failure = Failure::new(Exit::Usage, format!("build the graph of '{}'", file.display()));
         let is_unknown = matches!(error, BuildError::UnknownOp { .. });
         let failure = failure.with_source(error);
@@ -47,8 +55,7 @@ pub(super) fn read(file: &Path, kernels: &[PathBuf]) -> Result<Input, Failure> {
                 .with_hint("--kernels FILE adds operations and kernels (docs/graph-formats.md)"),
             false => failure,
         }
-    })?;
-    Ok(Input { graph, registry, devices, notes })
+    })
 }
 
 /// ONNX has no list of kernels: which operations run where depends on the program that runs it.

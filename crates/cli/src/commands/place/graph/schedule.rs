@@ -1,6 +1,7 @@
 //! `gpuws place graph --schedule`: where and when each operation runs, by costs.
 
 use super::devices::Machine;
+use super::draw;
 use crate::args::Global;
 use crate::commands::place::PlaceGraphArgs;
 use crate::exit::Exit;
@@ -8,8 +9,8 @@ use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table, warn};
 use crate::wording::{count, flow};
 use gpu_core::{Bytes, amount};
-use gpu_executor::{Lane, NodeIx, Span, TaskGraph, Trace, chrome, svg};
-use gpu_graph::cost::{Cluster, Dag, Estimates, Schedule, estimate, list_schedule};
+use gpu_executor::{schedule_trace, task_graph};
+use gpu_graph::cost::{Cluster, Estimates, Schedule, estimate, list_schedule};
 use gpu_graph::{Graph, Registry};
 use gpu_report::json::ScheduledGraph;
 use gpu_report::json::schedule::{Processor, explained};
@@ -33,7 +34,8 @@ pub(super) fn run(
             .with_hint("--devices names other devices, --kernels other kernels")
     })?;
     if args.svg.is_some() || args.trace.is_some() {
-        draw(args, &dag, &cluster, &schedule).map_err(|error| failed().with_source(error))??;
+        let tasks = task_graph(&dag).map_err(|error| failed().with_source(error))?;
+        draw(args, &tasks, &schedule_trace(&cluster, &schedule))?;
     }
     if global.json {
         let machine = machine.name.as_deref();
@@ -46,42 +48,6 @@ pub(super) fn run(
     }
     screen.together(|screen| show(args, global, screen, machine, graph, &cluster, &schedule))?;
     Ok(Exit::Done)
-}
-
-/// Writes the schedule as a picture and as a trace, each to a new file.
-fn draw(
-    args: &PlaceGraphArgs,
-    dag: &Dag,
-    cluster: &Cluster,
-    schedule: &Schedule,
-) -> Result<Result<(), Failure>, gpu_executor::GraphError> {
-    let edges = (0_u32..)
-        .zip(&dag.items)
-        .flat_map(|(to, item)| item.inputs.iter().map(move |input| (input.item, to)));
-    let names = dag.items.iter().map(|item| item.name.clone()).collect();
-    let tasks = TaskGraph::with_names(dag.items.len(), edges, names)?;
-    let mut trace = Trace::default();
-    for processor in &cluster.processors {
-        let (process, name) =
-            processor.name.rsplit_once("/device:").unwrap_or(("", &processor.name));
-        trace.lanes.push(Lane { process: process.to_owned(), name: name.to_owned() });
-    }
-    for (at, slot) in (0_u32..).zip(&schedule.slots) {
-        trace.spans.push(Span {
-            node: NodeIx(at),
-            lane: slot.processor,
-            start_nanos: slot.start_nanos,
-            end_nanos: slot.end_nanos,
-        });
-    }
-    trace.spans.sort_by_key(|span| (span.start_nanos, span.node.0));
-    let written = |path: Option<&std::path::PathBuf>, text: &dyn Fn() -> String| match path {
-        Some(path) => gpu_host::output::write_new(path, text().as_bytes()).map_err(Failure::from),
-        None => Ok(()),
-    };
-    let title = args.file.display().to_string();
-    Ok(written(args.svg.as_ref(), &|| svg(&trace, &tasks, &title))
-        .and_then(|()| written(args.trace.as_ref(), &|| chrome(&trace, &tasks))))
 }
 
 fn show(
@@ -169,7 +135,7 @@ fn explain(
     screen.print_all(table.lines(screen.room(0)))
 }
 
-fn time(nanos: u64) -> String {
+pub(super) fn time(nanos: u64) -> String {
     match nanos {
         0..10_000_000 => format!("{:.1} us", nanos as f64 / 1e3),
         _ => format!("{:.1} ms", nanos as f64 / 1e6),
