@@ -263,18 +263,6 @@ names! {
         JoinedTheScope,
     }
 
-    /// Format of a memory recording.
-    RecordingFormat of gpu_memory_trace::trace::Format {
-        /// JSON Lines of this project.
-        Own,
-        /// PyTorch's torch.cuda.memory._dump_snapshot.
-        TorchSnapshot,
-        /// Log of the RAPIDS Memory Manager.
-        RmmLog,
-        /// Allocator dump in a log of TensorFlow or XLA.
-        BfcDump,
-    }
-
     /// A framework whose allocator can be limited.
     Framework of gpu_memory_advice::environment::Framework {
         /// PyTorch.
@@ -433,6 +421,21 @@ names! {
         Cuda,
         /// A program that asked for host memory: NumPy, or an unknown one.
         Host,
+    }
+}
+
+#[cfg(feature = "memory-trace")]
+names! {
+    /// Format of a memory recording.
+    RecordingFormat of gpu_memory_trace::trace::Format {
+        /// JSON Lines of this project.
+        Own,
+        /// PyTorch's torch.cuda.memory._dump_snapshot.
+        TorchSnapshot,
+        /// Log of the RAPIDS Memory Manager.
+        RmmLog,
+        /// Allocator dump in a log of TensorFlow or XLA.
+        BfcDump,
     }
 }
 
