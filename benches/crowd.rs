@@ -133,7 +133,9 @@ fn main() -> ExitCode {
     }
     let session = ["libnvml_sim.so", "nvml-sim-process"].map(built);
     let (Some(gpuws), [Some(_), Some(_)]) = (built("gpuws"), session) else {
-        eprintln!("skipped: there is no gpuws: cargo build --release -p gpuws -p gpu-nvml-sim");
+        eprintln!(
+            "skipped: there is no gpuws: cargo build --release -p gpuws -p gpu-nvml-sim --features gpuws/full"
+        );
         return ExitCode::SUCCESS;
     };
     let own = std::env::current_exe().expect("a running program has a path");

@@ -1,7 +1,7 @@
 //! The contract of every adapter.
 
-use crate::driver::real_gpu;
-use crate::stand_in::{StandIn, device, on};
+use super::driver::real_gpu;
+use super::stand_in::{StandIn, device, on};
 use gpu_allocator_policy::bfc::Settings;
 use gpu_allocator_policy::{Bfc, Logical, ModelMemory, Policy, Stream};
 use gpu_core::{Bytes, DeviceFault, DeviceId, DeviceMemory, ErrorKind, Region};
@@ -196,7 +196,7 @@ fn logical_device_meets_contract() {
 
 #[test]
 fn cuda_memory_meets_contract() {
-    on(StandIn::default(), "contract::cuda_memory_meets_contract", || {
+    on(StandIn::default(), "memory::contract::cuda_memory_meets_contract", || {
         let memory = CudaMemory::open(&device(0)).unwrap();
         assert_eq!(memory.page().unwrap(), Bytes::from_mib(2));
         keeps_the_contract(&memory, "the stand-in driver", Figures::Exact);
@@ -207,7 +207,7 @@ fn cuda_memory_meets_contract() {
 #[test]
 fn cuda_memory_without_vmm_meets_contract() {
     let old = StandIn { defines: &["OLD"], ..StandIn::default() };
-    on(old, "contract::cuda_memory_without_vmm_meets_contract", || {
+    on(old, "memory::contract::cuda_memory_without_vmm_meets_contract", || {
         let memory = CudaMemory::open(&device(0)).unwrap();
         assert!(memory.page().is_err());
         keeps_the_contract(&memory, "the old stand-in driver", Figures::Exact);
@@ -217,7 +217,7 @@ fn cuda_memory_without_vmm_meets_contract() {
 
 #[test]
 fn cuda_pool_meets_contract() {
-    on(StandIn::default(), "contract::cuda_pool_meets_contract", || {
+    on(StandIn::default(), "memory::contract::cuda_pool_meets_contract", || {
         let pool = CudaPool::open(&device(0)).unwrap();
         keeps_the_contract(&pool, "the stand-in driver's pool", Figures::Exact);
         serves_an_allocator(std::sync::Arc::new(pool), Figures::Exact);

@@ -32,7 +32,7 @@ fn panic_in_snapshot_restores_terminal_and_ends_view() {
     let own = std::env::current_exe().unwrap();
     let mut command = Command::new("python3");
     command.args(["-c", PTY]).arg(own);
-    command.args(["panic::child", "--exact", "--ignored", "--nocapture"]).env("TERM", "xterm");
+    command.args(["top::panic::child", "--exact", "--ignored", "--nocapture"]).env("TERM", "xterm");
     let output = command.output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
     let (before, after) = shown.split_once("E[?1049lE[?25h").expect(&shown);

@@ -1,8 +1,8 @@
 //! The pictures of the documentation: screens of shipped simulated machines, drawn by the program's
-//! own view. `SNAPSHOTS=overwrite cargo test -p gpuws-tests --test top pictures` draws them again.
+//! own view. `SNAPSHOTS=overwrite cargo test -p gpuws-tests pictures` draws them again.
 
-use crate::screens::{key, watched};
-use crate::svg::svg;
+use super::screens::{key, watched};
+use super::svg::svg;
 use ratatui_crossterm::crossterm::event::KeyCode;
 use snapbox::Data;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The public API of each library as a text file, so that reviews show API changes.
 
 use crate::cargo;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, Error, Write};
 use std::path::Path;
@@ -50,7 +50,10 @@ pub fn api(root: &Path, check: bool, out: &mut dyn Write) -> io::Result<bool> {
 fn libraries(metadata: &Value) -> Vec<Library> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let is_library = |package: &&Value| {
-        list(&package["targets"]).iter().any(|target| list(&target["kind"]).contains(&"lib".into()))
+        // That of the program has another name: it only lists features.
+        let name = package["name"].as_str().unwrap_or_default().replace('-', "_");
+        let is_own = |target: &Value| target["name"] == *name && target["kind"] == json!(["lib"]);
+        list(&package["targets"]).iter().any(is_own)
             && package["manifest_path"].as_str().is_some_and(|path| path.contains("/crates/"))
     };
     let library = |package: &Value| Library {

@@ -6,6 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// The option with which gpuws has all its features, as in packages.
+pub(crate) const FULL: &str = "--features=gpuws/full";
+
 fn cargo(root: &Path) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(program);
@@ -34,6 +37,18 @@ pub(crate) fn metadata(root: &Path) -> io::Result<Value> {
         return Err(io::Error::other("failed to run cargo metadata"));
     }
     Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Returns the output of `cargo tree` with these arguments.
+///
+/// # Errors
+/// If cargo cannot be run or fails; the error contains its message.
+pub(crate) fn tree(root: &Path, arguments: &[&str]) -> io::Result<String> {
+    let output = cargo(root).arg("tree").args(arguments).output()?;
+    if !output.status.success() {
+        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Installs this version of a program from the registry into `bin` of a directory.

@@ -17,6 +17,7 @@ const BUILDS: &[&[&str]] = &[
         "--package=gpuws",
         "--package=gpu-nvml-sim",
         "--package=gpu-nvidia",
+        cargo::FULL,
     ],
     &[
         "test",

@@ -4,11 +4,10 @@
 //! Every edge counts, including those of tests and build scripts, but for `IN_TESTS`. Code that
 //! needs several adapters or policies at once belongs in `tests/` or `benches/`.
 
-use crate::{Tree, Violation};
+use crate::{Tree, Violation, cargo};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
-use std::process::Command;
 
 /// A package of the workspace and its direct dependencies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -209,19 +208,11 @@ pub fn read(root: &Path) -> io::Result<Vec<Package>> {
 
 /// Reads the packages of the workspace with their dependencies of these kinds.
 fn dependencies(root: &Path, edges: &str) -> io::Result<Vec<Package>> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .current_dir(root)
-        .args(["tree", "--workspace", "--all-features", "--target", "all"])
-        .args(["--edges", edges, "--depth", "1", "--prefix", "depth"])
-        // Otherwise the dependencies of a package are omitted after its first occurrence.
-        .arg("--no-dedupe")
-        .args(["--format", "{p}"])
-        .output()?;
-    if !output.status.success() {
-        return Err(io::Error::other(String::from_utf8_lossy(&output.stderr)));
-    }
-    Ok(parse(&String::from_utf8_lossy(&output.stdout), root))
+    let words = ["--workspace", "--all-features", "--target", "all", "--edges", edges];
+    // `--no-dedupe`: otherwise the dependencies of a package are omitted after its first occurrence.
+    let form = ["--depth", "1", "--prefix", "depth", "--no-dedupe", "--format", "{p}"];
+    let text = cargo::tree(root, &[&words[..], &form].concat())?;
+    Ok(parse(&text, root))
 }
 
 /// Parses the output of `cargo tree --depth 1 --prefix depth --format {p}`.

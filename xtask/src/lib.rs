@@ -17,6 +17,7 @@ mod modules;
 mod mutants;
 pub mod packages;
 mod peers;
+mod plain;
 mod plot;
 mod podman;
 mod program;

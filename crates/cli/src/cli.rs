@@ -1,16 +1,21 @@
 //! The command line, as clap reads it.
 
 use crate::args::Global;
+#[cfg(feature = "export")]
+use crate::commands::export::ExportArgs;
+#[cfg(feature = "place")]
+use crate::commands::place::PlaceArgs;
+#[cfg(feature = "history")]
+use crate::commands::report::ReportArgs;
 use crate::commands::{
     claim::ClaimArgs, completions::CompletionsArgs, demo::DemoArgs, doctor::DoctorArgs,
-    export::ExportArgs, holders::HoldersArgs, leases::LeasesArgs, man::ManArgs, mem::MemArgs,
-    monitor::DmonArgs, monitor::PmonArgs, parse::ParseArgs, place::PlaceArgs, query::QueryArgs,
-    reap::ReapArgs, record::RecordArgs, report::ReportArgs, reset::ResetArgs, run::RunArgs,
-    sim::SimArgs, slurm::SlurmArgs, status::StatusArgs, top::TopArgs, topo::TopoArgs,
-    watch::WatchArgs,
+    holders::HoldersArgs, leases::LeasesArgs, man::ManArgs, mem::MemArgs, monitor::DmonArgs,
+    monitor::PmonArgs, parse::ParseArgs, query::QueryArgs, reap::ReapArgs, record::RecordArgs,
+    reset::ResetArgs, run::RunArgs, sim::SimArgs, slurm::SlurmArgs, status::StatusArgs,
+    top::TopArgs, topo::TopoArgs, watch::WatchArgs,
 };
 use crate::exit::Exit;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 use std::ffi::{OsStr, OsString};
 
@@ -20,7 +25,7 @@ use std::ffi::{OsStr, OsString};
     name = "gpuws",
     version,
     about,
-    after_help = "Example: gpuws --sim p100-ghost doctor",
+    after_help = after_help(),
     after_long_help = exit_codes(),
     max_term_width = 100
 )]
@@ -52,6 +57,7 @@ pub(crate) enum Command {
                             gpuws --sim labbox watch --for 1h"
     )]
     Watch(WatchArgs),
+    #[cfg(feature = "export")]
     /// Serve metrics to Prometheus: unexplained memory, findings, leases, and the GPUs.
     #[command(after_help = "Examples: gpuws export --listen 127.0.0.1:9836\n          \
                             gpuws --sim labbox export --textfile -")]
@@ -100,6 +106,7 @@ pub(crate) enum Command {
     /// Show the GPU topology like nvidia-smi topo -m, or draw it as SVG.
     #[command(after_help = "Example: gpuws --sim dgx1-v100 topo --svg dgx1.svg")]
     Topo(TopoArgs),
+    #[cfg(feature = "place")]
     /// Show where the operations of a graph or the layers of a model would go.
     #[command(after_help = "Example: gpuws place model ./Llama-3-8B --context 8k")]
     Place(PlaceArgs),
@@ -118,6 +125,7 @@ pub(crate) enum Command {
                             gpuws record --for 8h --names night && gpuws doctor --replay night"
     )]
     Record(RecordArgs),
+    #[cfg(feature = "history")]
     /// Show who held and used the GPUs over time: hours, memory and energy.
     #[command(after_help = "Examples: gpuws report /var/lib/gpuws/history --by job\n          \
                             gpuws report DIR --since 2026-11-01 --format html -o usage.html")]
@@ -148,7 +156,7 @@ pub(crate) enum Command {
 /// Parses the arguments. The default command has its options without its name too: `gpuws -l`.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, clap::Error> {
     let mut words = usual_spelling(words.into_iter());
-    let cli = Cli::try_parse_from(&words);
+    let cli = Cli::try_parse_from(&words).map_err(named);
     if !cli.as_ref().is_err_and(|error| error.kind() == ErrorKind::UnknownArgument) {
         return cli;
     }
@@ -156,6 +164,15 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, clap::Error> {
     let status = Cli::try_parse_from(&words);
     let is_unknown = |error: &clap::Error| error.kind() == ErrorKind::UnknownArgument;
     if status.as_ref().is_err_and(is_unknown) { cli } else { status }
+}
+
+/// Names the feature of a command that was not built into this program.
+fn named(error: clap::Error) -> clap::Error {
+    let missing = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => gpuws_features::check_command(word).err(),
+        _ => None,
+    };
+    missing.map_or(error, |why| clap::Error::raw(ErrorKind::InvalidSubcommand, why + "\n"))
 }
 
 /// Replaces nvidia-smi's `-lms` and `-p2p`, long options with a single dash, with `--loop-ms` and
@@ -183,7 +200,12 @@ fn usual_spelling(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 
 fn exit_codes() -> String {
     let codes = Exit::ALL.map(|exit| format!("  {:>3}  {}", exit.code(), exit.meaning()));
-    format!("Example: gpuws --sim p100-ghost doctor\n\nExit codes:\n{}", codes.join("\n"))
+    format!("{}\n\nExit codes:\n{}", after_help(), codes.join("\n"))
+}
+
+fn after_help() -> String {
+    let example = Some("Example: gpuws --sim p100-ghost doctor".to_owned());
+    example.into_iter().chain(gpuws_features::missing()).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -33,6 +33,12 @@ impl Failure {
         Failure { exit, what: what.into(), source: None, meaning: None, hint: None, list: None }
     }
 
+    /// Checks that this program was built with an option.
+    pub(crate) fn unless_built(option: &str) -> Result<(), Self> {
+        let failed = |why| Failure::new(Exit::Usage, format!("use '{option}'")).with_source(why);
+        gpuws_features::check_option(option).map_err(failed)
+    }
+
     /// Returns a failure to do `what` with a file because of an I/O error.
     pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
         let exit = match source.kind() {

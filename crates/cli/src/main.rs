@@ -85,14 +85,16 @@ fn check_global_options(cli: &Cli) -> Result<(), Failure> {
     Ok(())
 }
 
+const NO_MACHINE: &str = "this command queries no machine";
+
 fn why_not_sim(command: &Command) -> Option<&'static str> {
     Some(match command {
         Command::Demo(_) => "demo takes the machine as an argument: gpuws demo NAME",
         Command::Sim(_) => "sim takes the machine as an argument: gpuws sim NAME -- COMMAND",
         Command::Slurm(_) => "slurmd's jobs are on this machine",
-        Command::Parse(_) | Command::Report(_) | Command::Completions(_) | Command::Man(_) => {
-            "this command queries no machine"
-        }
+        #[cfg(feature = "history")]
+        Command::Report(_) => NO_MACHINE,
+        Command::Parse(_) | Command::Completions(_) | Command::Man(_) => NO_MACHINE,
         _ => return None,
     })
 }
@@ -102,6 +104,7 @@ fn why_not_json(command: &Command) -> Option<&'static str> {
         Command::Slurm(_) => "slurmd reads the exit code, and logs the text",
         Command::Sim(_) => "the output is the command's; pass the option to gpuws after --",
         Command::Query(_) => "query prints CSV; gpuws status --json has the same figures",
+        #[cfg(feature = "export")]
         Command::Export(_) => "the output has the formats of Prometheus",
         Command::Watch(args) if args.check_policy.is_some() => {
             "--check-policy only says whether the policy is valid"
@@ -143,6 +146,7 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         Some(Command::Doctor(args)) => commands::doctor::run(args, global, &mut screen),
         Some(Command::Reap(args)) => commands::reap::run(args, global, &mut screen),
         Some(Command::Watch(args)) => commands::watch::run(args, global, &mut screen),
+        #[cfg(feature = "export")]
         Some(Command::Export(args)) => commands::export::run(args, global, &mut screen),
         Some(Command::Run(args)) => match role {
             Role::Frontend if args.hosts.are_given() => commands::run::elsewhere(args, global),
@@ -153,11 +157,13 @@ fn run(cli: &Cli, role: Role) -> Result<Exit, Failure> {
         Some(Command::Claim(args)) => commands::claim::run(args, global, &mut screen),
         Some(Command::Leases(args)) => commands::leases::run(args, global, &mut screen),
         Some(Command::Topo(args)) => commands::topo::run(args, global, &mut screen),
+        #[cfg(feature = "place")]
         Some(Command::Place(args)) => commands::place::run(args, global, &mut screen),
         Some(Command::Mem(args)) => commands::mem::run(args, global, &mut screen),
         Some(Command::Holders(args)) => commands::holders::run(args, global, &mut screen),
         Some(Command::Parse(args)) => commands::parse::run(args, &mut screen),
         Some(Command::Record(args)) => commands::record::run(args, global, &mut screen),
+        #[cfg(feature = "history")]
         Some(Command::Report(args)) => commands::report::run(args, global, &mut screen),
         Some(Command::Demo(args)) => commands::demo::run(args, global, &mut screen),
         Some(Command::Sim(args)) => commands::sim::run(args, global),

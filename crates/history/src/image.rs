@@ -4,6 +4,7 @@
 //! unless a process started or ended, compressed with zstd and the structure of the key frame as
 //! dictionary; and the numbers. See `docs/history-format.md`.
 
+use crate::codec;
 use crate::damage::DamageKind;
 use crate::numbers::{self, Numbers};
 use crate::range::{Decoder, Encoder};
@@ -18,8 +19,6 @@ use std::sync::Arc;
 const MAX_STRUCTURE: usize = MAX_SHAPE + (16 << 20);
 /// The most bytes of a frame.
 pub(crate) const MAX_FRAME: usize = 32 << 20;
-/// The level of zstd.
-const LEVEL: i32 = 9;
 
 #[cfg(test)]
 thread_local! {
@@ -135,7 +134,7 @@ fn put_structure(output: &mut Vec<u8>, structure: &[u8], dictionary: &[u8]) -> i
     // zstd needs more for its own header than it saves.
     let compressed = match structure.len() {
         0..32 => None,
-        _ => Some(zstd::bulk::Compressor::with_dictionary(LEVEL, dictionary)?.compress(structure)?),
+        _ => Some(codec::compress(structure, dictionary)?),
     };
     let length = (structure.len() as u64) << 1;
     match compressed.filter(|compressed| compressed.len() < structure.len()) {
@@ -169,8 +168,6 @@ fn take_structure(
         return Some(structure.to_vec());
     }
     let compressed = varint::take_bytes(input)?;
-    // The output has this capacity and no more; nothing else is allocated for it.
-    let mut decompressor = zstd::bulk::Decompressor::with_dictionary(dictionary).ok()?;
-    let structure = decompressor.decompress(compressed, length).ok()?;
+    let structure = codec::decompress(compressed, dictionary, length).ok()?;
     (structure.len() == length).then_some(structure)
 }

@@ -41,6 +41,7 @@
 //! ```
 
 mod chunk;
+mod codec;
 mod cost;
 mod damage;
 mod day;

@@ -1,6 +1,7 @@
 //! Reads a history.
 
 use crate::chunk;
+use crate::codec;
 use crate::cost;
 use crate::damage::{Damage, DamageKind};
 use crate::dir::HistoryDir;
@@ -54,6 +55,7 @@ impl Reader {
     /// # Errors
     /// As [`open`](Reader::open).
     pub fn last(dir: impl Into<OwnedFd>) -> Result<Option<Frame>> {
+        codec::check()?;
         let mut reader = Reader::of(dir);
         for day in reader.dir.days()?.into_keys().rev() {
             reader.days = vec![Summary::read(&reader.dir, day, &mut Vec::new())?];
@@ -69,8 +71,10 @@ impl Reader {
     /// Opens the history in this directory. It reads every index, and of the data nothing yet.
     ///
     /// # Errors
-    /// `Io` when the directory cannot be read; `Invalid` when a newer version has written a file.
+    /// `Io` when the directory cannot be read; `Invalid` when a newer version has written a file;
+    /// `Unsupported` without the feature `zstd`.
     pub fn open(dir: impl Into<OwnedFd>) -> Result<Self> {
+        codec::check()?;
         let mut reader = Reader::of(dir);
         let mut found = Vec::new();
         for day in reader.dir.days()?.into_keys() {

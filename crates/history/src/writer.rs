@@ -1,6 +1,7 @@
 //! Writes a history.
 
 use crate::chunk;
+use crate::codec;
 use crate::day::{Day, FileKind};
 use crate::dir::HistoryDir;
 use crate::entry::{self, Entry, Header, SIZE};
@@ -76,7 +77,8 @@ impl Writer {
     ///
     /// # Errors
     /// `Invalid` when others may write to the directory, another recorder writes there, or the
-    /// history is without names; `Io` when it cannot be used.
+    /// history is without names; `Io` when it cannot be used; `Unsupported` without the feature
+    /// `zstd`.
     pub fn open(dir: impl Into<OwnedFd>, retention: Retention) -> Result<Self> {
         let writer = Self::locked(dir, retention)?;
         match writer.dir.is_anonymous()? {
@@ -100,6 +102,7 @@ impl Writer {
     }
 
     fn locked(dir: impl Into<OwnedFd>, retention: Retention) -> Result<Self> {
+        codec::check()?;
         let dir = HistoryDir::new(dir.into());
         dir.check_owner()?;
         let lock = dir.lock()?;

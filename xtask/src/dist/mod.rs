@@ -95,7 +95,7 @@ pub fn dist(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
 /// symbol names depend on them.
 fn link(root: &Path, order: &Path) -> io::Result<PathBuf> {
     let order = format!("-Clink-arg=-Wl,--symbol-ordering-file={}", order.display());
-    let words = ["rustc", "--profile=dist", "--package=gpuws", "--bin=gpuws"];
+    let words = ["rustc", "--profile=dist", "--package=gpuws", "--bin=gpuws", cargo::FULL];
     let linker = ["--", &order, "-Clink-arg=-Wl,--no-warn-symbol-ordering"];
     let built = cargo::build_with(root, &words, &linker)?;
     let program = built.into_iter().find(|built| built.target == "gpuws" && built.kind == "bin");

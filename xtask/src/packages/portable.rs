@@ -43,6 +43,7 @@ pub(super) fn build(root: &Path, out: &mut dyn Write) -> io::Result<Option<Progr
         .map_err(Error::other)?;
     let status = Command::new(bin.join("cargo-zigbuild"))
         .args(["zigbuild", "--profile=dist", "--package=gpuws", "--package=gpu-nvml-sim"])
+        .arg(cargo::FULL)
         .arg(format!("--target={triple}.{major}.{minor}"))
         .current_dir(root)
         .env("PATH", path)

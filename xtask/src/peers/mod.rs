@@ -52,7 +52,8 @@ pub fn peers(root: &Path, install_only: bool, out: &mut dyn Write) -> io::Result
 
 /// Builds gpuws and its simulated NVML; returns the program.
 fn build(root: &Path) -> io::Result<PathBuf> {
-    let built = cargo::build(root, &["build", "--package=gpuws", "--package=gpu-nvml-sim"])?;
+    let built =
+        cargo::build(root, &["build", "--package=gpuws", "--package=gpu-nvml-sim", cargo::FULL])?;
     let gpuws = built.into_iter().find(|built| built.target == "gpuws" && built.kind == "bin");
     gpuws.map(|gpuws| gpuws.path).ok_or_else(|| Error::other("cargo built no gpuws"))
 }

@@ -39,7 +39,10 @@ pub fn podman(root: &Path, out: &mut dyn Write) -> io::Result<bool> {
         writeln!(out, "podman: fetching {} packages with apt-get …", PACKAGES.len())?;
         debian::unpack(&PACKAGES, &tree)?;
     }
-    let built = cargo::build(root, &["build", "--quiet", "-p", "gpuws", "-p", "gpu-nvml-sim"])?;
+    let built = cargo::build(
+        root,
+        &["build", "--quiet", "-p", "gpuws", "-p", "gpu-nvml-sim", cargo::FULL],
+    )?;
     let gpuws = built.into_iter().find(|built| built.target == "gpuws" && built.kind == "bin");
     let gpuws = gpuws.ok_or_else(|| Error::other("cargo built no gpuws"))?;
     run_containers(&tree, &gpuws.path)

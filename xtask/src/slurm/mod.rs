@@ -42,7 +42,8 @@ pub fn slurm(root: &Path, jobs: usize, out: &mut dyn Write) -> io::Result<bool> 
         writeln!(out, "slurm: fetching {} packages with apt-get …", PACKAGES.len())?;
         install(&tree)?;
     }
-    let built = cargo::build(root, &["build", "--quiet", "-p", "gpuws", "--bin", "gpuws"])?;
+    let built =
+        cargo::build(root, &["build", "--quiet", "-p", "gpuws", "--bin", "gpuws", cargo::FULL])?;
     let gpuws = built.into_iter().find(|built| built.target == "gpuws" && built.kind == "bin");
     let gpuws = gpuws.ok_or_else(|| Error::other("cargo built no gpuws"))?;
     run_jobs(&tree, &gpuws.path, jobs)

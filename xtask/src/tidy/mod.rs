@@ -13,7 +13,7 @@ mod words;
 use crate::code::{code_lines, public_items};
 use crate::modules::sources;
 use crate::tree::File;
-use crate::{Tree, Violation, layering};
+use crate::{Tree, Violation, layering, plain};
 use std::io;
 use std::path::Path;
 
@@ -64,12 +64,13 @@ const CHECKS: &[Check] = &[
 pub fn tidy(root: &Path) -> io::Result<Report> {
     let tree = Tree::read(root)?;
     let mut violations = layering::check(&layering::read(root)?, &tree);
+    violations.extend(plain::check(&plain::read(root)?));
     violations.extend(CHECKS.iter().flat_map(|check| check(&tree)));
     violations.sort();
     Ok(Report {
         violations,
         notes: length::long_files(&tree),
-        checks: CHECKS.len() + 1,
+        checks: CHECKS.len() + 2,
         files: tree.files().len(),
         sizes: sizes_of(&tree),
     })

@@ -10,7 +10,7 @@ mod views;
 
 pub(crate) use self::time::{time, time_or_zero};
 pub(crate) use global::Global;
-pub(crate) use history::HistoryArgs;
+pub(crate) use history::{HAS_NO_HISTORY, HistoryArgs};
 pub(crate) use hosts::HostArgs;
 pub(crate) use keep::KeepArgs;
 pub(crate) use values::{named, pid};

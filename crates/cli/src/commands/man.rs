@@ -24,6 +24,9 @@ pub(crate) fn run(
         page = page.find_subcommand(name).ok_or_else(|| {
             let names: Vec<_> = page.get_subcommands().map(Command::get_name).collect();
             let failure = Failure::new(Exit::Usage, format!("find the command '{name}'"));
+            if let Err(why) = gpuws_features::check_command(name) {
+                return failure.with_source(why);
+            }
             match names.is_empty() {
                 true => failure.with_hint(format!("{} has no commands", page.get_name())),
                 false => failure.with_hint(format!("the commands are {}", names.join(", "))),

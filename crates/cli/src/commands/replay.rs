@@ -18,6 +18,7 @@ pub(super) fn dir<'a>(args: &'a HistoryArgs, global: &Global) -> Result<Option<&
         return Err(Failure::new(Exit::Usage, "replay a history")
             .with_source("--replay cannot be used with --sim or --nvml"));
     }
+    args.replay.as_ref().map_or(Ok(()), |_| Failure::unless_built("--replay"))?;
     Ok(args.replay.as_deref())
 }
 

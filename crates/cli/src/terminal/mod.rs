@@ -18,6 +18,7 @@ use gpu_report::ascii;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -77,6 +78,12 @@ pub(crate) struct Screen {
     held: bool,
 }
 
+/// Returns the width of a terminal; `None` for anything else.
+pub(crate) fn terminal_columns(stream: impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
+    Some(size.ws_col.into()).filter(|columns| *columns > 0)
+}
+
 impl Screen {
     /// Returns standard output. With [`ColorChoice::Auto`] it has colours on a terminal, unless
     /// `NO_COLOR`, `CLICOLOR=0` or `TERM=dumb` disable them, or if `CLICOLOR_FORCE` enables them. Its
@@ -84,7 +91,7 @@ impl Screen {
     pub(crate) fn stdout(choice: ColorChoice) -> Self {
         let stdout = io::stdout();
         let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        let own = || terminal_size::terminal_size_of(&stdout).map(|(width, _)| width.0.into());
+        let own = || terminal_columns(&stdout);
         let colour = match choice {
             ColorChoice::Auto => AutoStream::choice(&stdout) != ColorChoice::Never,
             choice => choice != ColorChoice::Never,

@@ -7,7 +7,7 @@ mod drift;
 mod driver_answers;
 mod driver_log;
 mod external;
-#[cfg(feature = "live")]
+mod invariants;
 mod live;
 mod loading;
 mod machines;

@@ -36,7 +36,7 @@ enum CudaContexts {}
 #[cfg(not(feature = "cuda"))]
 impl CudaContexts {
     fn hold(_: &[DeviceUuid]) -> gpu_core::Result<Self> {
-        let what = "hold CUDA contexts: this program is built without the feature cuda";
+        let what = "hold CUDA contexts: this program was built without the feature cuda";
         Err(gpu_core::Error::new(gpu_core::ErrorKind::Unsupported, what))
     }
 }

@@ -4,6 +4,7 @@
 //! [`write`](crate::write::write).
 
 pub mod claims;
+#[cfg(feature = "memory-trace")]
 pub mod convert;
 pub mod doctor;
 pub mod env;
@@ -11,14 +12,19 @@ pub mod explain;
 pub mod holders;
 pub mod hosts;
 pub mod leases;
+#[cfg(feature = "memory-trace")]
 pub mod memory;
 pub mod names;
+#[cfg(feature = "place")]
 pub mod place_graph;
+#[cfg(feature = "place")]
 pub mod place_model;
 pub mod reap;
 pub mod record;
 pub mod reset;
+#[cfg(feature = "place")]
 pub mod run_graph;
+#[cfg(feature = "place")]
 pub mod schedule;
 pub mod status;
 pub mod topo;
@@ -26,6 +32,7 @@ pub mod usage;
 pub mod watch;
 
 pub use claims::{Claimed, Released, Run, Wanted};
+#[cfg(feature = "memory-trace")]
 pub use convert::{Converted, Counts};
 pub use doctor::Doctor;
 pub use env::{Bounded, Known, Seen};
@@ -33,13 +40,18 @@ pub use explain::Explained;
 pub use holders::{FoundHolder, Holders};
 pub use hosts::Hosts;
 pub use leases::Leases;
+#[cfg(feature = "memory-trace")]
 pub use memory::{Fit, Fitted, Recorded, Replayed};
+#[cfg(feature = "place")]
 pub use place_graph::PlacedGraph;
+#[cfg(feature = "place")]
 pub use place_model::PlacedModel;
 pub use reap::Reap;
 pub use record::RecordedFile;
 pub use reset::Reset;
+#[cfg(feature = "place")]
 pub use run_graph::RanGraph;
+#[cfg(feature = "place")]
 pub use schedule::ScheduledGraph;
 pub use status::Status;
 pub use topo::Topo;

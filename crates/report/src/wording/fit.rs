@@ -45,31 +45,3 @@ pub fn next(fitting: Fitting) -> String {
     let setting = fitting.setting.map_or(String::new(), |setting| format!("{setting} "));
     format!("{setting}gpuws run --mem {}MiB -- COMMAND", fitting.mem.mib())
 }
-
-/// Notes that a size in decimal GB is less than a card of that name has.
-pub fn decimal_note(size: Bytes) -> Option<String> {
-    const GB: u64 = 1_000_000_000;
-    // A size in binary units is a multiple of a MiB.
-    let is_decimal = size.0 >= GB && size.0.is_multiple_of(GB) && !size.0.is_multiple_of(1 << 20);
-    let count = size.0 / GB;
-    is_decimal.then(|| {
-        format!(
-            "note: {count}GB is {}; a card sold as {count} GB has about {count} GiB: {count}GiB",
-            amount(size)
-        )
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_decimal_sizes_are_noted() {
-        let note = decimal_note("24GB".parse().unwrap()).unwrap();
-        assert!(note.starts_with("note: 24GB is 22.35 GiB; a card sold as 24 GB"), "{note}");
-        for size in ["24GiB", "24G", "19050MiB", "500MB", "1.5GB"] {
-            assert_eq!(decimal_note(size.parse().unwrap()), None, "{size}");
-        }
-    }
-}

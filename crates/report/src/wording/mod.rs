@@ -3,11 +3,13 @@
 pub mod claims;
 pub mod doctor;
 mod figures;
+#[cfg(feature = "memory-trace")]
 pub mod fit;
 pub mod leases;
 pub mod limit;
 pub mod oom;
 pub mod paste;
+#[cfg(feature = "place")]
 pub mod place;
 pub mod reap;
 pub mod reset;

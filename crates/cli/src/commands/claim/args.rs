@@ -22,7 +22,7 @@ pub(crate) struct ClaimArgs {
     pub(crate) format: ClaimFormat,
     /// Also keep a small CUDA context on each GPU, so that tools which query the driver see it in
     /// use. With --hold or --export.
-    #[arg(long)]
+    #[arg(long, hide = !cfg!(feature = "cuda"))]
     pub(crate) placeholder: bool,
     #[command(flatten)]
     pub(crate) keep: KeepArgs,

@@ -190,5 +190,5 @@ fn check_placeholder(args: &ClaimArgs, source: &Source) -> Result<(), Failure> {
     if source.host.origin() != Origin::Live {
         return refused("simulated machines have no CUDA; use nvml-sim-process --use instead");
     }
-    Ok(())
+    Failure::unless_built("gpuws claim --placeholder")
 }

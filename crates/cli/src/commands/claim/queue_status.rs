@@ -1,6 +1,6 @@
 //! The status line of a waiting claim.
 
-use crate::terminal::Line;
+use crate::terminal::{Line, terminal_columns};
 use crate::users::user;
 use gpu_claim::Waiting;
 use gpu_core::{Claim, Pid};
@@ -44,13 +44,12 @@ pub(crate) struct QueueStatus {
 impl QueueStatus {
     /// Returns the status of a claim of this process group; `quiet` suppresses it.
     pub(crate) fn new(claim: &Claim, preview: String, group: Option<Pid>, quiet: bool) -> Self {
-        let size = terminal_size::terminal_size_of(std::io::stderr());
         QueueStatus {
             claim: asked(claim),
             preview,
             group,
             is_terminal: false,
-            columns: size.map_or(80, |(width, _)| width.0.into()),
+            columns: terminal_columns(std::io::stderr()).unwrap_or(80),
             turns: 0,
             notices: Notices::default(),
             silent: quiet,

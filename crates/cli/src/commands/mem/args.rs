@@ -20,11 +20,13 @@ pub(crate) enum MemCommand {
         with 1 if there is no such message."
     )]
     Explain(ExplainArgs),
+    #[cfg(feature = "memory-trace")]
     /// Convert a memory recording (PyTorch snapshot, RMM log, TensorFlow allocator dump) to JSON
     /// Lines.
     #[command(after_help = "Example: gpuws mem convert snapshot.pickle -o job.jsonl\n\
                             The format is described in docs/memory-trace.md.")]
     Convert(ConvertArgs),
+    #[cfg(feature = "memory-trace")]
     /// Replay a recorded job under its own allocator, compared decision by decision, and under
     /// others.
     #[command(
@@ -33,6 +35,7 @@ pub(crate) enum MemCommand {
                             with 1 if the job runs out of memory."
     )]
     Replay(ReplayArgs),
+    #[cfg(feature = "memory-trace")]
     /// Find the minimum memory that recorded jobs need and which of them fit on one GPU.
     #[command(after_help = "Example: gpuws mem fit a.pickle b.pickle --device-memory 80GiB\n\
                             gpuws run --mem takes the answer. Exits with 1 if a job does not \
@@ -55,6 +58,7 @@ pub(crate) struct ExplainArgs {
     pub(crate) no_live: bool,
 }
 
+#[cfg(feature = "memory-trace")]
 #[derive(Debug, Args)]
 pub(crate) struct ConvertArgs {
     /// The recording; `-` is standard input.
@@ -67,6 +71,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
+#[cfg(feature = "memory-trace")]
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// The recording; `-` is standard input.
@@ -92,6 +97,7 @@ pub(crate) struct ReplayArgs {
     pub(crate) timeline: Option<PathBuf>,
 }
 
+#[cfg(feature = "memory-trace")]
 #[derive(Debug, Args)]
 pub(crate) struct FitArgs {
     /// The recordings, one job each.
@@ -110,6 +116,7 @@ pub(crate) struct FitArgs {
     pub(crate) context: Bytes,
 }
 
+#[cfg(feature = "memory-trace")]
 #[derive(Debug, Args)]
 pub(crate) struct ReadingArgs {
     /// Host memory limit for reading a recording; default: 7 × file size + 16 MiB, at most 4 GiB.
@@ -117,6 +124,7 @@ pub(crate) struct ReadingArgs {
     pub(crate) read_limit: Option<Bytes>,
 }
 
+#[cfg(feature = "memory-trace")]
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArgs {
     /// Also replay under this allocator: caching, expandable, bfc, bfc-all-at-once, stream-ordered

@@ -22,7 +22,7 @@ const MANY: usize = 5_000;
 const MAX_GIB: f64 = 1_000_000.0;
 
 pub(crate) fn run(args: &FitArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
-    jobs::note_decimal(args.device_memory);
+    super::note_decimal(args.device_memory);
     let mut all = Vec::new();
     for path in &args.files {
         let job = jobs::read(path, &args.reading)?;

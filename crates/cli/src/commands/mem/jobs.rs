@@ -3,20 +3,13 @@
 use super::{PolicyArgs, ReadingArgs, recording};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::terminal::{Line, Screen, progress, warn};
+use crate::terminal::{Line, Screen, progress};
 use crate::wording;
 use gpu_allocator_policy::{PolicyConfig, PolicyConfigError};
 use gpu_core::{Bytes, amount};
 use gpu_memory_trace::trace::Format;
 use gpu_memory_trace::{Job, JobError, OnDevice};
 use std::path::Path;
-
-/// Notes a size of a device in decimal GB, which is less than a card of that name has.
-pub(super) fn note_decimal(size: Option<Bytes>) {
-    if let Some(note) = size.and_then(gpu_report::wording::fit::decimal_note) {
-        warn(&note);
-    }
-}
 
 /// Reads the recording of a job.
 ///

@@ -28,7 +28,7 @@ pub(crate) fn run(
     global: &Global,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    jobs::note_decimal(args.device_memory);
+    super::note_decimal(args.device_memory);
     let drawing = args.timeline.as_deref().map(Drawing::begin).transpose()?;
     let job = jobs::read(&args.file, &args.reading)?;
     let policies = policies(&args.policies, &job)?;

@@ -1,6 +1,6 @@
 //! Arguments of `gpuws record`.
 
-use crate::args::time;
+use crate::args::{HAS_NO_HISTORY, time};
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -19,7 +19,8 @@ pub(crate) struct RecordArgs {
     pub(crate) count: u16,
     /// Write a history instead, which --replay reads: a sample each second for this long, or until
     /// Ctrl-C.
-    #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "count")]
+    #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "count",
+          hide = HAS_NO_HISTORY)]
     pub(crate) duration: Option<Duration>,
     /// Time between samples; default: 5s, with --for 1s.
     #[arg(long, value_name = "TIME", value_parser = time)]

@@ -21,6 +21,7 @@ pub(crate) fn run(
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
     if let Some(duration) = args.duration {
+        Failure::unless_built("gpuws record --for")?;
         return history::run(args, duration, global, screen);
     }
     let source = source::open(global)?;

@@ -1,6 +1,6 @@
 //! Arguments of `gpuws top`. They come before the settings of the user's file.
 
-use crate::args::{HistoryArgs, Only, time};
+use crate::args::{HAS_NO_HISTORY, HistoryArgs, Only, time};
 use clap::Args;
 use gpu_top::Theme;
 use gpu_top::config::INTERVALS;
@@ -25,7 +25,8 @@ pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) replay: HistoryArgs,
     /// Seconds of the history in a second.
-    #[arg(long, value_name = "N", requires = "replay", default_value_t = 1.0, value_parser = speed)]
+    #[arg(long, value_name = "N", requires = "replay", default_value_t = 1.0, value_parser = speed,
+          hide = HAS_NO_HISTORY)]
     pub(crate) speed: f64,
     /// Leave the mouse to the terminal, for example to select text.
     #[arg(long)]

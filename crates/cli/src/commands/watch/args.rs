@@ -1,6 +1,6 @@
 //! Arguments of `gpuws watch`.
 
-use crate::args::time;
+use crate::args::{HAS_NO_HISTORY, time};
 use clap::Args;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -21,11 +21,11 @@ pub(crate) struct WatchArgs {
     #[arg(long = "for", value_name = "TIME", value_parser = time)]
     pub(crate) time: Option<Duration>,
     /// Record each look in this directory, which is created if it does not exist.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", hide = HAS_NO_HISTORY)]
     pub(crate) history: Option<PathBuf>,
     /// Remove days of the history that are older.
     #[arg(long, value_name = "TIME", default_value = "30d", value_parser = time,
-          requires = "history")]
+          requires = "history", hide = HAS_NO_HISTORY)]
     pub(crate) keep: Duration,
     /// Execute the plans of the policy, if it also says `dry_run = false`; else they are printed.
     #[arg(long, requires = "policy")]

@@ -45,6 +45,7 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
     let token = args.reap.then(ActToken::user_confirmed);
     let teller = RefCell::new(Teller::new(args, global, &source, &policy)?);
     let history = args.history.as_deref();
+    history.map_or(Ok(()), |_| Failure::unless_built("gpuws watch --history"))?;
     let mut recorder = history.map(|dir| Recorder::open(dir, &source, args.keep)).transpose()?;
     if !global.json && !global.quiet {
         let every = args.every.as_secs_f64();

@@ -7,7 +7,7 @@ mod share;
 pub(crate) use share::bounding;
 
 use super::explain::machine;
-use super::jobs::note_decimal;
+use super::note_decimal;
 use crate::args::Global;
 use crate::commands::mem::EnvArgs;
 use crate::exit::Exit;

@@ -1,0 +1,4 @@
+//! One test program for the whole crate, so that it is linked once.
+
+mod booking;
+mod conservation;
