@@ -3,7 +3,7 @@
 use super::driver::real_gpu;
 use super::stand_in::{StandIn, device, on};
 use gpu_allocator_policy::bfc::Settings;
-use gpu_allocator_policy::{Bfc, Logical, ModelMemory, Policy, Stream};
+use gpu_allocator_policy::{Bfc, ModelMemory, Policy, Stream};
 use gpu_core::{Bytes, DeviceFault, DeviceId, DeviceMemory, ErrorKind, Region};
 use gpu_cuda::{CudaMemory, CudaPool};
 use gpu_sim::Simulation;
@@ -181,16 +181,6 @@ fn simulated_memory_meets_contract() {
         let memory = simulation.device_memory(&DeviceId::from_index(0)).unwrap();
         keeps_the_contract(&memory, name, Figures::Exact);
         serves_an_allocator(std::sync::Arc::new(memory), Figures::Exact);
-    }
-}
-
-#[test]
-fn logical_device_meets_contract() {
-    let model = ModelMemory::new(Bytes::from_mib(128));
-    let limits = [Bytes::from_mib(64), Bytes::from_mib(48)];
-    for part in Logical::split(model, &limits).unwrap() {
-        keeps_the_contract(&part, "a part", Figures::Exact);
-        serves_an_allocator(std::sync::Arc::new(part), Figures::Exact);
     }
 }
 
