@@ -11,7 +11,7 @@ use gpu_memory_trace::trace::Format;
 use gpu_memory_trace::{Job, JobError, OnDevice};
 use std::path::Path;
 
-/// Notes a size of a device in decimal GB, which is less than a card of that name has.
+/// Notes that a device size in decimal GB is less than the memory of a card of that name.
 pub(super) fn note_decimal(size: Option<Bytes>) {
     if let Some(note) = size.and_then(gpu_report::wording::fit::decimal_note) {
         warn(&note);
