@@ -1,10 +1,10 @@
-//! A batch split over a list of contexts, as users of MXNet know it.
+//! A batch split over a list of contexts, as in MXNet.
 
 use crate::def::GraphDef;
 use std::fmt;
 use std::ops::Range;
 
-/// A device as MXNet writes it: `gpu(0)`, `cpu(0)`.
+/// A device in MXNet's notation: `gpu(0)`, `cpu(0)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Context {
     /// `GPU` or `CPU`.
@@ -65,7 +65,7 @@ pub struct Executor {
 /// A batch that cannot be split.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
-    /// There is no context, or not one load for each.
+    /// There is no context, or the number of loads differs.
     #[error("{loads} loads for {contexts} contexts")]
     Loads {
         /// The number of loads.
@@ -90,7 +90,7 @@ pub enum ContextError {
 }
 
 /// Splits a batch in proportion to the loads, as MXNet's `_split_input_slice` does
-/// (`executor_manager.py`): each part is rounded, half to even, and the last one takes the rest.
+/// (`executor_manager.py`): each part is rounded, half to even, and the last one gets the rest.
 ///
 /// # Errors
 /// If a load is not a positive number or a part is empty.
