@@ -113,6 +113,7 @@ pub enum Subject {
 pub struct RowKey {
     /// The index of the device; `None` for an ancestor without a device.
     pub gpu: Option<u32>,
+    /// The subject of the row.
     pub subject: Subject,
 }
 

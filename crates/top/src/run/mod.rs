@@ -53,6 +53,7 @@ pub enum Frames {
 
 /// The machine that is shown.
 pub struct Machine {
+    /// The source of the frames.
     pub frames: Frames,
     /// Ends processes, on another thread; without it, the keys for that do not exist.
     pub ender: Option<Box<dyn Ender>>,
