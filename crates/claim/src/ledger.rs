@@ -9,23 +9,23 @@ use std::sync::Arc;
 
 /// The most waiting claims of one user that are served in turn.
 pub(crate) const MAX_WAITERS_PER_USER: usize = 64;
-/// The most places of one user that are opened at a time, including those of dead and stalled
+/// The most queue places of one user that are opened at a time, including those of dead and stalled
 /// claims.
 pub(crate) const MAX_PLACES_READ_PER_USER: usize = 1024;
-/// The most leases of one user that are told apart.
+/// The most leases of one user that are kept apart.
 pub(crate) const MAX_LEASES_PER_USER: usize = 256;
 
 /// The leases of a machine, from one read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leases {
     pub(crate) confirmed: Vec<LeaseEntry>,
-    /// The attempts among them.
+    /// The attempts among the leases.
     pub(crate) attempts: Vec<LeaseEntry>,
 }
 
 impl Leases {
-    /// Reads them, attempts first: an attempt that is confirmed in between is seen twice, never
-    /// missed, and counts as confirmed.
+    /// Reads leases and attempts, attempts first: an attempt that is confirmed in between is seen
+    /// twice, never missed, and counts as confirmed.
     pub(crate) fn read(locks: &dyn LeaseStore) -> Result<Self> {
         let mut attempts = locks.entries(EntryKind::Attempt)?;
         let confirmed = locks.entries(EntryKind::Lease)?;
@@ -98,10 +98,10 @@ impl Ledger {
     /// leases. When that one ends, the next outer one is the nearest, so its devices do not become
     /// free.
     ///
-    /// Anybody can write that an entry is inside another's lease. It is believed only from the
-    /// lease's owner and from root, and only for devices of that lease. Any other entry stands
-    /// alone, and so does an entry without a live outer lease. A stranger's copy of the lease, with
-    /// its ID, is not the lease that is meant.
+    /// Any user can write that an entry is inside another's lease. That counts only if the lease's
+    /// owner or root wrote it, and only for devices of that lease. Any other entry stands alone,
+    /// and so does an entry without a live outer lease. Another user's copy of the lease, with the
+    /// same ID, does not count as the outer lease.
     pub fn parent_of(&self, entry: &LeaseEntry) -> Option<&LeaseEntry> {
         if entry.within.is_empty() {
             return None;
@@ -109,7 +109,7 @@ impl Ledger {
         nearest_outer(entry, &self.by_name())
     }
 
-    /// Returns the leases by ID and owner. An ID may be repeated, in directories of the same user.
+    /// Returns the leases by ID and owner. An ID may repeat, in directories of the same user.
     fn by_name(&self) -> ByName<'_> {
         let mut by_name = ByName::new();
         for lease in &self.leases {
@@ -171,7 +171,7 @@ fn has_all(lease: &LeaseEntry, devices: &[DeviceUuid]) -> bool {
     devices.iter().all(|device| named.contains(device) || is_merged(device))
 }
 
-/// Sorts, the earliest first, and removes those of each owner beyond a number.
+/// Sorts the entries, the earliest first, and removes those of each owner beyond `most`.
 fn split_off_late(entries: &mut Vec<LeaseEntry>, most: usize) -> BTreeMap<u32, Vec<LeaseEntry>> {
     entries.sort_by(|a, b| (a.ticket, &a.id, a.owner).cmp(&(b.ticket, &b.id, b.owner)));
     let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
@@ -187,7 +187,7 @@ fn split_off_late(entries: &mut Vec<LeaseEntry>, most: usize) -> BTreeMap<u32, V
     late
 }
 
-/// Returns one lease on the whole of all devices of these leases.
+/// Merges these leases into one on the whole of all their devices.
 fn as_one(owner: u32, leases: &[LeaseEntry]) -> Option<LeaseEntry> {
     let devices: BTreeSet<&DeviceUuid> = leases.iter().flat_map(|lease| &lease.devices).collect();
     let count: usize = leases.iter().map(LeaseEntry::count).sum();
@@ -209,7 +209,8 @@ fn as_one(owner: u32, leases: &[LeaseEntry]) -> Option<LeaseEntry> {
     })
 }
 
-/// Returns whether both are the same entry: the ID alone could be another user's copy.
+/// Returns whether both are the same entry. The ID alone is not enough: the other entry could be
+/// another user's copy.
 pub(crate) fn is_same(a: &LeaseEntry, b: &LeaseEntry) -> bool {
     a.id == b.id && a.owner == b.owner
 }

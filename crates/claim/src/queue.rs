@@ -14,14 +14,14 @@ pub(crate) struct Queue<'a> {
     locks: &'a dyn LeaseStore,
     own: Option<QueuePlace>,
     earlier: Vec<QueuePlace>,
-    /// Those found dead.
+    /// The places whose claims were found dead.
     dead: HashSet<QueuePlace>,
     nearest: Option<LeaseEntry>,
     stalled: Vec<LeaseEntry>,
 }
 
 impl<'a> Queue<'a> {
-    /// Lists the places before that of an entry; all places if it has none.
+    /// Lists the places before an entry's own; all places if it has none.
     pub(crate) fn read(locks: &'a dyn LeaseStore, entry: &LeaseEntry) -> Result<Self> {
         let mut earlier = locks.queue()?;
         let own = earlier.iter().find(|place| place.is_of(entry)).cloned();
@@ -82,7 +82,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Returns the content of a place for a claim on the devices of a lease, or of the machine.
+    /// Returns what a place holds, as seen by a claim on the devices of a lease, or of the machine.
     pub(crate) fn rival(
         &mut self,
         place: &QueuePlace,
@@ -90,7 +90,8 @@ impl<'a> Queue<'a> {
         claim: &Claim,
         within: Option<&LeaseEntry>,
     ) -> Result<AtPlace> {
-        // A claim that has devices by now, and is about to leave the queue, no longer competes.
+        // A claim that has its devices already, and is about to leave the queue, no longer
+        // competes.
         if leases.leases.iter().any(|lease| place.is_of(lease)) {
             return Ok(AtPlace::Nobody);
         }

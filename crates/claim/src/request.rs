@@ -1,4 +1,4 @@
-//! A request, the answer of a chooser, and the outcome of a request.
+//! A request, the chooser's answer, and the outcome.
 
 use gpu_core::{
     Claim, DeviceUuid, Error, Fault, LeaseEntry, LeaseGuard, ProcessKey, Result, SafeGpuGuard,
@@ -9,46 +9,45 @@ use std::time::Duration;
 /// How long to wait for a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// Do not wait.
     No,
-    /// At most this long.
+    /// Wait at most this long.
     For(Duration),
-    /// Without limit.
+    /// Wait without limit.
     Forever,
 }
 
-/// A claim and its maker.
+/// A claim and the process that makes it.
 #[derive(Clone, Debug)]
 pub struct ClaimRequest {
     /// The request.
     pub claim: Claim,
     /// The process whose descendants will use the devices.
     pub root: ProcessKey,
-    /// The lease to take devices out of, as it was found; its owner must be the caller, or the
-    /// caller must be root.
+    /// The lease to take devices out of, as it was found; the caller must be its owner or root.
     pub within: Option<LeaseEntry>,
-    /// The whole devices of the MIG devices that it names ([`LeaseEntry::parts_of`]).
+    /// The whole devices that contain the MIG devices the claim names ([`LeaseEntry::parts_of`]).
     pub parts_of: Vec<DeviceUuid>,
-    /// A description of its purpose.
+    /// A description of the claim's purpose.
     pub command: String,
     /// How long to wait.
     pub wait: Wait,
     /// The interval at which the watcher is called during a wait. A signal ends it early.
     pub pace: Duration,
-    /// Hold back every safe-gpu from before the look until [`held_back`](Taken::held_back) is
+    /// Holds back every safe-gpu from before the snapshot until [`held_back`](Taken::held_back) is
     /// dropped.
     pub beside_safe_gpu: bool,
 }
 
-/// The answer of a chooser to one claim, given the others' leases.
+/// The chooser's answer to one claim, given the others' leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chosen {
     /// These devices, now.
     Devices(Vec<DeviceUuid>),
     /// Not enough are free.
     NotNow {
-        /// Every device that it could use, now or after the leases on it end. No later claim gets
-        /// one of them.
+        /// Every device that the claim could use, now or after the leases on it end. No later claim
+        /// gets one of them.
         could: Vec<DeviceUuid>,
     },
     /// This machine can never satisfy the request.
@@ -59,11 +58,11 @@ pub enum Chosen {
 pub struct Taken<S> {
     /// The lease.
     pub entry: LeaseEntry,
-    /// Keeps the lease alive; dropping it releases the lease.
+    /// Keeps the lease alive; drop it to release the lease.
     pub held: Box<dyn LeaseGuard>,
     /// The guard that holds back every safe-gpu, if requested, or why that failed.
     pub held_back: Option<Result<Box<dyn SafeGpuGuard>>>,
-    /// The result of the look before the grant.
+    /// The snapshot before the grant.
     pub scene: S,
     /// The other leases at that moment.
     pub beside: Vec<LeaseEntry>,
@@ -89,25 +88,25 @@ pub struct Waiting<'a> {
     pub leases: &'a [LeaseEntry],
     /// How long it has waited.
     pub waited: Duration,
-    /// What else blocks it, besides the claims ahead.
+    /// What blocks it, apart from the claims ahead.
     pub wait_reason: Option<&'a WaitReason>,
 }
 
-/// What else can make a claim wait.
+/// What makes a claim wait, apart from the claims ahead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitReason {
-    /// A safe-gpu holds its lock; the fault names it if it is visible.
+    /// A safe-gpu holds its lock; the fault names its process if that is visible.
     SafeGpu(Fault),
     /// The driver fails to answer, for example while it is reloaded.
     Driver(Fault),
 }
 
-/// Why nothing was taken. In all of these cases nothing is left of the claim.
+/// Why no devices were taken. In each case the claim is withdrawn completely.
 #[derive(Debug)]
 pub enum TakeError {
-    /// Not possible at once, and it was not to wait.
+    /// Not possible at once, and the claim does not wait.
     NotNow(Box<Standing>),
-    /// Not possible within its timeout.
+    /// Not possible within the claim's timeout.
     TimedOut(Box<Standing>),
     /// This machine can never satisfy the request.
     Never,

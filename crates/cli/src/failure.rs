@@ -13,7 +13,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 
-/// The failure of a command: what failed, why, and what the user can do.
+/// The failure of a command: the failed action, the reason, and what the user can do.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -70,7 +70,7 @@ impl Failure {
         self
     }
 
-    /// Returns what failed, with all causes, in one line.
+    /// Returns the failed action with all causes, in one line.
     pub(crate) fn reason(&self) -> String {
         let text = self.to_string();
         let line = text.lines().next().unwrap_or_default();
@@ -83,10 +83,10 @@ impl Failure {
 }
 
 impl fmt::Display for Failure {
-    /// Writes `gpuws: failed to …` with all causes, then the hint on a line of its own, and
-    /// the list in wrapped lines.
+    /// Writes `gpuws: failed to …` with all causes, then the hint on a separate line, and the list
+    /// in wrapped lines.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What begins with an option is a sentence.
+        // Text that begins with an option is a sentence.
         let failed = if self.what.starts_with("--") { "" } else { "failed to " };
         write!(f, "gpuws: {failed}{}", clean(&self.what))?;
         let mut source = self.source.as_deref().map(|source| source as &dyn Error);
@@ -157,7 +157,7 @@ impl From<OutputError> for Failure {
     }
 }
 
-/// Returns a hint if `/proc` may hide the process; `None` if it hides none.
+/// Returns a hint if `/proc` may hide the process; `None` if it hides no processes.
 fn hidden(kind: ErrorKind) -> Option<&'static str> {
     let of_process =
         matches!(kind, ErrorKind::Process(ProcessFault::Gone | ProcessFault::NotPermitted));

@@ -26,9 +26,9 @@ pub(crate) fn open_for_query(
         .map_err(|error| opening(global.sim.as_deref(), error))
 }
 
-/// Opens the machine that the command line selects, to look at it again and again, with another
-/// function for messages about waits. A view keeps NVML open ([`Source::open_to_watch`]); what runs
-/// for days does not, because that would block resets.
+/// Opens the machine that the command line selects, for repeated snapshots, with another function
+/// for messages about waits. A view keeps NVML open ([`Source::open_to_watch`]); a program that
+/// runs for days does not, because that would block resets.
 pub(crate) fn open_to_watch(
     global: &Global,
     keeps_open: bool,
@@ -39,7 +39,7 @@ pub(crate) fn open_to_watch(
         .map_err(|error| opening(global.sim.as_deref(), error))
 }
 
-/// Returns the failure to open a machine; lists the machines if there is none of this name.
+/// Returns the failure to open a machine; lists the machines if none has this name.
 pub(crate) fn opening(machine: Option<&Path>, error: impl Into<Failure>) -> Failure {
     match machine {
         Some(machine) if Machine::name_of(machine).is_none() => {

@@ -1,7 +1,7 @@
 //! The families of metrics: their names, units, labels and meanings.
 //!
 //! Names follow the rules of Prometheus: a base unit as suffix, `_total` for counters, `_info` for
-//! labels with the value 1. The sum over all labels of a family means something.
+//! labels with the value 1. The sum over all labels of a family is meaningful.
 
 use std::fmt;
 
@@ -130,7 +130,7 @@ metrics! {
     GpuXid Gauge "gpu_xid_timestamp" "seconds" ["gpu" "uuid" "xid"]
         "When the driver last wrote this error number into the kernel log of this boot"
 
-    // Memory that nobody lists, and findings.
+    // Memory that no list accounts for, and findings.
     GpuUnexplained Gauge "gpu_memory_unexplained" "bytes" ["gpu" "uuid"]
         "Memory in use that neither listed processes nor the driver account for"
     GpuHolders Gauge "gpu_holders" "" ["gpu" "uuid" "memory"]
@@ -166,7 +166,7 @@ metrics! {
     ClaimWait Histogram "claim_wait" "seconds" []
         "How long claims waited that were granted since the exporter was started"
 
-    // What gpuws did.
+    // Actions of gpuws.
     ReapSignals Counter "reap_signals" "" ["signal"]
         "Signals in the audit log of the machine"
     ReapOutcomes Counter "reap_outcomes" "" ["outcome"]
@@ -230,7 +230,7 @@ mod tests {
                 "{stem}"
             );
             assert!(stem.ends_with("timestamp") <= (*unit == "seconds"), "{stem}");
-            // A label of this name would be renamed by Prometheus.
+            // Prometheus would rename a label of this name.
             assert!(!labels.contains(&"job") && !labels.contains(&"instance"), "{stem}");
         }
     }

@@ -1,4 +1,4 @@
-//! Looks, one for each scrape.
+//! Takes a snapshot for each scrape.
 
 use crate::look::{Look, Shown};
 use crate::{JobFiles, Metrics, Reaps, Waits};
@@ -10,7 +10,7 @@ use gpu_reaper::{Past, full_observation};
 use gpu_steward::DeviceLeases;
 use std::time::Duration;
 
-/// The longest usual time between two scrapes. What lasts is followed over ten of them.
+/// The longest usual time between two scrapes. Lasting conditions are followed over ten of them.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// A machine, as its ports.
@@ -22,11 +22,11 @@ pub struct Ports<'a> {
     pub host: &'a dyn Host,
     /// The clock.
     pub clock: &'a dyn Clock,
-    /// The leases; `None` for a machine without any.
+    /// The leases; `None` for a machine without leases.
     pub leases: Option<&'a dyn LeaseStore>,
 }
 
-/// Looks at one machine again and again, and keeps what only several looks show.
+/// Takes snapshots of one machine, and keeps what only several snapshots show.
 #[derive(Default)]
 pub struct Exporter {
     observer: Observer,
@@ -35,7 +35,7 @@ pub struct Exporter {
     makes_job_files: bool,
 }
 
-/// The result of a look.
+/// The result of a snapshot.
 #[derive(Debug)]
 pub struct Exported {
     /// The values.
@@ -47,13 +47,14 @@ pub struct Exported {
 }
 
 impl Exporter {
-    /// Returns an exporter that has not looked yet, and whether it makes files for dcgm-exporter.
+    /// Returns an exporter without a snapshot; `makes_job_files` enables the files for
+    /// dcgm-exporter.
     pub fn new(makes_job_files: bool) -> Self {
         Exporter { makes_job_files, ..Exporter::default() }
     }
 
-    /// Looks once. `reaps` is what the audit log tells, if it could be read; `user` returns the name
-    /// of a user. Devices that sleep are not woken, and no device is kept open.
+    /// Takes a snapshot. `reaps` is the content of the audit log, if it could be read; `user`
+    /// returns the name of a user. Sleeping devices are not woken, and no device is kept open.
     pub fn look(
         &mut self,
         ports: &Ports<'_>,
@@ -66,7 +67,8 @@ impl Exporter {
         if shown.figures {
             observation.groups = observation.groups.and(Groups::from_iter([Group::Power]));
         }
-        // First: what was granted before the look has its processes in it.
+        // Read the leases first: the snapshot then has the processes of every lease that was
+        // granted before.
         let ledger = self.ledger(ports);
         let snapshot = self.observer.observe(ports.backend, ports.host, ports.clock, observation);
         let past = self.past.get_or_insert_with(|| Past::every(INTERVAL));
@@ -91,7 +93,8 @@ impl Exporter {
         }
     }
 
-    /// Reads the leases and the queue, and counts what was granted since the look before.
+    /// Reads the leases and the queue, and counts the claims that were granted since the previous
+    /// snapshot.
     fn ledger(&mut self, ports: &Ports<'_>) -> Result<Ledger, Fault> {
         let Some(leases) = ports.leases else { return Ok(Ledger::default()) };
         let ledger = ask(|| Ledger::read(leases))?;
@@ -103,7 +106,8 @@ impl Exporter {
     }
 }
 
-/// Returns whether the driver failed, which a backend that was given up does not notice the end of.
+/// Returns whether the driver failed. A backend that was given up does not notice when the driver
+/// recovers.
 fn has_lost_driver(snapshot: &Snapshot) -> bool {
     let sleeps = |fault: &Fault| fault.kind.absent() == Absent::Asleep;
     let no_answer = |fault: &Fault| fault.kind.absent() == Absent::NoAnswer;

@@ -8,7 +8,7 @@ use gpu_reaper::{Confidence, FindingKind};
 use std::collections::BTreeMap;
 
 pub(crate) fn add(scene: &Scene<'_>, metrics: &mut Metrics) {
-    // Without devices nothing was examined, and nothing is certain to be absent.
+    // Without devices, no device was examined, so no finding is certain to be absent.
     if scene.snapshot.devices.is_empty() {
         return;
     }

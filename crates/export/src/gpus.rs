@@ -1,4 +1,4 @@
-//! The GPUs: their state, who holds them, and the ordinary figures.
+//! The GPUs: their state, their holders, and the ordinary figures.
 
 use crate::catalog::Metric;
 use crate::labels::Labels;
@@ -75,8 +75,8 @@ fn defect_name(defect: Defect) -> &'static str {
     }
 }
 
-/// Counts the processes that the driver lists or that have the file of the device open, each once.
-/// In a separate PID namespace, a holder that uses memory may be one of those that the driver lists.
+/// Counts the processes that the driver lists or that have the device file open, each once. In a
+/// separate PID namespace, a holder that uses memory may be one of those that the driver lists.
 fn add_holders(scene: &Scene<'_>, device: &DeviceState, labels: &Labels, metrics: &mut Metrics) {
     let (Ok(_), Ok(listed)) = (&scene.snapshot.holders, &device.processes) else { return };
     if !scene.snapshot.knows_files_of(device) {

@@ -21,7 +21,7 @@ pub(crate) struct Job {
     pub(crate) uid: Option<u32>,
 }
 
-/// Where a job is.
+/// The device of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     /// The index of the GPU.
@@ -35,7 +35,7 @@ pub(crate) struct Place {
 /// dcgm-exporter fails a collection if a file disappears while it reads the directory.
 pub type JobFiles = BTreeMap<String, String>;
 
-/// The jobs of a look.
+/// The jobs of a snapshot.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct JobsOf {
     jobs: BTreeMap<Place, BTreeSet<Job>>,
@@ -58,8 +58,8 @@ impl JobsOf {
         found
     }
 
-    /// Adds the jobs of processes that the driver lists, by their cgroups. One that a user has named
-    /// does not count.
+    /// Adds the jobs of processes that the driver lists, by their cgroups. A cgroup that a user has
+    /// named does not count.
     fn add_slurm_jobs(&mut self, snapshot: &Snapshot) {
         for device in &snapshot.devices {
             for process in device.processes.iter().flatten() {
@@ -78,8 +78,9 @@ impl JobsOf {
     /// Adds the leases. A user can write any lease, with any ID and ticket. So only IDs in the form
     /// of gpuws count, which are never numbers of Slurm jobs. Leases under which a process uses the
     /// device come first, then the earliest. A lease that conflicts with one of these, or with an
-    /// earlier one of its user, was not granted; between users whose leases no process uses, nothing
-    /// shows who forged, and both stay. A lease that was taken within a Slurm job counts as that job.
+    /// earlier one of its user, was not granted. Of two conflicting leases of different users,
+    /// neither in use, either may be forged, so both stay. A lease that was taken within a Slurm
+    /// job counts as that job.
     fn add_leases(
         &mut self,
         snapshot: &Snapshot,
@@ -159,7 +160,7 @@ impl JobsOf {
         self.left_out.entry(place.gpu).or_default().insert(job.id);
     }
 
-    /// Returns how many jobs on a GPU are not among those that are kept.
+    /// Returns how many jobs on a GPU exceed the limit and were left out.
     pub(crate) fn left_out(&self, gpu: u32) -> u64 {
         self.left_out.get(&gpu).map_or(0, |ids| ids.len() as u64)
     }
@@ -205,7 +206,7 @@ struct Granted {
 }
 
 impl Granted {
-    /// Adds a lease; returns false if gpuws cannot have granted it beside the others.
+    /// Adds a lease; returns false if gpuws cannot have granted it along with the others.
     fn add(&mut self, lease: &LeaseEntry) -> bool {
         let share = lease.claim.memory();
         let room = match (self.is_shared, share, self.room) {

@@ -1,4 +1,4 @@
-//! What identifies a GPU: its labels, and the UUIDs by which leases name it.
+//! The identity of a GPU: its labels, and the UUIDs by which leases name it.
 
 use gpu_core::{DeviceId, DeviceState, DeviceUuid};
 use std::borrow::Cow;

@@ -62,7 +62,7 @@ fn add_queue(scene: &Scene<'_>, ledger: &Ledger, metrics: &mut Metrics) {
     }
     let gpus = waiters.iter().map(|claim| u64::from(claim.claim.count)).sum();
     metrics.add(Metric::QueueGpus, [], number(gpus));
-    // Nobody waits since the future, whatever the claim says.
+    // Clamp to now: the claimant wrote this timestamp.
     if let Some(oldest) = waiters.iter().map(|claim| claim.since.0).min() {
         let now = scene.snapshot.taken_at.0;
         metrics.add(Metric::QueueOldest, [], from_milli(oldest.min(now)));
@@ -71,8 +71,8 @@ fn add_queue(scene: &Scene<'_>, ledger: &Ledger, metrics: &mut Metrics) {
     add_by_user(Metric::UserQueuedClaims, owners, metrics);
 }
 
-/// Returns the leases that are used, each with the device: a process below a lease that was taken
-/// out of another uses the outer one too.
+/// Returns the leases in use, each with the device: a process below a lease that was taken out of
+/// another uses the outer one too.
 pub(crate) fn used<'s>(
     users: &'s BTreeMap<(&LeaseId, u32), Vec<LeaseUser>>,
     ledger: &'s Ledger,
@@ -81,7 +81,7 @@ pub(crate) fn used<'s>(
     for ((id, owner), users) in users {
         let is_it = |lease: &&LeaseEntry| (&lease.id, lease.owner) == (*id, *owner);
         let Some(mut lease) = ledger.leases.iter().find(is_it) else { continue };
-        // Whoever writes leases in a circle gets no more steps than there are leases.
+        // Limit the steps to the number of leases, because leases can be written in a circle.
         for _ in 0..ledger.leases.len() {
             let Some(outer) = ledger.parent_of(lease) else { break };
             lease = outer;
@@ -91,8 +91,8 @@ pub(crate) fn used<'s>(
     used
 }
 
-/// Returns the memory of a device that leases reserve, at most all of it; `None` if it is unknown
-/// how much a whole device or a part has.
+/// Returns the memory of a device that leases reserve, at most all of it; `None` if the memory of
+/// the whole device or a part is unknown.
 fn reserved(device: &DeviceState, leases: &[&LeaseEntry]) -> Option<Bytes> {
     let total = device.memory_total().ok()?;
     let key = device.id().lease_key().ok()?;

@@ -1,15 +1,16 @@
-//! Metrics for Prometheus: what of a look at a machine is exported, and the server that is scraped.
+//! Metrics for Prometheus: the values exported from a snapshot of a machine, and the server that
+//! Prometheus scrapes.
 //!
-//! The main decision is that a scrape is a look. Nothing is read between scrapes, and what a look
-//! could not read is missing from the page, never zero. [`Look::metrics`] is a function from plain
-//! data to [`Metrics`]; [`Server`] answers HTTP with the pages of a [`Looker`], a thread of its own,
-//! so that a driver that hangs costs the scrape its values and not its answer: `gpuws_up 0` comes
-//! within the time that Prometheus allows.
+//! The main decision is that each scrape takes a snapshot. No data is read between scrapes, and a
+//! value that a snapshot could not read is missing from the page, never zero. [`Look::metrics`] is
+//! a function from plain data to [`Metrics`]; [`Server`] answers HTTP with the pages of a
+//! [`Looker`], which runs on its own thread. A driver that hangs therefore costs the scrape its
+//! values and not its answer: `gpuws_up 0` comes within the time that Prometheus allows.
 //!
-//! What only gpuws knows comes first: memory that no listed process explains, holders, findings,
-//! leases, the queue, what was reaped. The ordinary figures of the GPUs, which other exporters have
-//! too, can be left out ([`Shown`]). The families are in one [table](Metric::family), and
-//! prometheus-client writes both text formats.
+//! The data that only gpuws has comes first: memory that no listed process explains, holders,
+//! findings, leases, the queue, reaped processes. The ordinary figures of the GPUs, which other
+//! exporters have too, can be left out ([`Shown`]). The families are in one
+//! [table](Metric::family), and prometheus-client writes both text formats.
 
 mod catalog;
 mod exporter;

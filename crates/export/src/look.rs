@@ -1,4 +1,4 @@
-//! A look at a machine, and the values in it.
+//! A snapshot of a machine, and its values.
 
 use crate::catalog::Metric;
 use crate::jobs::JobsOf;
@@ -14,30 +14,30 @@ use gpu_steward::lease_users;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Which values are exported beside those that only gpuws has.
+/// The values to export in addition to those that only gpuws has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
     /// The ordinary figures of each GPU, which other exporters have too.
     pub figures: bool,
     /// Each listed process that uses at least this much memory; `None` for no process.
     pub processes: Option<Bytes>,
-    /// How long claims waited, which only a series of looks shows.
+    /// How long claims waited, which only a series of snapshots shows.
     pub waits: bool,
 }
 
-/// A look at a machine.
+/// A snapshot of a machine.
 pub struct Look<'a> {
-    /// What was seen, with details of its processes.
+    /// The snapshot, with details of its processes.
     pub snapshot: &'a Snapshot,
-    /// What it means.
+    /// The diagnosis of the snapshot.
     pub diagnosis: &'a Diagnosis,
     /// The leases and the queue, or why they are unknown.
     pub ledger: Result<&'a Ledger, Fault>,
-    /// What the audit log tells; `None` if it could not be read.
+    /// The content of the audit log; `None` if it could not be read.
     pub reaps: Option<&'a Reaps>,
-    /// How long claims have waited; `None` if nobody watched.
+    /// How long claims have waited; `None` if waits are not observed.
     pub waits: Option<&'a Waits>,
-    /// How long the look took.
+    /// The duration of the snapshot.
     pub took: Duration,
     /// Returns the name of a user.
     pub user: &'a dyn Fn(u32) -> String,
@@ -80,7 +80,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Returns the values to export. What the look could not read is missing.
+    /// Returns the values to export. A value that the snapshot could not read is missing.
     pub fn metrics(&self, shown: Shown) -> Metrics {
         self.metrics_of(&self.scene(), shown)
     }
@@ -153,7 +153,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// Returns whether the driver missed its deadline at some device.
+    /// Returns whether the driver missed its deadline for a device.
     fn driver_hangs(&self) -> bool {
         self.snapshot.devices.iter().any(is_silent)
     }

@@ -1,4 +1,4 @@
-//! The values of one look, and their two text formats.
+//! The values of one snapshot, and their two text formats.
 
 use crate::catalog::{Kind, Metric};
 use prometheus_client::collector::Collector;
@@ -70,14 +70,14 @@ pub(crate) enum Value {
     },
 }
 
-/// The values of one look.
+/// The values of one snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Metrics {
     families: BTreeMap<Metric, Vec<(Labels, Value)>>,
 }
 
 impl Metrics {
-    /// Returns what is known while a look does not end: that the driver has not answered.
+    /// Returns the values while a snapshot does not end: the driver has not answered.
     pub fn without_answer() -> Self {
         let mut metrics = Metrics::default();
         metrics.add_version();
@@ -138,7 +138,7 @@ impl Metrics {
     }
 }
 
-/// Returns a label's value as it is shown.
+/// Returns a label's value as it is exported.
 fn short(value: &str) -> String {
     let value = gpu_core::clean(value);
     match value.char_indices().nth(MOST_CHARACTERS) {

@@ -1,4 +1,4 @@
-//! What the audit log tells.
+//! The content of the audit log.
 
 use crate::catalog::Metric;
 use crate::metrics::{Metrics, from_milli, number};
@@ -6,19 +6,19 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The most names of a label. gpuws writes a dozen.
+/// The most names of a label; gpuws writes a dozen.
 const MOST_NAMES: usize = 32;
 
 /// Counts of the signals, outcomes and resets in audit logs.
 ///
-/// A name that gpuws writes is there from the start with zero, because the increase of a counter
-/// that appears with its first event is not seen.
+/// Each name that gpuws writes starts with zero, because Prometheus does not see the increase of a
+/// counter that appears with its first event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reaps {
     signals: BTreeMap<String, u64>,
     outcomes: BTreeMap<String, u64>,
     resets: BTreeMap<String, u64>,
-    /// When each outcome was last told, in seconds since 1970.
+    /// The time of the last occurrence of each outcome in the audit log, in seconds since 1970.
     last: BTreeMap<String, f64>,
 }
 
@@ -56,7 +56,7 @@ impl Reaps {
         Reaps::default()
     }
 
-    /// Counts a line of an audit log. A line that is not understood counts for nothing.
+    /// Counts a line of an audit log; ignores a line that it cannot parse.
     pub fn add(&mut self, line: &str) {
         let Ok(line) = serde_json::from_str::<Line<'_>>(line) else { return };
         match (&*line.event, line.signal, line.outcome) {
@@ -78,7 +78,7 @@ impl Reaps {
     }
 }
 
-/// Counts a name, and returns whether it is one of those that are counted.
+/// Counts a name, and returns whether it is one of the counted ones.
 fn count(counts: &mut BTreeMap<String, u64>, name: &str) -> bool {
     if let Some(count) = counts.get_mut(name) {
         *count += 1;

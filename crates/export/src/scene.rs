@@ -1,4 +1,4 @@
-//! A look with what follows from it, for all families.
+//! A snapshot with the data derived from it, for all families.
 
 use crate::jobs::JobsOf;
 use crate::labels::Labels;
@@ -8,7 +8,7 @@ use gpu_reaper::{Diagnosis, Usage};
 use gpu_steward::LeaseUser;
 use std::collections::BTreeMap;
 
-/// A look with what follows from it.
+/// A snapshot with the data derived from it.
 pub(crate) struct Scene<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) diagnosis: &'a Diagnosis,
@@ -31,8 +31,7 @@ impl<'a> Scene<'a> {
         self.snapshot.devices.iter().zip(&self.labels)
     }
 
-    /// Returns the name of the user of a process or a lease; a UID of which nothing is known has
-    /// none.
+    /// Returns the name of the user of a process or a lease; an unknown UID has none.
     pub(crate) fn user(&self, uid: Option<u32>) -> &str {
         uid.and_then(|uid| self.names.get(&uid)).map_or("(unknown)", String::as_str)
     }

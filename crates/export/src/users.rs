@@ -7,16 +7,17 @@ use crate::scene::Scene;
 use gpu_core::{Bytes, DeviceProcess, DeviceState, Pid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most users of a family; the others are one. With user namespaces one user can be thousands.
+/// The most users of a family; the others are combined. With user namespaces, one user can appear
+/// as thousands.
 const MOST_USERS: usize = 100;
-/// The user that stands for all others.
+/// The name of the combined users.
 const OTHERS: &str = "(others)";
 /// The most processes, the largest first.
 const MOST_PROCESSES: usize = 4096;
 
 pub(crate) fn add(scene: &Scene<'_>, processes: Option<Bytes>, metrics: &mut Metrics) {
     let devices = &scene.snapshot.devices;
-    // Of each device it must be known who uses it, or the sums are too small.
+    // The processes of every device must be known, or the sums are too small.
     if devices.is_empty() || devices.iter().any(|device| device.processes.is_err()) {
         return add_processes(scene, processes, metrics);
     }
@@ -52,7 +53,7 @@ pub(crate) fn add_by_user<'u>(
     }
 }
 
-/// Returns the sums by place and user. If there are too many users in all places together, the
+/// Returns the sums by place and user. If there are too many users in all places together, only the
 /// largest are named.
 pub(crate) fn by_user<'u, P: Copy + Ord>(
     values: impl Iterator<Item = (P, &'u str, u64)>,

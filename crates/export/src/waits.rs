@@ -1,4 +1,4 @@
-//! How long claims waited until they were granted.
+//! How long claims waited before they were granted.
 
 use crate::catalog::Metric;
 use crate::metrics::Metrics;
@@ -7,36 +7,36 @@ use gpu_core::{LeaseId, Timestamp};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The upper bounds of the waits that are counted together, in seconds.
+/// The upper bounds of the histogram of waits, in seconds.
 const BOUNDS: [f64; 9] = [1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0, f64::INFINITY];
 
 /// A longer wait is counted as this one: a lease contains what its owner wrote.
 const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// The waits of claims that were granted between looks.
+/// The waits of claims that were granted between snapshots.
 ///
 /// A ticket is the time since boot at which its claim arrived, and a lease has the time of its
-/// grant, so a wait is known exactly, however seldom one looks. A lease that began and ended between
-/// two looks is not counted.
+/// grant, so each wait is known exactly, however rare the snapshots are. A lease that began and
+/// ended between two snapshots is not counted.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
-    /// The leases of the look before; `None` before the first look.
+    /// The leases of the previous snapshot; `None` before the first one.
     known: Option<BTreeSet<(LeaseId, u32)>>,
     counts: [u64; BOUNDS.len()],
     sum: f64,
 }
 
 impl Waits {
-    /// Returns that nothing has been granted yet.
+    /// Returns an empty record.
     pub fn new() -> Self {
         Waits::default()
     }
 
-    /// Counts the leases that were not there at the look before. `now` is a ticket and the time at
-    /// which it was drawn.
+    /// Counts the leases that are new since the previous snapshot. `now` is a ticket and the time
+    /// at which it was drawn.
     pub fn add(&mut self, ledger: &Ledger, now: (u64, Timestamp)) {
         let (ticket, wall) = now;
-        // The leases of one user beyond a number are one without a process.
+        // The leases of one user beyond the limit are merged into one without a process.
         let leases = ledger.leases.iter().filter(|lease| lease.root.pid.0 != 0);
         let mut here = BTreeSet::new();
         for lease in leases {

@@ -1,4 +1,4 @@
-//! Builds a graph: names become positions, and outputs get their types.
+//! Builds a graph: resolves names to indices, and determines the types of outputs.
 
 pub(crate) mod budget;
 pub(crate) mod cycle;
@@ -13,7 +13,7 @@ use budget::Budget;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Why a graph cannot be built. The texts are those that people know from TensorFlow.
+/// Why a graph cannot be built. The texts are those of TensorFlow, which users know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -23,19 +23,19 @@ pub enum BuildError {
         /// The node.
         node: String,
     },
-    /// Two nodes have one name.
+    /// Two nodes have the same name.
     #[error("Node '{node}' is not unique")]
     DuplicateNode {
         /// The name.
         node: String,
     },
-    /// Two functions have one name.
+    /// Two functions have the same name.
     #[error("Function '{function}' is not unique")]
     DuplicateFunction {
         /// The name.
         function: String,
     },
-    /// An operation has no definition, and the node does not tell its outputs.
+    /// An operation has no definition, and the node does not state its outputs.
     #[error(
         "Op type not registered '{op}', which node '{node}' needs. Make sure that the operation is \
          in the registry, or that the graph contains the function"
@@ -69,23 +69,23 @@ pub enum BuildError {
         /// How many outputs that node has.
         outputs: usize,
     },
-    /// A control input is followed by another.
+    /// A data input follows a control input.
     #[error("Node '{node}': Control dependencies must come after regular dependencies")]
     ControlBeforeInput {
         /// The node.
         node: String,
     },
-    /// There are more or fewer inputs than arguments.
+    /// The number of inputs differs from the number of arguments.
     #[error("Node '{node}': expected inputs '{expected}' do not match {found} inputs specified")]
     InputCount {
         /// The node.
         node: String,
         /// The types of the arguments.
         expected: String,
-        /// How many inputs there are.
+        /// The number of inputs.
         found: usize,
     },
-    /// An input has another type than the argument.
+    /// The type of an input differs from that of the argument.
     #[error(
         "Input {input} of node {node} was passed {found} from {from} incompatible with expected \
          {expected}."
@@ -93,9 +93,9 @@ pub enum BuildError {
     InputType {
         /// The node.
         node: String,
-        /// Which input.
+        /// The index of the input.
         input: usize,
-        /// What it names, as `node:output`.
+        /// The source of the input, as `node:output`.
         from: String,
         /// Its type.
         found: String,
@@ -110,7 +110,8 @@ pub enum BuildError {
         /// The attribute.
         attr: String,
     },
-    /// An attribute that determines types has a value of another kind, or too large a number.
+    /// An attribute that determines types has a value of another kind, or a number that is too
+    /// large.
     #[error("AttrValue of '{attr}' of node '{node}' cannot determine the type of an argument")]
     InvalidAttr {
         /// The node.
@@ -118,34 +119,33 @@ pub enum BuildError {
         /// The attribute.
         attr: String,
     },
-    /// Nodes need each other.
+    /// Nodes form a cycle.
     #[error(
         "{waiting} nodes in a cycle{}",
         cycle.iter().map(|name| format!(", name={name}")).collect::<String>()
     )]
     Cycle {
-        /// How many nodes are in the cycle or need one that is.
+        /// How many nodes are in the cycle or depend on one that is.
         waiting: usize,
         /// The names of a cycle; each node is an input of the next, and the last of the first.
         cycle: Vec<String>,
     },
     /// There are more nodes than can be numbered, more than 16,777,216 outputs, or as many default
     /// values of attributes, where each 64 bytes of a text count as one; or a node has fewer inputs
-    /// than arguments, and more than 65,536 of these.
+    /// than arguments, and more than 65,536 arguments.
     #[error("the graph has too many nodes or values")]
     TooLarge,
 }
 
 /// The largest number of outputs of all nodes, and of values in the default attributes that they
-/// get: an attribute of a few bytes can ask for many.
+/// get: an attribute of a few bytes can require many.
 pub(crate) const MOST_VALUES: usize = 1 << 24;
 
 impl Graph {
     /// Resolves the names of a graph and determines the types of its outputs.
     ///
     /// # Errors
-    /// For the first node of the file that is wrong, and then for a cycle that no `NextIteration`
-    /// closes.
+    /// For the first invalid node of the file, and then for a cycle that no `NextIteration` closes.
     pub fn build(def: GraphDef, registry: &Registry) -> Result<Graph, BuildError> {
         let mut functions = BTreeMap::new();
         for function in def.functions {
@@ -160,7 +160,7 @@ impl Graph {
     }
 }
 
-/// Builds the nodes of a graph or of the body of a function; the graph is left without functions.
+/// Builds the nodes of a graph or of the body of a function; the graph itself keeps no functions.
 pub(crate) fn resolve(
     defs: Vec<NodeDef>,
     functions: &BTreeMap<String, FunctionDef>,
@@ -245,7 +245,7 @@ fn is_valid_name(name: &str) -> bool {
         && chars.all(|c| c.is_ascii_alphanumeric() || "._\\/>-".contains(c))
 }
 
-/// Adds the defaults of attributes that are missing, and takes their values from the budget.
+/// Adds the defaults of missing attributes, and takes their values from the budget.
 pub(crate) fn add_defaults(
     attrs: &mut BTreeMap<String, Attr>,
     of: &OpDef,
@@ -308,7 +308,7 @@ fn check_inputs(
     sources: &[Source],
     nodes: &[Node],
 ) -> Result<(), BuildError> {
-    // If there are more than inputs, the error names them; above this number it does not.
+    // If there are more arguments than inputs, the error names them; above this number it does not.
     let mut budget = Budget::new(sources.len().max(signature::MOST_VALUES));
     let expected = signature::types(&of.inputs, &node.attrs, &node.name, &mut budget)?;
     if expected.len() != sources.len() {

@@ -27,7 +27,8 @@ pub struct NodeDef {
     pub device: String,
     /// The attributes.
     pub attrs: BTreeMap<String, Attr>,
-    /// The types of its outputs, where the file tells; otherwise the operation's definition does.
+    /// The types of its outputs, if the file states them; otherwise the operation's definition
+    /// does.
     pub outputs: Option<Vec<ValueType>>,
 }
 
@@ -68,7 +69,7 @@ pub struct ArgDef {
     pub reference: bool,
 }
 
-/// The type of an argument, or the attribute that has it.
+/// The type of an argument, or the attribute that contains it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ArgKind {
     /// Always this type.
@@ -77,7 +78,7 @@ pub enum ArgKind {
     TypeAttr(String),
     /// One value for each type in this attribute (`type_list_attr`).
     TypeListAttr(String),
-    /// As many values as the first attribute says (`number_attr`), all of the type of the other.
+    /// As many values as the first attribute states (`number_attr`), all of the type of the other.
     Repeated(String, Box<ArgKind>),
 }
 
@@ -90,7 +91,7 @@ pub enum Attr {
     Float(f64),
     /// A truth value.
     Bool(bool),
-    /// Text or bytes; what is not UTF-8 is replaced.
+    /// Text or bytes; bytes that are not UTF-8 are replaced.
     Text(String),
     /// An element type.
     Type(ValueType),
@@ -98,7 +99,7 @@ pub enum Attr {
     Shape(Option<Vec<i64>>),
     /// A tensor.
     Tensor {
-        /// The element type, if the file tells one that is known.
+        /// The element type, if the file states a known one.
         dtype: Option<Dtype>,
         /// Its shape.
         shape: Option<Vec<i64>>,

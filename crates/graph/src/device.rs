@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 /// A full or partial name of a device, such as `/job:localhost/replica:0/task:0/device:GPU:0`,
-/// `/device:GPU:*` or `/cpu:0`. Each part that is `None` may be anything.
+/// `/device:GPU:*` or `/cpu:0`. Each part that is `None` matches any value.
 ///
 /// The grammar is that of TensorFlow's `device_name_utils.cc`: only the short forms change the case
-/// of a type, so `/device:gpu:0` is no device of the type `GPU`.
+/// of a type, so `/device:gpu:0` is not a device of the type `GPU`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceSpec {
     /// The job: letters, digits and `_`.
@@ -23,7 +23,7 @@ pub struct DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// Parses a name; `None` if it is malformed. The empty name is any device.
+    /// Parses a name; `None` if it is malformed. The empty name matches any device.
     pub fn parse(text: &str) -> Option<DeviceSpec> {
         let mut spec = DeviceSpec::default();
         if text.is_empty() || text == "/" {
@@ -60,7 +60,7 @@ impl DeviceSpec {
         Some(spec)
     }
 
-    /// Returns whether it names one device completely.
+    /// Returns whether it identifies one device completely.
     pub fn is_full(&self) -> bool {
         self.job.is_some()
             && self.replica.is_some()
@@ -69,7 +69,7 @@ impl DeviceSpec {
             && self.index.is_some()
     }
 
-    /// Returns whether every part that is given here is the same there.
+    /// Returns whether every part that is given here has the same value there.
     pub fn matches(&self, device: &DeviceSpec) -> bool {
         fn fits<T: PartialEq>(wanted: &Option<T>, of: &Option<T>) -> bool {
             wanted.is_none() || wanted == of
@@ -109,7 +109,7 @@ fn name(text: &str) -> Option<String> {
     valid.then(|| text.to_owned())
 }
 
-/// Returns a number, or `None` within for `*`.
+/// Returns a number, or an inner `None` for `*`.
 fn number(text: &str) -> Option<Option<u32>> {
     match text {
         "*" => Some(None),
@@ -123,7 +123,7 @@ fn number(text: &str) -> Option<Option<u32>> {
 pub struct Device {
     /// The full name.
     pub name: DeviceSpec,
-    /// Whether it belongs to the process that places: kernels of other processes are unknown.
+    /// Whether it belongs to the process that places: the kernels of other processes are unknown.
     pub is_local: bool,
 }
 
@@ -135,8 +135,8 @@ impl Device {
     }
 
     /// Returns the device of this process with a name such as `/gpu:0`; `None` if it is malformed,
-    /// or has no type or index. The parts before the type are `/job:localhost/replica:0/task:0`
-    /// where they are left out.
+    /// or has no type or index. Missing parts before the type default to
+    /// `/job:localhost/replica:0/task:0`.
     pub fn local(name: &str) -> Option<Device> {
         let mut name = DeviceSpec::parse(name)?;
         name.job.get_or_insert_with(|| "localhost".to_owned());
@@ -161,7 +161,7 @@ pub struct DeviceSet {
 }
 
 impl DeviceSet {
-    /// Returns a set of devices. If two have one name, the first answers to it.
+    /// Returns a set of devices. If several have the same name, the first one is used.
     pub fn new(devices: impl IntoIterator<Item = Device>) -> DeviceSet {
         let mut set = DeviceSet::default();
         for device in devices {
@@ -184,14 +184,14 @@ impl DeviceSet {
         self.devices.push(device);
     }
 
-    /// Sets the priority of a type of device: operations go to the type of the highest priority
+    /// Sets the priority of a type of device: operations go to the type with the highest priority
     /// that has a kernel for them.
     pub fn set_priority(&mut self, kind: &str, priority: i32) {
         self.priorities.insert(kind.to_owned(), priority);
     }
 
     /// Returns the priority of a type of device: 210 for `GPU`, 70 for `GPUCompatibleCPU`, 60 for
-    /// `CPU` and 50 for others, as TensorFlow registers them, unless another was set.
+    /// `CPU` and 50 for others, as TensorFlow registers them, unless another priority was set.
     pub fn priority(&self, kind: &str) -> i32 {
         match (self.priorities.get(kind), kind) {
             (Some(priority), _) => *priority,
@@ -217,7 +217,7 @@ impl DeviceSet {
         &self.names
     }
 
-    /// Returns the position of the device with a full name.
+    /// Returns the index of the device with a full name.
     pub fn position(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// An element type, numbered as in TensorFlow's `types.proto`.
 ///
-/// A reference to a value has the number of its type plus 100 there; here it is a flag of
+/// There, a reference to a value has the number of its type plus 100; here it is a flag of
 /// [`ValueType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Dtype(u8);
@@ -99,12 +99,13 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// What an input or an output carries.
+/// The type of an input or an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueType {
     /// The element type.
     pub dtype: Dtype,
-    /// Whether it refers to state of the operation that made it: its users must be on that device.
+    /// Whether it refers to state of the operation that made it: its users must be on the same
+    /// device.
     pub reference: bool,
 }
 

@@ -6,8 +6,8 @@ use crate::order::order;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// A graph of operations: inputs exist, names are unique, and only loops that `NextIteration`
-/// closes are cycles.
+/// A graph of operations: inputs exist, names are unique, and all cycles are loops closed by
+/// `NextIteration`.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     pub(crate) nodes: Vec<Node>,
@@ -21,7 +21,7 @@ impl Graph {
         &self.nodes
     }
 
-    /// Returns the nodes to change their devices or attributes.
+    /// Returns the nodes, mutably, to change their devices or attributes.
     pub fn nodes_mut(&mut self) -> &mut [Node] {
         &mut self.nodes
     }
@@ -29,7 +29,7 @@ impl Graph {
     /// Returns a node.
     ///
     /// # Panics
-    /// If the node is of a larger graph.
+    /// If the node belongs to a larger graph.
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }
@@ -39,13 +39,13 @@ impl Graph {
         self.by_name.get(name).copied()
     }
 
-    /// Returns the positions of all nodes.
+    /// Returns the IDs of all nodes.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = NodeId> + use<> {
         (0..self.nodes.len() as u32).map(NodeId)
     }
 
-    /// Returns the nodes such that each follows its inputs, but for those that close a loop: of the
-    /// nodes whose inputs were returned, the earliest in the file is next.
+    /// Returns the nodes in an order in which each follows its inputs, except for those that close
+    /// a loop: among the nodes with all inputs returned, the earliest in the file is next.
     ///
     /// TensorFlow numbers and places nodes in this order.
     pub fn order(&self) -> Vec<NodeId> {

@@ -1,9 +1,9 @@
-//! Graphs of operations: which device each operation is placed on, and why.
+//! Graphs of operations: the device of each operation, and the reason.
 //!
-//! The main decision is that a graph, what can run it, and the machine are three separate pieces of
-//! plain data: a [`Graph`], a [`Registry`] of kernels by type of device, and a list of [`Device`]s.
-//! Every placement is a pure function of the three, so it can be repeated, compared and explained
-//! without the framework that wrote the graph.
+//! The main decision is that a graph, the kernels that can run it, and the machine are three
+//! separate pieces of plain data: a [`Graph`], a [`Registry`] of kernels by type of device, and a
+//! list of [`Device`]s. Each placement is a pure function of the three, so it can be repeated,
+//! compared and explained without the framework that wrote the graph.
 
 mod build;
 pub mod cost;

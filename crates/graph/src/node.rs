@@ -5,23 +5,23 @@ use crate::dtype::ValueType;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The position of a node in its graph.
+/// The index of a node in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u32);
 
 impl NodeId {
-    /// Returns the position as an index.
+    /// Returns the index.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// Where an input comes from.
+/// The source of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Source {
     /// The node.
     pub node: NodeId,
-    /// Which of its outputs.
+    /// The index of its output.
     pub output: u32,
 }
 
@@ -34,13 +34,13 @@ pub struct Node {
     pub op: Arc<str>,
     /// Its inputs, in the order of the operation's arguments.
     pub inputs: Vec<Source>,
-    /// The nodes that must have run before, without a value from them.
+    /// The nodes that must have run before, without providing a value.
     pub controls: Vec<NodeId>,
     /// The types of its outputs.
     pub outputs: Vec<ValueType>,
     /// The device that the user requests, as written; empty for none.
     pub requested: String,
-    /// The device that it was placed on before, as written.
+    /// The device of an earlier placement, as written.
     pub assigned: Option<String>,
     /// The attributes, with the defaults of the operation.
     pub attrs: BTreeMap<String, Attr>,

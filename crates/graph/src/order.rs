@@ -1,25 +1,25 @@
-//! The order of nodes in which each follows its inputs.
+//! The order of nodes in which each node follows its inputs.
 
 use crate::node::Node;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Returns whether an input closes a loop: a `Merge` waits for no `NextIteration`.
+/// Returns whether an input closes a loop: a `Merge` does not wait for a `NextIteration`.
 fn closes_loop(node: &Node, from: &Node) -> bool {
     matches!(&*node.op, "Merge" | "RefMerge")
         && matches!(&*from.op, "NextIteration" | "RefNextIteration")
 }
 
-/// Returns the positions of the inputs and controls of a node that it waits for.
+/// Returns the indices of the inputs and controls that a node waits for.
 pub(crate) fn waits_for<'a>(nodes: &'a [Node], node: &'a Node) -> impl Iterator<Item = usize> + 'a {
     let inputs = node.inputs.iter().map(|source| source.node.index());
     let inputs = inputs.filter(|from| !closes_loop(node, &nodes[*from]));
     inputs.chain(node.controls.iter().map(|from| from.index()))
 }
 
-/// The order in which TensorFlow's `graph_constructor.cc` numbers the nodes of a graph: of those
-/// whose inputs have been numbered, the earliest in the file is next. Nodes of a cycle, and those
-/// that need them, are left out.
+/// The order in which TensorFlow's `graph_constructor.cc` numbers the nodes of a graph: among the
+/// nodes with all inputs numbered, the earliest in the file is next. Nodes of a cycle, and those
+/// that depend on them, are left out.
 pub(crate) fn order(nodes: &[Node]) -> Vec<u32> {
     let mut waiting = vec![0_u32; nodes.len()];
     let mut starts = vec![0_u32; nodes.len() + 1];

@@ -1,7 +1,7 @@
-//! TensorFlow's simple placer: the device of each operation, decided by kernels, requests and what
-//! must be colocated.
+//! TensorFlow's simple placer: chooses the device of each operation by kernels, requests and
+//! colocation.
 //!
-//! The order of the decisions is part of the result, so it is that of TensorFlow's `placer.cc` and
+//! The order of the decisions is part of the result, so it follows TensorFlow's `placer.cc` and
 //! `colocation_graph.cc`: groups are merged along references and resources, then by the bodies of
 //! functions, then by `_class`; nodes are placed in two passes, those that only generate a value in
 //! the second.
@@ -31,18 +31,18 @@ use body::Body;
 use colocation::Colocation;
 use context::Context;
 
-/// How a graph is placed.
+/// The options of a placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Whether a request that cannot be satisfied gives way, with a warning, instead of being an
-    /// error. A session of TensorFlow 1 does not, unless `allow_soft_placement` is set; TensorFlow 2
+    /// Whether an unsatisfiable request is dropped with a warning instead of being an error. A
+    /// session of TensorFlow 1 does not drop it, unless `allow_soft_placement` is set; TensorFlow 2
     /// does.
     pub soft: bool,
-    /// The full name of the device that is preferred to all others, if any. Its process is the one
-    /// whose kernels the registry describes.
+    /// The full name of the device that is preferred to all others, if any. The registry describes
+    /// the kernels of its process.
     pub default_device: Option<String>,
-    /// Whether calls of functions that return resources get identities around them first, as in
-    /// TensorFlow's `isolate_placer_inspection_required_ops_pass.cc`.
+    /// Whether to insert identities first around calls of functions that return resources, as
+    /// TensorFlow's `isolate_placer_inspection_required_ops_pass.cc` does.
     pub isolate_calls: bool,
 }
 
@@ -56,8 +56,8 @@ impl Default for Options {
 /// Places each node of a graph on a device.
 ///
 /// # Errors
-/// If nodes that must be colocated cannot be, or if no device supports a node, or is as it
-/// requests and soft placement is off or does not help.
+/// If nodes that must be colocated cannot be, if no device supports a node, or if no device
+/// satisfies its request and soft placement is off or does not help.
 pub fn place(
     graph: &Graph,
     registry: &Registry,

@@ -12,26 +12,26 @@ use table::Table;
 pub struct Kernel {
     /// The operation.
     pub op: String,
-    /// The type of device, such as `CPU`, `GPU` or `DEFAULT` (all types without one of their own).
+    /// The type of device, such as `CPU`, `GPU` or `DEFAULT` (all types without their own kernel).
     pub device_type: String,
-    /// Higher is preferred.
+    /// The priority; higher is preferred.
     pub priority: i32,
-    /// The types that an attribute may have; attributes that are not named may have any.
+    /// The types that an attribute may have; attributes without an entry may have any.
     pub constraints: BTreeMap<String, Vec<Dtype>>,
-    /// The names of inputs and outputs that are in the memory of the host.
+    /// The names of inputs and outputs in host memory.
     pub host_memory: Vec<String>,
-    /// The time that it takes, in nanoseconds, where it is known.
+    /// Its time, in nanoseconds, if known.
     pub nanos: Option<u64>,
 }
 
-/// The operations and kernels that are known.
+/// The known operations and kernels.
 #[derive(Clone, Debug, Default)]
 pub struct Registry {
     ops: HashMap<String, OpDef>,
     kernels: HashMap<String, Vec<Kernel>>,
-    /// Operations and kernels behind those that were added.
+    /// A table searched after the added operations and kernels.
     table: Option<&'static Table>,
-    /// The kernels are assumed: nothing lists them.
+    /// The kernels are assumed rather than listed.
     assumed: bool,
 }
 
@@ -39,14 +39,14 @@ impl Registry {
     /// Returns the operations and kernels of TensorFlow 2.21 for CPUs and NVIDIA GPUs.
     ///
     /// The table comes with the crate; `data/export.py` writes it. It has no kernels with a label,
-    /// and of the attributes only those with types and numbers of arguments. An operation is parsed
-    /// when it is first asked for.
+    /// and only the attributes with types and numbers of arguments. An operation is parsed at its
+    /// first use.
     pub fn tensorflow() -> Registry {
         Registry { table: Some(table::tensorflow()), ..Registry::default() }
     }
 
     /// Returns assumed kernels for all operations of a graph on each of these types of devices, for
-    /// graphs that no framework's kernels fit, such as ONNX models.
+    /// graphs without suitable kernels in any framework, such as ONNX models.
     pub fn supporting(graph: &GraphDef, device_types: &[&str]) -> Registry {
         let mut registry = Registry::default();
         let in_functions = graph.functions.iter().flat_map(|function| &function.nodes);
@@ -64,7 +64,7 @@ impl Registry {
         registry
     }
 
-    /// Returns whether the kernels are assumed ([`Registry::supporting`]), and not listed anywhere.
+    /// Returns whether the kernels are assumed ([`Registry::supporting`]) rather than listed.
     pub fn is_assumed(&self) -> bool {
         self.assumed
     }
@@ -82,7 +82,7 @@ impl Registry {
     }
 
     /// Adds the operations and kernels of another registry. Its operations replace those of the
-    /// same name; its kernels come after those that are known.
+    /// same name; its kernels come after the existing ones.
     pub fn extend(&mut self, other: Registry) {
         other.ops.into_values().for_each(|op| self.add_op(op));
         other.kernels.into_values().flatten().for_each(|kernel| self.add_kernel(kernel));

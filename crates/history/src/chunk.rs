@@ -1,21 +1,21 @@
-//! Which frame is compared with which.
+//! The frame that each frame is compared with.
 //!
-//! Frames form chunks of [`LENGTH`], each of which starts with a key frame: a whole look. No frame
-//! depends on one of another chunk. The frame at place `p` of a chunk is compared with the one at
-//! `p` without its lowest bit (40 with 32, 39 with 38), and one at a multiple of [`ANCHOR`] with the
-//! key frame. So a frame is read through at most six others, most frames are compared with one that
-//! is a second or two older, and a damaged frame costs at most the [`ANCHOR`] that depend on it. The
-//! key frame, on which all depend, is stored twice.
+//! Frames form chunks of [`LENGTH`], each of which starts with a key frame: a whole snapshot. No
+//! frame depends on one of another chunk. The frame at index `p` of a chunk is compared with the
+//! one at `p` without its lowest bit (40 with 32, 39 with 38), and one at a multiple of [`ANCHOR`]
+//! with the key frame. So a frame is read through at most six others, most frames are compared with
+//! one that is a second or two older, and a damaged frame costs at most the [`ANCHOR`] that depend
+//! on it. The key frame, on which all depend, is stored twice.
 
 /// The most frames of a chunk.
 pub(crate) const LENGTH: u16 = 512;
 /// The distance between frames that are compared with the key frame.
 pub(crate) const ANCHOR: u16 = 32;
-/// The place before which the key frame is stored again: far enough from the first for one damaged
-/// block of a disk not to hit both.
+/// The index before which the key frame is stored again: far enough from the first that one damaged
+/// disk block does not hit both.
 pub(crate) const COPY: u16 = 64;
 
-/// Returns the place of the frame that the one at `place` is compared with; `None` for a key frame.
+/// Returns the index of the frame that the one at `place` is compared with; `None` for a key frame.
 pub(crate) fn base(place: u16) -> Option<u16> {
     match place {
         0 => None,
@@ -24,7 +24,7 @@ pub(crate) fn base(place: u16) -> Option<u16> {
     }
 }
 
-/// Returns the places that lead to this one, the key frame first and this one last.
+/// Returns the indices that lead to this one, the key frame first and this one last.
 pub(crate) fn path(place: u16) -> Vec<u16> {
     let mut path: Vec<u16> = std::iter::successors(Some(place), |place| base(*place)).collect();
     path.reverse();

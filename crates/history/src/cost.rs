@@ -1,4 +1,4 @@
-//! What is damaged in a day, and which frames that costs.
+//! The damage of a day, and the frames that it costs.
 
 use crate::chunk;
 use crate::damage::{Damage, DamageKind};
@@ -33,7 +33,7 @@ pub(crate) fn all(shard: &Shard) -> Vec<Damage> {
     found
 }
 
-/// Returns the data that no entry refers to. Next to a damaged entry it is that entry's.
+/// Returns the data that no entry refers to. Next to a damaged entry, it belongs to that entry.
 fn not_in_index(shard: &Shard) -> Vec<Damage> {
     let what = DamageKind::NotInIndex;
     let mut found = Vec::new();
@@ -48,7 +48,7 @@ fn not_in_index(shard: &Shard) -> Vec<Damage> {
         match shard.entry(at) {
             Some(entry) => {
                 gap(end, entry.offset, is_known);
-                // After data was lost, a recorder appends before the end of the last entry.
+                // After a loss of data, a recorder appends before the end of the last entry.
                 end = end.max(entry.offset.saturating_add(entry.length.into()));
                 is_known = true;
             }
@@ -69,7 +69,7 @@ fn base(shard: &Shard, at: usize, entry: &Entry) -> Option<Option<u32>> {
     Some(Some(shard.entry(base)?.crc))
 }
 
-/// Describes the damage of a frame, by its place in the index.
+/// Describes the damage of a frame, given its position in the index.
 pub(crate) fn of(shard: &Shard, at: usize, what: DamageKind) -> Damage {
     let day = shard.day;
     let (file, offset, what, frames) = match (what, shard.entry(at)) {
@@ -108,7 +108,7 @@ fn lost_before(shard: &Shard, at: usize) -> Option<usize> {
     before.find(|at| shard.entry(*at).is_none())
 }
 
-/// Returns how many frames are lost because a damaged entry was that of their base.
+/// Returns how many frames are lost because the damaged entry of their base is missing.
 fn without_base(shard: &Shard, at: usize) -> usize {
     let after = (at + 1..shard.entries()).take(MAX_CHUNK);
     let after = after.map_while(|at| Some((at, shard.entry(at)?)));
@@ -116,7 +116,7 @@ fn without_base(shard: &Shard, at: usize) -> usize {
     of_chunk.filter(|(at, entry)| !entry.is_copy && shard.path(*at).is_none()).count()
 }
 
-/// Returns whether frames that follow each other are lost together.
+/// Returns whether consecutive frames are lost together.
 pub(crate) fn is_in_rows(what: &DamageKind) -> bool {
     matches!(what, DamageKind::TornFrame | DamageKind::Overlap)
 }

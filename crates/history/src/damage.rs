@@ -1,4 +1,4 @@
-//! What is damaged in a history.
+//! The damage in a history.
 
 use crate::day::{Day, FileKind};
 use std::fmt;
@@ -8,14 +8,14 @@ use std::fmt;
 pub struct Damage {
     /// The day of the file.
     pub day: Day,
-    /// Which of its files.
+    /// The damaged file of that day.
     pub file: FileKind,
     /// Where it starts in the file, in bytes.
     pub offset: u64,
-    /// What is wrong.
+    /// The kind of damage.
     pub what: DamageKind,
     /// How many frames cannot be read because of it, including those that were compared with a
-    /// damaged one; 0 if a copy was read instead, or if it is unknown how many there were.
+    /// damaged one; 0 if a copy was read instead, or if their number is unknown.
     pub frames: usize,
 }
 
@@ -26,7 +26,7 @@ impl Damage {
     }
 }
 
-/// What is wrong with a part of a history.
+/// The kind of damage to a part of a history.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DamageKind {
     /// The file is missing or cannot be read.
@@ -43,7 +43,7 @@ pub enum DamageKind {
     Frame,
     /// The frame that others were compared with is not in the index.
     Base,
-    /// The data of a frame matches its checksum and is no frame.
+    /// The data of a frame matches its checksum but is not a frame.
     Malformed,
     /// The entry refers to data that belongs to another entry.
     Overlap,
@@ -54,7 +54,7 @@ pub enum DamageKind {
     NotInIndex,
 }
 
-/// In the words of the command line, where a frame is a sample.
+/// In the terms of the command line, where a frame is a sample.
 impl fmt::Display for DamageKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -17,17 +17,17 @@ impl Day {
         Some(Day(time.0 / MILLIS)).filter(|day| day.0 < END)
     }
 
-    /// Returns its start.
+    /// Returns the start of the day.
     pub fn start(self) -> Timestamp {
         Timestamp(self.0 * MILLIS)
     }
 
-    /// Returns the start of the next one.
+    /// Returns the start of the next day.
     pub fn end(self) -> Timestamp {
         Timestamp((self.0 + 1) * MILLIS)
     }
 
-    /// Returns the day whose file has this name, if it is that of a file of this kind.
+    /// Returns the day of a file with this name, if it names a file of this kind.
     pub(crate) fn of_file(kind: FileKind, name: &str) -> Option<Day> {
         let date = name.strip_prefix(kind.prefix())?;
         let mut parts = date.split('-').map(|part| part.parse::<u64>().ok());
@@ -42,7 +42,7 @@ impl Day {
         let shifted = (month + 9) % 12;
         let of_year = (153 * shifted + 2) / 5 + day - 1;
         let days = year / 400 * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year;
-        // Every day has one name: 2026-02-30 and 2026-2-3 are none.
+        // Each day has one name, so 2026-02-30 and 2026-2-3 are invalid.
         Some(Day(days.checked_sub(719_468)?)).filter(|day| kind.name(*day) == name)
     }
 }
@@ -59,7 +59,7 @@ impl fmt::Display for Day {
 pub enum FileKind {
     /// The frames.
     Data,
-    /// Where they are in it.
+    /// The positions of the frames in the data.
     Index,
 }
 

@@ -15,7 +15,7 @@ const LOCK: &str = "lock";
 /// The file that marks a history without names.
 const ANONYMOUS: &str = "anonymous";
 
-/// The directory of a history, held open: names in it are fixed, and no link is followed.
+/// The directory of a history, held open: its file names are fixed, and links are not followed.
 #[derive(Debug)]
 pub(crate) struct HistoryDir(OwnedFd);
 
@@ -28,7 +28,7 @@ impl HistoryDir {
         HistoryDir(dir)
     }
 
-    /// Verifies that only root and the caller can change what the directory contains.
+    /// Verifies that only root and the caller can change the contents of the directory.
     pub(crate) fn check_owner(&self) -> Result<()> {
         let what = "use the directory of the history";
         let stat = rustix::fs::fstat(&self.0).map_err(|errno| failed(what, errno))?;
@@ -42,16 +42,16 @@ impl HistoryDir {
         }
     }
 
-    /// Locks the directory for one recorder, for as long as the returned file is open. The file has
-    /// the PID of the recorder.
+    /// Locks the directory for one recorder, for as long as the returned file is open. The file
+    /// contains the recorder's PID.
     pub(crate) fn lock(&self) -> Result<File> {
         let what = "lock the history";
         let file = self.file(LOCK, OFlags::RDWR | OFlags::CREATE)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 let pid = std::process::id().to_string();
-                // The file may be another program's. It only helps to find this recorder, so a full
-                // disk is no reason to fail.
+                // Another program may own the file. The PID only helps to find this recorder, so a
+                // full disk is not an error.
                 if recorder(&file).is_some() || file.metadata().is_ok_and(|file| file.len() == 0) {
                     let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
                 }
@@ -69,12 +69,12 @@ impl HistoryDir {
         }
     }
 
-    /// Marks the history as one without names.
+    /// Marks the history as anonymous: without names.
     pub(crate) fn mark_anonymous(&self) -> Result<()> {
         self.file(ANONYMOUS, OFlags::RDWR | OFlags::CREATE).map(drop)
     }
 
-    /// Returns whether the history is one without names.
+    /// Returns whether the history is anonymous: without names.
     pub(crate) fn is_anonymous(&self) -> Result<bool> {
         match rustix::fs::statat(&self.0, ANONYMOUS, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
@@ -101,11 +101,11 @@ impl HistoryDir {
         }
     }
 
-    /// Returns the days of which there are files, and the size of both files of each.
+    /// Returns the days that have files, with the total size of both files of each.
     pub(crate) fn days(&self) -> Result<BTreeMap<Day, u64>> {
         let list = || -> rustix::io::Result<BTreeMap<Day, u64>> {
             let mut days = BTreeMap::new();
-            // The directory may be open as a mere place (`O_PATH`).
+            // The directory may be open as a bare reference (`O_PATH`).
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let dir = rustix::fs::openat(&self.0, ".", flags, Mode::empty())?;
             for entry in Dir::new(dir)? {
@@ -130,7 +130,7 @@ impl HistoryDir {
 
     /// Removes the files of a day.
     pub(crate) fn remove(&self, day: Day) -> Result<()> {
-        // The index first: without it, no reader misses the data.
+        // The index first: without it, readers do not expect the data.
         for name in [FileKind::Index, FileKind::Data].map(|kind| kind.name(day)) {
             match rustix::fs::unlinkat(&self.0, &name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
@@ -141,7 +141,7 @@ impl HistoryDir {
     }
 }
 
-/// Returns the PID that a lock file has.
+/// Returns the PID in a lock file.
 fn recorder(lock: &File) -> Option<u32> {
     let mut pid = [0; 11];
     let length = lock.read_at(&mut pid, 0).ok()?;

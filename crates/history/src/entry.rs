@@ -9,7 +9,7 @@ pub(crate) const VERSION: u32 = 1;
 /// never sees half of an entry that is being written.
 pub(crate) const SIZE: usize = 32;
 
-/// What the header of a file says.
+/// The content of a file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Header {
     /// It is a file of this version.
@@ -49,7 +49,7 @@ impl Header {
     }
 }
 
-/// Where a frame is.
+/// The location of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The time of its snapshot.
@@ -58,7 +58,7 @@ pub(crate) struct Entry {
     pub(crate) offset: u64,
     /// Its length.
     pub(crate) length: u32,
-    /// Its place in its chunk.
+    /// Its index in its chunk.
     pub(crate) place: u16,
     /// A recorder started with it.
     pub(crate) starts_run: bool,
@@ -72,7 +72,7 @@ const STARTS_RUN: u16 = 1;
 const IS_COPY: u16 = 2;
 
 impl Entry {
-    /// Returns whether data of this length ends before that of the frame does.
+    /// Returns whether data of this length ends before the end of the frame.
     pub(crate) fn is_beyond(&self, length: u64) -> bool {
         self.offset.checked_add(self.length.into()).is_none_or(|end| end > length)
     }
@@ -107,8 +107,8 @@ impl Entry {
     }
 }
 
-/// Returns the checksum of the data of a frame. It includes that of the frame that it is compared
-/// with, so that it never matches with another one.
+/// Returns the checksum of the data of a frame. It includes the checksum of the frame that it is
+/// compared with, so that it never matches with a different base.
 pub(crate) fn crc(base: Option<u32>, data: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&base.unwrap_or(0).to_le_bytes());

@@ -7,7 +7,7 @@ use gpu_core::reading;
 use serde::ser::{self, Serialize};
 use std::fmt;
 
-/// The value has a part that no shape describes: bytes, or integers of 128 bits.
+/// The value has a part that a shape cannot describe: bytes, or integers of 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unsupported;
 
@@ -28,7 +28,7 @@ impl ser::Error for Unsupported {
 /// Returns a value as shape and numbers.
 ///
 /// # Errors
-/// If it contains something that the form does not have: bytes, or integers of 128 bits.
+/// If it contains a type that the form lacks: bytes, or integers of 128 bits.
 pub(crate) fn flatten(value: &impl Serialize, texts: &mut Texts) -> Result<Flat, Unsupported> {
     let mut flat = Flat::default();
     value.serialize(&mut Flattener::new(&mut flat, texts))?;
@@ -45,18 +45,18 @@ pub(crate) struct Flattener<'a> {
     place: Place,
 }
 
-/// What the next value is.
+/// The role of the next value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// Nothing special.
+    /// No special role.
     Value,
     /// An element of a list: a struct is then a row.
     Element,
-    /// What identifies a row, if it is an integer.
+    /// The identity of a row, if it is an integer.
     Identity,
     /// A key of a map.
     Key,
-    /// Why a reading is absent.
+    /// The reason why a reading is absent.
     Reason,
 }
 
@@ -91,16 +91,16 @@ impl<'a> Flattener<'a> {
         }
     }
 
-    /// Appends the name of something that the program names.
+    /// Appends a name that the program defines.
     fn name(&mut self, token: Token, name: &'static str) {
         let position = self.texts.position_of_name(name);
         self.token_with(token, position.into());
     }
 
-    /// Starts something with parts; returns whether it is an element of a list.
+    /// Starts a value with parts; returns whether it is an element of a list.
     ///
     /// # Errors
-    /// For the key of a map, which has none.
+    /// For the key of a map, which has no parts.
     fn start(&mut self) -> Result<bool, Unsupported> {
         match std::mem::replace(&mut self.place, Place::Value) {
             Place::Key | Place::Reason => Err(Unsupported),

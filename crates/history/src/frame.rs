@@ -1,10 +1,10 @@
-//! One look at a machine.
+//! One snapshot of a machine with its leases.
 
 use gpu_core::{Fault, LeaseEntry, MergedLeases, Snapshot, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::sync::Arc;
 
-/// One look at a machine: its snapshot and the leases on its devices.
+/// The state of a machine at one moment: its snapshot and the leases on its devices.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
     /// The snapshot.
@@ -16,7 +16,7 @@ pub struct Frame {
 
 impl Frame {
     /// Returns a frame. Leases that a reader has merged are recorded with their devices in the
-    /// snapshot, and how many they are.
+    /// snapshot, and with their number.
     pub fn new(snapshot: Snapshot, leases: Result<&[LeaseEntry], &Fault>) -> Self {
         let whole = snapshot.devices.iter().filter_map(|device| device.id().uuid.as_ref().ok());
         let parts = snapshot.devices.iter().flat_map(|device| device.mig.iter().flatten());
@@ -33,8 +33,8 @@ impl Frame {
     }
 }
 
-/// Leases with their owners, and how many they stand for: a lease file does not name its owner,
-/// because it is that of the file, and no file stands for several leases.
+/// Leases with their owners, and how many leases each stands for. A lease file does not name its
+/// owner, because the owner is that of the file; a merged lease has no file.
 mod leases {
     use super::*;
 
@@ -137,7 +137,7 @@ mod tests {
             (1000, 300, &[uuid("GPU-7")][..])
         );
         assert_eq!(other, &alone);
-        // One of an older gpuws.
+        // A frame of an older gpuws.
         let text = serde_json::to_string(&frame).unwrap();
         let old: Frame = serde_json::from_str(&text.replace("\"merged_count\":300,", "")).unwrap();
         assert_eq!(old.leases.unwrap()[0].count(), 1);

@@ -1,4 +1,4 @@
-//! A frame as bytes, and what other frames are compared with.
+//! A frame as bytes, and as the base of other frames.
 //!
 //! The bytes have two parts: the structure (the texts and rows that the base lacks), which is tiny
 //! unless a process started or ended, compressed with zstd and the structure of the key frame as
@@ -22,7 +22,7 @@ pub(crate) const MAX_FRAME: usize = 32 << 20;
 
 #[cfg(test)]
 thread_local! {
-    /// How many bytes the frames had that were read on this thread.
+    /// The number of bytes in the frames that this thread has read.
     pub(crate) static EXPANDED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
@@ -36,13 +36,13 @@ pub(crate) struct Image {
     dictionary: Arc<[u8]>,
 }
 
-/// Returns the bytes of a frame, and it as a base of others.
+/// Returns the bytes of a frame, and the frame as a base of others.
 ///
-/// `texts` are those of the frame and start with those of the base. `steps`: how many frames after
-/// the base it is.
+/// `texts` are those of the frame and start with those of the base. `steps` is the number of frames
+/// since the base.
 ///
 /// # Errors
-/// If the frame is larger than what is read again.
+/// If the frame is larger than a reader accepts.
 pub(crate) fn encode(
     mut flat: Flat,
     texts: &Texts,
@@ -78,8 +78,8 @@ pub(crate) fn encode(
 /// Returns the frame that these bytes encode.
 ///
 /// # Errors
-/// `Expansion` if it has more than `most` bytes, `Malformed` if it is no frame. Both are detected
-/// after at most about this many bytes of work.
+/// `Expansion` if it has more than `most` bytes, `Malformed` if it is not a frame. Both are
+/// detected after at most about this many bytes of work.
 pub(crate) fn decode(bytes: &[u8], base: &Image, most: usize) -> Result<Image, DamageKind> {
     let mut is_too_large = false;
     let image = expand(bytes, base, |length| {
@@ -131,7 +131,7 @@ fn dictionary(base: &Image, structure: Vec<u8>) -> Arc<[u8]> {
 /// Appends a structure: a varint, twice its length and plus one if it is compressed; if so, the
 /// compressed length; then the bytes.
 fn put_structure(output: &mut Vec<u8>, structure: &[u8], dictionary: &[u8]) -> io::Result<()> {
-    // zstd needs more for its own header than it saves.
+    // zstd needs more bytes for its own header than it saves.
     let compressed = match structure.len() {
         0..32 => None,
         _ => Some(codec::compress(structure, dictionary)?),

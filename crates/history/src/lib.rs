@@ -1,21 +1,21 @@
-//! An append-only history of a machine: its looks, one after the other, in files of a day each.
+//! An append-only history of a machine: its snapshots in order, in one pair of files per day.
 //!
-//! The main decision is that a look is stored as what changed since an earlier one, and that this
-//! neither knows nor fixes what a look contains. A [`Frame`] is serialized to a *shape* and a list
-//! of numbers; two looks at a machine mostly have the same shape and differ in a few numbers, which
-//! an adaptive coder writes in a bit or a few each. So a day of eight GPUs with 256 processes,
-//! a look a second, takes 13 to 44 MB instead of some 20 GB of JSON, and a value that is added to
-//! [`gpu_core::Snapshot`] is in the history without another line here.
+//! The main decision is that a snapshot is stored as the changes since an earlier one, by code that
+//! does not depend on the contents of a snapshot. A [`Frame`] is serialized to a *shape* and a list
+//! of numbers; two snapshots of a machine mostly have the same shape and differ in a few numbers,
+//! and an adaptive coder writes each of these in one or a few bits. So a day of eight GPUs with 256
+//! processes, at one snapshot a second, takes 13 to 44 MB instead of some 20 GB of JSON, and a
+//! value that is added to [`gpu_core::Snapshot`] is in the history without a change here.
 //!
 //! The second decision is that damage stays local. Every entry of the index and every frame has a
-//! checksum, and a frame depends on at most six others, so a flipped bit or a cut costs the frames
-//! that it hits ([`Damage`] names them) and a recorder continues after any end. The format has a
-//! version and is described in `docs/history-format.md`.
+//! checksum, and a frame depends on at most six others, so a flipped bit or a truncation costs only
+//! the frames that it hits ([`Damage`] names them) and a recorder can continue after any
+//! interruption. The format has a version and is described in `docs/history-format.md`.
 //!
-//! The directory is an argument, as an open descriptor: who may write there is decided by the
-//! caller (`gpu_host::TrustedDir`) and checked again by [`Writer::open`]. File access is here and
-//! not in an adapter, because the format is one of files; no port would have another
-//! implementation. This crate has no clock: the time of a frame is that of its snapshot.
+//! The directory is passed as an open descriptor: the caller decides who may write there
+//! (`gpu_host::TrustedDir`) and checked again by [`Writer::open`]. File access is here and not in
+//! an adapter, because the format is one of files; a port would have only one implementation. This
+//! crate has no clock: the time of a frame is that of its snapshot.
 //!
 //! ```
 //! use gpu_core::{Origin, Snapshot, Timestamp};

@@ -1,10 +1,10 @@
-//! The numbers of a value in terms of those of another.
+//! The numbers of a value, relative to those of another value.
 //!
-//! Numbers of the same field are coded together, as multiples of their greatest common divisor:
-//! CPU time advances in hundredths of a second and memory in pages. Each is compared with the
-//! number in its place in the base, or with what it would be if it went on to change as it did
-//! before the base (an energy counter, the CPU time of a busy process). What did not change before
-//! rarely changes now, so that costs next to nothing.
+//! Numbers of the same field are coded together, as multiples of their greatest common divisor: CPU
+//! time advances in hundredths of a second and memory in pages. Each is compared with its
+//! counterpart in the base, or with the prediction that it continues to change as it did before the
+//! base (an energy counter, the CPU time of a busy process). A number that did not change before
+//! rarely changes now, so it costs almost no space.
 
 use crate::range::{Bit, Coder, Number};
 use crate::rows::Sources;
@@ -18,26 +18,26 @@ const MAX_COLUMNS: usize = 1024;
 /// How a number is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Not in the base: by the number before it in its column.
+    /// Not in the base: predicted from the previous number in its column.
     New,
-    /// As in the base.
+    /// Same as in the base.
     Steady,
-    /// By how it changed up to the base.
+    /// Predicted from its change up to the base.
     Steep,
 }
 
-/// What was learnt about the numbers of a column.
+/// The statistics of the numbers of a column.
 #[derive(Clone, Debug, Default)]
 struct Model {
     divisor: Number,
     is_steep: Bit,
-    /// By kind, by whether the number changed up to the base, and by whether the number before it
-    /// in its column differs from its prediction.
+    /// Indexed by kind, by whether the number changed up to the base, and by whether the previous
+    /// number in its column differs from its prediction.
     differs: [[[Bit; 2]; 2]; 3],
     differences: [Number; 3],
 }
 
-/// What was learnt about the numbers of all columns.
+/// The statistics of the numbers of all columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Models {
     differs: Vec<Bit>,
@@ -48,15 +48,15 @@ pub(crate) struct Models {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Numbers {
     values: Vec<u64>,
-    /// How each changed in `steps`.
+    /// The change of each number in `steps`.
     changes: Vec<i64>,
-    /// How many frames ago the numbers were those of this one's own base; 0 if it has none.
+    /// How many frames ago the numbers were those of this frame's own base; 0 if it has none.
     steps: u32,
     models: Models,
 }
 
 impl Numbers {
-    /// Returns the place of a number in the base, for it to be compared with.
+    /// Returns a number of the base and its change, to compare another with.
     fn at(&self, place: u32) -> (u64, i64) {
         (self.values[place as usize], self.changes[place as usize])
     }
@@ -64,7 +64,7 @@ impl Numbers {
 
 /// Codes the numbers of a value: an encoder writes them, a decoder fills them in.
 ///
-/// `steps`: how many frames after the base this one is. Returns these numbers as a base for others;
+/// `steps` is the number of frames since the base. Returns these numbers as a base for others;
 /// `None` if there are too many columns.
 pub(crate) fn code<C: Coder>(
     coder: &mut C,
@@ -110,14 +110,14 @@ pub(crate) fn code<C: Coder>(
     Some(Numbers { values: flat.numbers.clone(), changes, steps, models })
 }
 
-/// Returns the places of all numbers by column, and where each column ends in them.
+/// Returns the indices of all numbers by column, and the end of each column in them.
 fn by_column(columns: &[u32]) -> (Vec<u32>, Vec<usize>) {
     let count = columns.iter().max().map_or(0, |last| *last as usize + 1);
     let mut ends = vec![0; count];
     columns.iter().for_each(|column| ends[*column as usize] += 1);
     let mut sum = 0;
     for end in &mut ends {
-        // The start of the column, which moves to its end as the column is filled.
+        // This is the start of the column; it moves to its end as the column is filled.
         sum += std::mem::replace(end, sum);
     }
     let mut order = vec![0; columns.len()];
@@ -140,8 +140,8 @@ struct Column<'a> {
 }
 
 impl Column<'_> {
-    /// Returns for each number its place, what it is compared with and how that changed; `None` for
-    /// one that is not in the base.
+    /// Returns for each number its index, the number that it is compared with, and that number's
+    /// change; `None` for a number that is not in the base.
     fn compared(&self) -> impl Iterator<Item = (usize, Option<(u64, i64)>)> + '_ {
         self.places.iter().map(|place| {
             let place = *place as usize;
@@ -149,7 +149,7 @@ impl Column<'_> {
         })
     }
 
-    /// Returns the difference of each number from what it is compared with.
+    /// Returns the difference of each number from the number that it is compared with.
     fn differences(&self) -> impl Iterator<Item = (i64, Option<(u64, i64)>)> + '_ {
         let mut before = 0;
         self.compared().map(move |(place, base)| {
@@ -190,7 +190,7 @@ impl Column<'_> {
         divisor
     }
 
-    /// Returns by how many divisors a number differs if it goes on to change as it did.
+    /// Returns by how many divisors a number differs if it continues to change as before.
     fn expected(&self, change: i64, divisor: u64) -> i64 {
         if change == 0 || self.base.steps == 0 {
             return 0;
@@ -199,7 +199,7 @@ impl Column<'_> {
         (change / i128::from(divisor.max(1))) as i64
     }
 
-    /// Returns whether the numbers are closer to what is expected than to the base.
+    /// Returns whether the numbers are closer to their predictions than to the base.
     fn is_steep(&self, divisor: u64) -> bool {
         let bits = |difference: i64| i64::from(64 - zigzag(difference).leading_zeros());
         let gain = |(difference, base): (i64, Option<(u64, i64)>)| {

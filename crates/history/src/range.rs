@@ -1,12 +1,12 @@
-//! A binary arithmetic coder whose probabilities adapt to what was coded.
+//! A binary arithmetic coder with adaptive probabilities.
 //!
 //! It is the range coder of Martin (1979) in the form with carries that LZMA made common: 32 bits
 //! of range, a byte at a time.
 
-/// The least range before another byte is written.
+/// The smallest range before another byte is written.
 const LEAST: u32 = 1 << 24;
 
-/// The probability that a bit is 0: the mean of two estimates, of which one adapts faster.
+/// The probability that a bit is 0: the mean of two estimates, one of which adapts faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bit {
     fast: u16,
@@ -20,7 +20,7 @@ impl Default for Bit {
 }
 
 impl Bit {
-    /// Returns which part of the range means 0: never none and never all.
+    /// Returns the part of the range that means 0: never empty and never all of it.
     fn bound(self, range: u32) -> u32 {
         let zero = (u32::from(self.fast) + u32::from(self.slow)) >> 1;
         (range >> 16) * zero.clamp(32, 65_535 - 32)
@@ -35,9 +35,10 @@ impl Bit {
     }
 }
 
-/// Codes bits: an [`Encoder`] writes those that it is given, a [`Decoder`] returns what it reads.
+/// Codes bits: an [`Encoder`] writes the bits passed to it, a [`Decoder`] returns the bits that it
+/// reads.
 pub(crate) trait Coder {
-    /// Whether it is an encoder: a decoder ignores the values that it is given.
+    /// Whether it is an encoder: a decoder ignores the values passed to it.
     const WRITES: bool;
 
     /// Codes a bit.
@@ -58,7 +59,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Appends to these bytes.
+    /// Creates an encoder that appends to these bytes.
     pub(crate) fn new(output: Vec<u8>) -> Self {
         Encoder { output, low: 0, range: u32::MAX, last: None, pending: 0 }
     }
@@ -69,7 +70,7 @@ impl Encoder {
         if carry == 0 && byte == 0xff {
             self.pending += 1;
         } else {
-            // The first byte is always 0 and left out: nothing can carry into it.
+            // The first byte is always 0 and omitted: it never receives a carry.
             self.output.extend(self.last.map(|last| last.wrapping_add(carry)));
             let pending = 0xff_u8.wrapping_add(carry);
             self.output.resize(self.output.len() + self.pending, pending);
@@ -195,8 +196,8 @@ impl Coder for Decoder<'_> {
 
 /// The model of numbers that are mostly small or of similar size.
 ///
-/// A number is coded as its length in bits, of which each bit has a probability, then its two bits
-/// below the highest, which have probabilities for each length, and then the others as they are.
+/// A number is coded in three parts: its length in bits, with a probability for each bit; the two
+/// bits below its highest, with probabilities for each length; and the other bits as they are.
 #[derive(Clone, Debug)]
 pub(crate) struct Number {
     length: [Bit; 128],

@@ -26,12 +26,12 @@ pub struct Reader {
     days: Vec<Summary>,
     /// The day of the last frame that was read.
     shard: Option<(usize, Shard)>,
-    /// The frames on the path to the last one that was read, with their places in the index and
+    /// The frames on the path to the last one that was read, with their positions in the index and
     /// their checksums.
     path: Vec<(usize, u32, Image)>,
     /// The entries of that day with unreadable data, so that each is read once.
     unreadable: BTreeMap<usize, DamageKind>,
-    /// The frames that were last found to be lost together, with the reason.
+    /// The last group of frames found to be lost together, with the reason.
     row: Option<(Range<usize>, Damage)>,
     damage: Vec<Damage>,
 }
@@ -68,7 +68,7 @@ impl Reader {
         Ok(None)
     }
 
-    /// Opens the history in this directory. It reads every index, and of the data nothing yet.
+    /// Opens the history in this directory. It reads every index, but no data yet.
     ///
     /// # Errors
     /// `Io` when the directory cannot be read; `Invalid` when a newer version has written a file;
@@ -102,11 +102,10 @@ impl Reader {
                 self.damage.retain(|known| known.day != last.day);
                 self.shard = None;
             } else {
-                // An entry that was cut off may be whole by now.
+                // A truncated entry may be complete by now.
                 self.damage
                     .retain(|known| known.day != last.day || known.what != DamageKind::TornEntry);
-                // A day that was removed keeps its frames; those that are read then are told as
-                // damaged.
+                // A removed day keeps its frames; reading one reports it as damaged.
                 let _ = last.refresh(&self.dir, &mut found);
             }
         }
@@ -138,8 +137,8 @@ impl Reader {
         spans.reduce(|(from, to), (other, until)| (from.min(other), to.max(until)))
     }
 
-    /// Returns what was found to be damaged so far, in the order of the files. Damaged data is only
-    /// found when it is read; [`check`](Reader::check) reads all of it.
+    /// Returns the damage found so far, in the order of the files. Damaged data is found only when
+    /// it is read; [`check`](Reader::check) reads all of it.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
@@ -150,7 +149,7 @@ impl Reader {
         shard.frame(at).map(|(_, entry)| entry.time)
     }
 
-    /// Returns whether a recorder started with this frame: what happened before it is unknown.
+    /// Returns whether a recorder started with this frame; earlier events are unknown.
     pub fn starts_run(&mut self, number: usize) -> bool {
         let frame = self.find(number).and_then(|(shard, at)| shard.frame(at));
         frame.is_some_and(|(_, entry)| entry.starts_run)
@@ -217,7 +216,8 @@ impl Reader {
     }
 
     /// Returns up to `count` readable frames that lead to this one, oldest first, at least this
-    /// long apart. None is from before the recorder started, as another machine boot may have been.
+    /// long apart. None is from before the recorder started, because the machine may have rebooted
+    /// before that.
     pub fn leading_to(&mut self, number: usize, count: usize, apart: Duration) -> Vec<Frame> {
         let mut frames: Vec<Frame> = Vec::new();
         for at in (0..=number).rev() {
@@ -234,7 +234,7 @@ impl Reader {
         frames
     }
 
-    /// Reads all data, compares it with its checksums, and returns all that is damaged.
+    /// Reads all data, compares it with its checksums, and returns all damage.
     pub fn check(&mut self) -> &[Damage] {
         for day in 0..self.days.len() {
             for damage in cost::all(self.load(day)) {
@@ -244,7 +244,7 @@ impl Reader {
         &self.damage
     }
 
-    /// Adds what is damaged in the indexes, with the frames that are lost with it.
+    /// Adds the damage in the indexes, with the frames that are lost with it.
     fn add_all(&mut self, found: Vec<Damage>) {
         for mut damage in found {
             let day = self.days.iter().position(|day| day.day == damage.day);
@@ -282,11 +282,11 @@ impl Reader {
     }
 }
 
-/// Makes `path` the path to the frame with this entry; what it has in common with the path to the
-/// last frame is not read again.
+/// Makes `path` the path to the frame with this entry, without rereading the part that it shares
+/// with the path to the last frame.
 ///
 /// # Errors
-/// The entry that is damaged, and what is wrong with it.
+/// The damaged entry, and the kind of damage.
 fn walk(
     shard: &Shard,
     path: &mut Vec<(usize, u32, Image)>,
@@ -326,8 +326,8 @@ fn walk(
     Ok(())
 }
 
-/// Adds what is damaged. If it is known, its cost is that of now: a history that grows loses more
-/// frames by it, or has a copy by now.
+/// Adds damage. For known damage, updates its cost: as a history grows, the damage costs more
+/// frames, or a copy appears.
 fn add(known: &mut Vec<Damage>, damage: Damage) {
     match known.binary_search_by(|known| known.place().cmp(&damage.place())) {
         Ok(at) => known[at] = damage,
@@ -353,7 +353,7 @@ mod tests {
         dir.join(kind.name(Day::of(Timestamp(START)).unwrap()))
     }
 
-    /// Records frames of a machine with this many processes that do nothing, a second apart.
+    /// Records frames of a machine with this many idle processes, a second apart.
     fn record(dir: &Path, frames: u64, processes: u32) {
         let mut writer = Writer::open(File::open(dir).unwrap(), Retention::default()).unwrap();
         for second in 0..frames {
@@ -407,7 +407,7 @@ mod tests {
             write_entries(dir.path(), copies);
             let (read, expanded, damage) = read(dir.path());
             assert_eq!((read, expanded), (1, expanded_once));
-            // The last that starts a run has the data of what was lost before it.
+            // The last entry that starts a run has the data of the entries lost before it.
             let lost = if starts_run { 32 } else { 64 };
             let expected =
                 format!("byte {lost}: sample in the place of another, 2999 samples lost");

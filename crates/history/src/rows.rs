@@ -1,24 +1,24 @@
-//! The rows of a value in terms of those of another.
+//! The rows of a value, relative to those of another value.
 
 use crate::shape::Flat;
 use crate::varint::{self, unzigzag, zigzag};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Where consecutive rows come from.
+/// The source of consecutive rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
     /// These rows of the base.
     Copied(Range<usize>),
-    /// As many rows that the base does not have.
+    /// This many rows that the base lacks.
     New(usize),
 }
 
-/// Describes the rows of `flat` in terms of those of `base`, and returns for each number the place
-/// in the base that it is compared with.
+/// Describes the rows of `flat` in terms of those of `base`, and returns for each number the index
+/// of the number in the base that it is compared with.
 ///
-/// A piece is a varint: twice the number of rows, plus one if they are new. The first row of copied
-/// ones follows as its distance from where the last piece ended; the shapes of new ones follow, each
+/// A piece is a varint: twice the number of rows, plus one if they are new. For copied rows, the
+/// distance of the first from the end of the last piece follows; for new rows, their shapes, each
 /// with its length.
 pub(crate) fn describe(flat: &Flat, base: &Flat, output: &mut Vec<u8>) -> Sources {
     let pieces = pieces(flat, base);
@@ -48,8 +48,9 @@ pub(crate) fn describe(flat: &Flat, base: &Flat, output: &mut Vec<u8>) -> Source
     sources
 }
 
-/// Returns the value without its numbers that [`describe`] described, and what that returned;
-/// `None` if the description is malformed, or describes a value that the caller does not accept.
+/// Returns the value that [`describe`] described, without its numbers, and the sources that
+/// [`describe`] returned; `None` if the description is malformed, or describes a value that the
+/// caller does not accept.
 pub(crate) fn described(
     input: &mut &[u8],
     base: &Flat,
@@ -81,7 +82,7 @@ pub(crate) fn described(
     Some((flat, sources))
 }
 
-/// For each number, the place of the number in the base that it is compared with.
+/// For each number, the index of the number in the base that it is compared with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources(pub(crate) Vec<Option<u32>>);
 
@@ -101,7 +102,7 @@ impl Sources {
 
 fn pieces(flat: &Flat, base: &Flat) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
-    // Most looks have the rows of the base in the same order, and need no search.
+    // Most snapshots have the rows of the base in the same order, and need no search.
     let mut places: Option<HashMap<&[u8], Vec<usize>>> = None;
     let mut next = 0;
     for row in 0..flat.rows.len() {

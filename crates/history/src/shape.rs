@@ -1,12 +1,13 @@
 //! A value as a shape and a list of numbers.
 //!
-//! The shape says of what the value consists: structs and their fields, lists and their lengths.
-//! The numbers are everything that changes from one look to the next: integers, booleans, the names
-//! of enum variants and the texts, the latter two as positions in a table of [`Texts`]. So two
-//! looks at a machine mostly differ in a few numbers, and their shapes are equal.
+//! The shape contains the structure of the value: structs and their fields, lists and their
+//! lengths. The numbers are everything that changes from one snapshot to the next: integers,
+//! booleans, the names of enum variants and the texts, the latter two as positions in a table of
+//! [`Texts`]. So two snapshots of a machine mostly differ in a few numbers, and their shapes are
+//! equal.
 //!
 //! The shape is divided into *rows*, one for each struct in a list and for each entry of a map, so
-//! that looks with different processes still have most rows in common. What identifies a row (a
+//! that snapshots with different processes still have most rows in common. The identity of a row (a
 //! PID, a start time, the key of a map) is part of its shape.
 
 use crate::varint;
@@ -20,7 +21,7 @@ pub(crate) const MAX_SHAPE: usize = 16 << 20;
 pub(crate) const MAX_NUMBERS: usize = 2 << 20;
 /// The most rows that a shape may have.
 pub(crate) const MAX_ROWS: usize = 1 << 20;
-/// How deep structs and lists may contain each other.
+/// The maximum nesting depth of structs and lists.
 pub(crate) const MAX_DEPTH: usize = 64;
 
 /// An element of a shape: one byte, and for some of them a varint.
@@ -45,11 +46,11 @@ pub(crate) enum Token {
     Variant = 7,
     /// An integer that identifies the row, in the varint.
     Identity = 8,
-    /// A list of as many values as the varint says.
+    /// A list; its length is the varint.
     List = 9,
-    /// A map with as many entries as the varint says, each a key and a value.
+    /// A map; its number of entries, each a key and a value, is the varint.
     Map = 10,
-    /// A struct with as many fields as the varint says, each a name and a value.
+    /// A struct; its number of fields, each a name and a value, is the varint.
     Struct = 11,
     /// The name of a field or a key, by its position among the texts.
     Name = 12,
@@ -137,7 +138,7 @@ pub(crate) struct Flat {
 }
 
 impl Flat {
-    /// Returns where a row starts.
+    /// Returns the start of a row.
     fn start(&self, row: usize) -> Row {
         match row {
             0 => Row { shape: 0, numbers: 0 },
@@ -150,7 +151,7 @@ impl Flat {
         &self.shape[self.start(row).shape as usize..self.rows[row].shape as usize]
     }
 
-    /// Returns which numbers belong to a row.
+    /// Returns the range of numbers that belong to a row.
     pub(crate) fn numbers_of(&self, row: usize) -> std::ops::Range<usize> {
         self.start(row).numbers as usize..self.rows[row].numbers as usize
     }
@@ -177,7 +178,7 @@ impl Flat {
         Some(())
     }
 
-    /// Adds a row with this shape, as of yet without its numbers, and returns how many it has.
+    /// Adds a row with this shape, without its numbers so far, and returns their count.
     ///
     /// `None`: the shape is malformed, or the value is too large.
     pub(crate) fn add_row(&mut self, shape: &[u8], texts: usize) -> Option<usize> {
@@ -189,8 +190,8 @@ impl Flat {
         self.is_bounded().then(|| self.columns.len() - before)
     }
 
-    /// Adds these rows of another value, as of yet without their numbers; `None` if the value
-    /// becomes too large.
+    /// Adds these rows of another value, without their numbers so far; `None` if the value becomes
+    /// too large.
     pub(crate) fn add_rows_of(&mut self, other: &Flat, rows: std::ops::Range<usize>) -> Option<()> {
         let (start, end) = (other.start(rows.start), *other.rows.get(rows.end.checked_sub(1)?)?);
         let (shape, numbers) = (self.shape.len() as u32, self.columns.len() as u32);
@@ -215,7 +216,7 @@ impl Flat {
             && self.rows.len() <= MAX_ROWS
     }
 
-    /// Returns whether it is too large to be read again.
+    /// Returns whether it is too large for a reader.
     pub(crate) fn is_too_large(&self) -> bool {
         !self.is_bounded()
     }

@@ -15,26 +15,26 @@ use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::time::SystemTime;
 
-/// How many bytes a frame may have when it is read, for each byte that a frame of its chunk has in
-/// the files on average, its entry included. A frame of 10,000 idle processes, 6 MB, was written in
-/// about 300 bytes.
+/// The maximum expansion of a frame: the bytes when it is read, for each byte that a frame of its
+/// chunk has in the files on average, its entry included. A frame of 10,000 idle processes, 6 MB,
+/// was written in about 300 bytes.
 pub(crate) const MAX_EXPANSION: u64 = 1 << 16;
 /// No chunk has more entries: its frames, the copy of the key frame, and damaged ones.
 pub(crate) const MAX_CHUNK: usize = 2 * chunk::LENGTH as usize;
 
-/// What is known of a day without its entries.
+/// The summary of a day, without its entries.
 #[derive(Debug)]
 pub(crate) struct Summary {
     pub(crate) day: Day,
     /// How many frames it has.
     pub(crate) frames: usize,
-    /// The earliest and the latest time of them.
+    /// The earliest and the latest time of the frames.
     pub(crate) span: Option<(Timestamp, Timestamp)>,
     /// How many entries of the index were read.
     entries: u64,
-    /// Where the data of the last of them ends; `None` if it is damaged.
+    /// The end of the data of the last entry; `None` if it is damaged.
     end: Option<u64>,
-    /// Which files its data and its index are.
+    /// The identity of its data file and its index file.
     files: [Option<Identity>; 2],
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Shard {
     data: io::Result<File>,
     /// The entries of the index; `None` for a damaged one.
     entries: Vec<Option<Entry>>,
-    /// Which of them are frames.
+    /// The entries that are frames.
     frames: Vec<u32>,
     /// The entries that own their data, in the order of the data: no byte belongs to two.
     owners: Vec<(u32, Range<u64>)>,
@@ -63,7 +63,7 @@ struct Chunk {
 }
 
 impl Summary {
-    /// Reads the index of a day, and adds what is damaged in it.
+    /// Reads the index of a day, and adds the damage in it.
     ///
     /// # Errors
     /// `Invalid` if it has another version.
@@ -83,7 +83,7 @@ impl Summary {
                 summary.read_more(&index, damage);
                 let indexed = index.metadata().ok();
                 summary.files = [&written, &indexed].map(|file| file.as_ref().map(identity));
-                // A recorder writes an entry after its data: an index that is older may lack one.
+                // A recorder writes an entry after its data, so an older index may lack an entry.
                 if let Some((written, indexed)) = written.zip(indexed)
                     && time(&indexed) > time(&written)
                 {
@@ -103,15 +103,15 @@ impl Summary {
         Ok(summary)
     }
 
-    /// Returns whether its files are others by now: a recorder has made them again.
+    /// Returns whether a recorder has replaced its files since.
     pub(crate) fn is_replaced(&self, dir: &HistoryDir) -> bool {
         let file = |kind| Some(identity(&dir.open(kind, self.day, false).ok()?.metadata().ok()?));
         let now = [FileKind::Data, FileKind::Index].map(file);
-        // One that was removed may still be open.
+        // A removed file may still be open.
         now.into_iter().zip(self.files).any(|(now, before)| now.is_some() && now != before)
     }
 
-    /// Returns the damage of data of this length that goes on behind the last entry.
+    /// Returns the damage of data of this length that continues after the last entry.
     fn not_in_index(&self, length: u64) -> Option<Damage> {
         let offset = self.end.filter(|end| *end < length)?;
         let (file, what) = (FileKind::Data, DamageKind::NotInIndex);
@@ -184,7 +184,7 @@ impl Shard {
             self.data = data.map_err(|error| io::Error::other(error.fault().text));
         }
         let Ok(index) = dir.open(FileKind::Index, self.day, false) else { return };
-        // What cannot be read is in no summary.
+        // Data that cannot be read is in no summary.
         let _ = read_entries(&index, self.entries.len() as u64, |entry| {
             if self.frames.len() < summary.frames {
                 if entry.is_some_and(|entry| !entry.is_copy) {
@@ -211,8 +211,8 @@ impl Shard {
         while let Some((other, owned)) = self.owners.last().cloned()
             && data.start < owned.end
         {
-            // A recorder appends. If data was lost before that, by a power cut, its first frame is
-            // in the place of what was lost.
+            // A recorder appends. If a power cut lost data before that, the recorder's first frame
+            // occupies the position of the lost data.
             if !entry.starts_run {
                 self.overlapping.insert(at);
                 return;
@@ -228,7 +228,7 @@ impl Shard {
         self.owners.push((at, data));
     }
 
-    /// Returns whether the data of an entry belongs to another.
+    /// Returns whether the data of an entry belongs to another entry.
     pub(crate) fn overlaps(&self, at: usize) -> bool {
         self.overlapping.contains(&(at as u32))
     }
@@ -237,7 +237,7 @@ impl Shard {
     pub(crate) fn most_expanded(&self, at: usize) -> usize {
         let chunk = self.chunks.partition_point(|chunk| chunk.first as usize <= at);
         let Some(chunk) = chunk.checked_sub(1).map(|chunk| self.chunks[chunk]) else { return 0 };
-        // A frame that is cut off may claim any length.
+        // A truncated frame may claim any length.
         let files = self.data_length() + (self.entries.len() * SIZE) as u64;
         let mean = chunk.bytes.min(files) / chunk.frames.max(1);
         usize::try_from(mean.saturating_mul(MAX_EXPANSION)).unwrap_or(usize::MAX)
@@ -256,25 +256,24 @@ impl Shard {
         (0..self.len()).find(is_since).unwrap_or(self.len())
     }
 
-    /// Returns the place in the index of a frame, and its entry.
+    /// Returns the index of a frame's entry, and the entry.
     pub(crate) fn frame(&self, number: usize) -> Option<(usize, Entry)> {
         let at = *self.frames.get(number)? as usize;
         Some((at, self.entries[at]?))
     }
 
     /// Returns the frame with the latest time that is not after this one, the last of those with
-    /// the same time. Their order is that in which they were recorded, and the clock may have been
-    /// set back in between.
+    /// the same time. The order is that of recording, and the clock may have been set back in
+    /// between.
     pub(crate) fn last_until(&self, time: Timestamp) -> Option<usize> {
         let times = (0..self.len()).filter_map(|number| Some((self.frame(number)?.1.time, number)));
         times.filter(|(at, _)| *at <= time).max().map(|(_, number)| number)
     }
 
-    /// Returns where the data of the frames on the path to one is, the key frame first; for the key
-    /// frame also where its copy is. `None` if one of them is not in the index.
+    /// Returns the positions of the data of the frames on the path to one, the key frame first; for
+    /// the key frame also the position of its copy. `None` if one of them is not in the index.
     ///
-    /// A wrong frame may be among them after one that is not in the index; its checksum will not
-    /// match.
+    /// If a frame is not in the index, a wrong one may be among them; its checksum will not match.
     pub(crate) fn path(&self, at: usize) -> Option<Vec<Vec<usize>>> {
         let place = self.entries[at]?.place;
         let mut places = chunk::path(place);
@@ -311,7 +310,7 @@ impl Shard {
         path.iter().all(|found| !found.is_empty()).then_some(path)
     }
 
-    /// Returns where the copy of the key frame of a chunk is, if it comes after this frame of it.
+    /// Returns the position of the copy of a chunk's key frame, if it comes after this frame.
     fn copy_after(&self, at: usize) -> Option<usize> {
         let after = self.entries.iter().enumerate().skip(at + 1).take(MAX_CHUNK);
         let after = after.filter_map(|(at, entry)| Some((at, (*entry)?)));
@@ -329,12 +328,12 @@ impl Shard {
         self.entries.len()
     }
 
-    /// Returns whether there is data at all.
+    /// Returns whether there is any data.
     pub(crate) fn has_data(&self) -> bool {
         self.data.is_ok()
     }
 
-    /// Returns whether the data ends before that of a frame does.
+    /// Returns whether the data ends before the end of a frame.
     pub(crate) fn is_torn(&self, entry: &Entry) -> bool {
         entry.is_beyond(self.data_length())
     }
@@ -345,8 +344,8 @@ impl Shard {
         length.map_or(0, |metadata| metadata.len())
     }
 
-    /// Reads the data of a frame, and compares it with its checksum, which depends on that of the
-    /// frame that it is compared with.
+    /// Reads the data of a frame, and verifies its checksum, which depends on that of the frame
+    /// that it is compared with.
     pub(crate) fn data(
         &self,
         at: usize,
@@ -373,15 +372,15 @@ impl Shard {
     }
 }
 
-/// The device, the inode, which another file may have after this one, and the time of creation where
-/// the file system tells it.
+/// The device, the inode, which a later file may reuse, and the creation time if the file system
+/// reports it.
 type Identity = (u64, u64, Option<SystemTime>);
 
 fn identity(file: &Metadata) -> Identity {
     (file.dev(), file.ino(), file.created().ok())
 }
 
-/// Returns when a file was written last.
+/// Returns when a file was last written.
 fn time(file: &Metadata) -> (i64, i64) {
     (file.mtime(), file.mtime_nsec())
 }
@@ -391,7 +390,8 @@ pub(crate) fn position(entry: u64) -> u64 {
     (entry + 1) * SIZE as u64
 }
 
-/// Opens a file of a day, and returns whether its header is damaged; or why it cannot be read.
+/// Opens a file of a day, and returns whether its header is damaged, or why the file cannot be
+/// read.
 ///
 /// # Errors
 /// `Invalid` if it has another version.
@@ -413,8 +413,8 @@ fn open(
     }
 }
 
-/// Passes the entries of an index from the `first` on; `None` for a damaged one. Returns whether
-/// the file ends in the middle of one.
+/// Passes the entries of an index from `first` on; `None` for a damaged one. Returns whether the
+/// file ends in the middle of an entry.
 fn read_entries(index: &File, first: u64, mut each: impl FnMut(Option<Entry>)) -> io::Result<bool> {
     let mut block = vec![0; 2048 * SIZE];
     let mut next = first;

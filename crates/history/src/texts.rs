@@ -6,8 +6,8 @@ use std::sync::Arc;
 /// The most texts in a table.
 pub(crate) const MAX_TEXTS: usize = 1 << 19;
 
-/// Texts by position. A table starts with the texts of the key frame; those that a frame adds are
-/// removed again after it.
+/// Texts by position. A table starts with the texts of the key frame; the texts that a frame adds
+/// are removed after it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Texts {
     positions: HashMap<Arc<str>, u32>,

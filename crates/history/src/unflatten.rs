@@ -7,7 +7,7 @@ use serde::de::{self, DeserializeOwned, DeserializeSeed, Visitor};
 use std::fmt;
 use std::sync::Arc;
 
-/// The shape does not describe the value that is asked for.
+/// The shape does not describe the expected type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(String);
 
@@ -21,7 +21,7 @@ impl std::error::Error for Malformed {}
 
 impl de::Error for Malformed {
     fn custom<T: fmt::Display>(what: T) -> Self {
-        // Some messages quote what was found, which may be long.
+        // Some messages quote the input, which may be long.
         Malformed(what.to_string().chars().take(200).collect())
     }
 }
@@ -30,7 +30,7 @@ fn malformed() -> Malformed {
     Malformed("malformed shape".to_owned())
 }
 
-/// Returns the value of which this is the form.
+/// Returns the value that this form describes.
 ///
 /// # Errors
 /// If it is not the form of such a value.
@@ -102,7 +102,7 @@ impl<'a> Unflattener<'a> {
         let mut left = usize::try_from(count).map_err(|_| malformed())?;
         let value = read(Parts { from: self, left: &mut left })?;
         self.depth -= 1;
-        // Whoever reads a list of a fixed length leaves the rest.
+        // A visitor of a fixed length leaves the rest.
         if left == 0 { Ok(value) } else { Err(malformed()) }
     }
 }
@@ -141,7 +141,7 @@ impl<'de> de::Deserializer<'de> for &mut Unflattener<'de> {
             Token::Name => visitor.visit_borrowed_str(self.text(value)?),
             Token::List => self.parts(value, |parts| visitor.visit_seq(parts)),
             Token::Map | Token::Struct => self.parts(value, |parts| visitor.visit_map(parts)),
-            // The content of a variant can be skipped, but not become a value of its own.
+            // The content of a variant can be skipped, but not read as a separate value.
             Token::Content => {
                 self.parts(0, |parts| {
                     de::Deserialize::deserialize(parts.from).map(|_: de::IgnoredAny| ())

@@ -1,4 +1,4 @@
-//! Integers of variable length: seven bits to a byte, the lowest first; the top bit says that
+//! Integers of variable length: seven bits per byte, the lowest first; the top bit indicates that
 //! another byte follows (LEB128, DWARF 5, section 7.6).
 
 /// Appends an integer.
@@ -10,7 +10,7 @@ pub(crate) fn put(output: &mut Vec<u8>, mut value: u64) {
     output.push(value as u8);
 }
 
-/// Takes an integer off the start; `None` if it is cut off or longer than 64 bits.
+/// Takes an integer off the start; `None` if it is truncated or longer than 64 bits.
 pub(crate) fn take(input: &mut &[u8]) -> Option<u64> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
@@ -28,7 +28,7 @@ pub(crate) fn take(input: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes a length off the start, and then as many bytes; `None` if it is cut off.
+/// Takes a length off the start, and then as many bytes; `None` if it is truncated.
 pub(crate) fn take_bytes<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(take(input)?).ok()?;
     let (bytes, rest) = input.split_at_checked(length)?;
@@ -36,12 +36,12 @@ pub(crate) fn take_bytes<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(bytes)
 }
 
-/// Returns a signed integer as an unsigned one that is small if its distance from zero is.
+/// Maps a signed integer to an unsigned one that is small if its distance from zero is.
 pub(crate) fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// Returns the integer of which this is the [`zigzag`].
+/// Reverses [`zigzag`].
 pub(crate) fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }

@@ -19,8 +19,8 @@ use std::time::Duration;
 /// The most entries of a day: more than 20 a second.
 pub(crate) const MAX_ENTRIES: u64 = 2 << 20;
 
-/// How long frames are kept. Whole days are removed, the oldest first, and never the current one; at
-/// most one with each chunk of frames, and none with the first of a run.
+/// How long frames are kept. Whole days are removed, the oldest first, and never the current one;
+/// at most one day with each chunk of frames, and none with the first chunk of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// Remove a day when all of it is older than this, by the clock of two chunks in succession: the
@@ -33,7 +33,7 @@ pub struct Retention {
 /// Writes a history, one frame after the other.
 ///
 /// Frames are in the page cache when [`add`](Writer::add) returns: they survive the end of the
-/// process, and all but the last half minute survives that of the machine.
+/// process, and all but the last half minute survives a crash of the machine.
 #[derive(Debug)]
 pub struct Writer {
     dir: HistoryDir,
@@ -44,9 +44,9 @@ pub struct Writer {
     last_key: Option<Timestamp>,
     written: u64,
     frames: u64,
-    /// Keeps other recorders out.
+    /// Excludes other recorders.
     lock: File,
-    /// It is without names.
+    /// The history is anonymous: without names.
     is_anonymous: bool,
 }
 
@@ -61,19 +61,19 @@ struct Shard {
 /// The frames that the next ones may be compared with.
 #[derive(Debug, Default)]
 struct Chunk {
-    /// The place of the next frame; 0 if it starts a chunk.
+    /// The index of the next frame; 0 if it starts a chunk.
     next: u16,
     texts: Texts,
-    /// The frames on the path to the last one, with their places and checksums.
+    /// The frames on the path to the last one, with their indices and checksums.
     path: Vec<(u16, u32, Image)>,
     /// The bytes of the key frame, until they are stored again.
     key: Vec<u8>,
 }
 
 impl Writer {
-    /// Starts to write to the history in this directory, which nobody but root and the caller may
-    /// write to (`gpu_host::TrustedDir` opens such directories). An existing history is continued,
-    /// also after a torn end.
+    /// Starts to write to the history in this directory, to which only root and the caller may
+    /// write (`gpu_host::TrustedDir` opens such directories). An existing history is continued,
+    /// even after a torn end.
     ///
     /// # Errors
     /// `Invalid` when others may write to the directory, another recorder writes there, or the
@@ -87,8 +87,8 @@ impl Writer {
         }
     }
 
-    /// Starts to write a history without names, which nothing continues: each recorder numbers
-    /// users anew. The directory has no history yet.
+    /// Starts to write a history without names. It cannot be continued, because each recorder
+    /// numbers users anew. The directory has no history yet.
     ///
     /// # Errors
     /// As [`open`](Writer::open); `Invalid` when there is a history.
@@ -128,7 +128,7 @@ impl Writer {
     pub fn add(&mut self, frame: &Frame) -> Result<()> {
         let added = self.try_add(frame);
         if added.is_err() {
-            // Nothing is compared with a frame that may be missing.
+            // No frame is compared with one that may be missing.
             self.chunk = Chunk::default();
             return added;
         }
@@ -185,13 +185,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes files again that were removed meanwhile; a new run begins then.
+    /// Recreates files that were removed meanwhile; a new run begins then.
     fn replace_removed(&mut self) -> Result<()> {
         let is_removed = |file: &File| file.metadata().is_ok_and(|file| file.nlink() == 0);
         let lost_lock = is_removed(&self.lock);
         if lost_lock {
             let lock = self.dir.lock()?;
-            // Another recorder may have been here.
+            // Another recorder may have written here.
             match (self.is_anonymous, self.dir.is_anonymous()?) {
                 (true, false) if self.dir.days()?.is_empty() => self.dir.mark_anonymous()?,
                 (before, now) if before == now => {}
@@ -206,7 +206,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes the oldest day if it is kept no longer, now that a key frame of this time is written.
+    /// Removes the oldest day if it exceeds the retention, after a key frame of this time is
+    /// written.
     fn retain(&mut self, time: Timestamp) -> Result<()> {
         let Some(before) = self.last_key.replace(time) else { return Ok(()) };
         let Retention { max_age, max_bytes } = self.retention;
@@ -255,7 +256,7 @@ fn never_continued() -> Error {
 }
 
 impl Chunk {
-    /// Returns the next frame as bytes and their checksum.
+    /// Returns the bytes of the next frame and their checksum.
     fn encode(&mut self, frame: &Frame) -> Result<(Vec<u8>, u32)> {
         let place = self.next;
         let base_place = chunk::base(place);
@@ -334,7 +335,7 @@ impl Shard {
         entry.offset = data;
         entry.length = bytes.len() as u32;
         if let Err(error) = self.data.write_all_at(bytes, data) {
-            // What was written is not in the index; only its space would be lost.
+            // The written data is not in the index; only its space would be lost.
             let _ = self.data.set_len(data);
             return Err(failed(FileKind::Data, error));
         }

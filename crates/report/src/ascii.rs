@@ -1,8 +1,8 @@
 //! Text for a terminal that does not show UTF-8.
 
 /// Returns whether these values of `LC_ALL`, `LC_CTYPE` and `LANG` name a character set other than
-/// UTF-8; the first that is set counts (locale(7)). If none is, as in many containers, UTF-8 is
-/// assumed.
+/// UTF-8; the first that is set takes precedence (locale(7)). If none is, as in many containers,
+/// UTF-8 is assumed.
 pub fn is_needed(values: [Option<&str>; 3]) -> bool {
     let locale = values.into_iter().flatten().find(|value| !value.is_empty());
     locale.is_some_and(|locale| {

@@ -4,8 +4,8 @@ use crate::fault::account;
 use crate::wording;
 use gpu_core::{Fault, Snapshot};
 
-/// The samples of a recording in which the driver told no GPU. They are written too, because a
-/// machine that fails is worth recording.
+/// The samples of a recording in which the driver reported no GPU. They are written, too, because a
+/// failing machine is worth recording.
 #[derive(Clone, Debug, Default)]
 pub struct Blind {
     count: usize,
@@ -13,7 +13,7 @@ pub struct Blind {
 }
 
 impl Blind {
-    /// Counts a sample if it is one.
+    /// Counts a sample without GPUs.
     pub fn add(&mut self, sample: &Snapshot) {
         if let Err(fault) = &sample.driver {
             self.count += 1;

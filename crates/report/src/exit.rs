@@ -20,7 +20,7 @@ pub enum Exit {
     NotPermitted,
     /// No answer within the time limit.
     Deadline,
-    /// The answer is an estimate: something of the input is not understood.
+    /// The answer is an estimate: part of the input is not understood.
     Estimate,
     /// The output cannot be written.
     NotWritten,
@@ -71,8 +71,8 @@ impl Exit {
         }
     }
 
-    /// Returns how the parser of the command line ends: after a usage error, wherever its text went,
-    /// or after help or the version was printed. A closed pipe is no failure.
+    /// Returns how the parser of the command line ends: after a usage error, even if its text could
+    /// not be written, or after printing help or the version. A closed pipe is not a failure.
     pub fn of_parser(is_usage_error: bool, printed: io::Result<()>) -> Self {
         match printed {
             _ if is_usage_error => Exit::Usage,

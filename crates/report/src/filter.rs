@@ -1,4 +1,4 @@
-//! Which processes a view shows.
+//! The filter of the processes in a view.
 
 use gpu_core::{Pid, Snapshot};
 use std::borrow::Cow;
@@ -8,11 +8,11 @@ use std::borrow::Cow;
 /// A process with an unknown owner is not selected by owner. Devices are always shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessFilter {
-    /// Names or UIDs of the owners, of which one must match; empty for any owner.
+    /// Names or UIDs of the owners, one of which must match; empty for any owner.
     pub users: Vec<String>,
     /// The UID of the owner.
     pub uid: Option<u32>,
-    /// The PIDs, of which one must match; empty for any.
+    /// The PIDs, one of which must match; empty for any.
     pub pids: Vec<Pid>,
 }
 
@@ -31,7 +31,7 @@ impl ProcessFilter {
             && (self.users.is_empty() || self.users.iter().any(is_of))
     }
 
-    /// Returns the first of the users who owns no process of the snapshot.
+    /// Returns the first of the users that owns no process of the snapshot.
     pub fn absent_user(&self, snapshot: &Snapshot) -> Option<&str> {
         let mut users = self.users.iter().map(String::as_str);
         let everyone = || snapshot.processes.keys().filter_map(|pid| snapshot.process(*pid).ok());

@@ -1,4 +1,4 @@
-//! What `gpuws doctor` prints of a diagnosis: a block for each finding, with its evidence, its
+//! The text of a diagnosis in `gpuws doctor`: a block for each finding, with its evidence, its
 //! suspects and the advice. Findings that are only possible and equal each other share a block.
 
 use crate::text::{Line, below, flowed};
@@ -7,17 +7,17 @@ use gpu_core::{DeviceId, Origin, Pid, Snapshot};
 use gpu_reaper::{Advice, Cleared, Diagnosis, Evidence, Finding, Sign};
 use std::collections::BTreeSet;
 
-/// The lines of a block about its members; the other members are counted.
+/// The maximum number of lines about a block's members; the other members are counted.
 const SHOWN: usize = 8;
 
-/// The column after which a PID follows.
+/// The column of the PID.
 const PID: usize = 12;
 
 /// A diagnosis to print.
 pub struct Findings<'a> {
     /// The last snapshot.
     pub snapshot: &'a Snapshot,
-    /// What was concluded from it.
+    /// The diagnosis of the snapshots.
     pub diagnosis: &'a Diagnosis,
     /// Leaves the advice out.
     pub quiet: bool,
@@ -27,13 +27,13 @@ pub struct Findings<'a> {
     pub width: usize,
 }
 
-/// Findings that are printed together: one, or several that are only possible, of one kind, and of
-/// the same user or for the same reason.
+/// Findings that are printed together: one, or several that are only possible, of one kind, and
+/// with the same user or the same reason.
 type Block<'a> = Vec<&'a Finding>;
 
 impl Findings<'_> {
-    /// Returns the blocks, each followed by an empty line, what is certain first; then the harmless
-    /// holders that no block has ruled out.
+    /// Returns the blocks, each followed by an empty line, certain findings first; then the
+    /// harmless holders that no block has ruled out.
     pub fn lines(&self) -> Vec<Line> {
         let mut advised = BTreeSet::new();
         let mut ruled_out = BTreeSet::new();
@@ -111,7 +111,8 @@ impl Findings<'_> {
         head.plain(about).plain("  ").padded_to(column).plain(confidence)
     }
 
-    /// Returns the evidence and the suspects. What all members of a block have in common comes first.
+    /// Returns the evidence and the suspects. Evidence that all members of a block share comes
+    /// first.
     fn evidence(&self, block: &Block<'_>) -> Vec<Line> {
         let flow = |text: &str| flowed(Line::new().plain("  "), text, self.width);
         if let [finding] = block[..] {
@@ -175,7 +176,7 @@ impl Findings<'_> {
     }
 
     /// Returns the commands to type next. For a block of several findings, these are the commands
-    /// that all of them have: possible findings are no reason to end processes in bulk.
+    /// that all of them have: possible findings do not justify ending processes in bulk.
     fn advice(&self, block: &Block<'_>, advised: &mut BTreeSet<String>) -> Vec<Line> {
         let Some(first) = block.first().filter(|_| !self.quiet) else { return Vec::new() };
         let is_shared =
@@ -184,7 +185,7 @@ impl Findings<'_> {
         if advice.is_empty() {
             advice.extend(first.advice.first());
         }
-        // No command of this machine can act on the machine of a paste or of a recording.
+        // Commands on this machine cannot act on the machine of a paste or of a recording.
         let is_elsewhere = matches!(self.snapshot.origin, Origin::Pasted | Origin::Recorded(_));
         let next = if is_elsewhere { "there" } else { "next" };
         let mut lines = Vec::new();

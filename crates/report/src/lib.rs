@@ -1,13 +1,13 @@
 //! Output of gpuws: versioned JSON, the rows of `status`, the formats of other tools, and the words
 //! for enums.
 //!
-//! The main decision is that each printed object has its own type, separate from the types that it
-//! is made from. The JSON names therefore stay stable when the fields of the libraries change. Each
-//! object carries `"schema": 1`; the name of a number contains its unit; an absent value is null,
-//! and a field next to it has the reason. The formats of other tools keep their names and units, so
+//! The main decision is that each printed object has its own type, separate from the domain types.
+//! The JSON names therefore stay stable when the fields of the libraries change. Each object
+//! carries `"schema": 1`; the name of a number contains its unit; an absent value is null, and a
+//! field next to it has the reason. The formats of other tools keep their names and units, so
 //! scripts that parse those tools can parse this output.
 //!
-//! With the feature `schema`, the module `schema` makes a JSON Schema from each type. Its doc
+//! With the feature `schema`, the module `schema` generates a JSON Schema from each type. Its doc
 //! comments are the descriptions, so they name the unit and say when a value is null.
 //!
 //! All functions map plain data to plain data or text. The time zone and the names of users are

@@ -1,4 +1,4 @@
-//! A point in time of a history, as people write it.
+//! A point in time of a history, in the form that people write.
 
 use gpu_core::Timestamp;
 use jiff::civil::{DateTime, Time};
@@ -13,16 +13,16 @@ pub enum Moment {
     Instant(Timestamp),
     /// In local time, such as `2026-11-24T10:00`.
     Local(DateTime),
-    /// Of the last day, such as `10:00`: the last time that the clock showed it within the history,
-    /// otherwise on its last day.
+    /// A time of the last day, such as `10:00`: the last time that the clock showed it within the
+    /// history, or else on the history's last day.
     OfDay(Time),
-    /// So many milliseconds before the end, such as `-5m`.
+    /// This many milliseconds before the end, such as `-5m`.
     BeforeEnd(u64),
 }
 
 impl Moment {
-    /// Returns the point in time, in a history from `start` to `end`; 1970 for a time before it, and
-    /// `None` for a time that the calendar does not have.
+    /// Returns the point in time, in a history from `start` to `end`; 1970 for a time before it,
+    /// and `None` for a time that does not exist in the calendar.
     pub fn resolved(
         self,
         (start, end): (Timestamp, Timestamp),

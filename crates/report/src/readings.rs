@@ -1,4 +1,4 @@
-//! Values of a device, with the reason of one that is missing.
+//! Values of a device, with the reason for a missing one.
 
 use gpu_core::{DeviceDetails, DeviceSample, DeviceState, Reading};
 

@@ -1,12 +1,12 @@
-//! How the output of nvidia-smi differs between its releases.
+//! The differences between releases of nvidia-smi.
 
 use gpu_core::{Bytes, Driver, Fault};
 
-/// The release of nvidia-smi that the output follows: that of the driver, because both are
-/// installed together. If the driver's version is unknown, it is 535.
+/// The release of nvidia-smi that the output follows: the driver's, because both are installed
+/// together. If the driver's version is unknown, it is 535.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Branch and release, such as 550 and 90 of 550.90.12.
+    /// Branch and release, such as 550 and 90 for 550.90.12.
     version: (u32, u32),
 }
 
@@ -34,7 +34,7 @@ impl Release {
         }
     }
 
-    /// Returns whether state and status of the fabric have their names in front.
+    /// Returns whether state and status of the fabric have a label.
     pub(crate) fn labels_fabric(self) -> bool {
         self.version < Self::WITHOUT_LABELS
     }
@@ -59,8 +59,8 @@ mod tests {
         Release::of(&Ok(Driver { version: Ok(version.to_owned()), cuda: Err(Absent::NotRecorded) }))
     }
 
-    /// Total, reserved, used and free memory in MiB that nvidia-smi printed, and which sums they
-    /// have: rounded up, the parts are never less than the total; rounded down, never more.
+    /// Total, reserved, used and free memory in MiB that nvidia-smi printed, and their sums:
+    /// rounded up, the parts are never less than the total; rounded down, never more.
     #[test]
     fn memory_is_rounded_as_the_parts_of_real_totals_show() {
         for (version, [total, reserved, used, free], rounds_up) in [

@@ -7,10 +7,10 @@ use gpu_reaper::{Diagnosis, Past, diagnose_after};
 use std::path::Path;
 use std::time::Duration;
 
-/// The damage of which each is told.
+/// The maximum number of damages that are listed individually.
 const TOLD: usize = 3;
 
-/// Returns lines about what is damaged in a history.
+/// Returns lines about the damage in a history.
 pub fn damage(damage: &[Damage]) -> Vec<String> {
     let more = damage.len().saturating_sub(TOLD);
     let told = damage.iter().take(TOLD).map(|damage| format!("damaged history: {damage}"));
@@ -55,7 +55,7 @@ pub fn covered(
 ) -> std::result::Result<Timestamp, String> {
     let time = moment.resolved(span, zone).ok_or("the calendar does not have this time")?;
     let time = match moment {
-        // More than there is means all of it.
+        // A time before the start means the whole history.
         Moment::BeforeEnd(_) => time.max(span.0),
         _ => from_start(time, span.0),
     };
@@ -65,12 +65,12 @@ pub fn covered(
     }
 }
 
-/// Returns the start for a time in its second: people see no milliseconds.
+/// Returns the start for a time in its second, because people see no milliseconds.
 fn from_start(time: Timestamp, start: Timestamp) -> Timestamp {
     if time.0 / 1000 == start.0 / 1000 { time.max(start) } else { time }
 }
 
-/// Returns what to tell when a history does not have a time: `it covers … to …`.
+/// Returns the message for a time that a history does not cover: `it covers … to …`.
 pub fn covers((first, last): (Timestamp, Timestamp), zone: &TimeZone) -> String {
     format!("it covers {} to {}", readable(first, zone), readable(last, zone))
 }
@@ -86,7 +86,7 @@ fn failed_by(kind: ErrorKind, path: &Path, why: String) -> Error {
 /// Returns the part of this time between two moments; all of it by default.
 ///
 /// # Errors
-/// `Invalid`, with the path, when the calendar does not have a moment.
+/// `Invalid`, with the path, when a moment does not exist in the calendar.
 pub fn window(
     path: &Path,
     (first, last): (Timestamp, Timestamp),
@@ -103,14 +103,15 @@ pub fn window(
     Ok((resolved(since, first, first_day)?, resolved(until, last, first)?))
 }
 
-/// What happened longer ago proves nothing more: a notebook is abandoned after a day.
+/// Older events prove no more: a notebook is considered abandoned after a day.
 const PROVES: Duration = Duration::from_secs(25 * 3_600);
 
-/// So far apart, the frames of hours are read: they prove as much as all of them.
+/// The distance between the frames that are read of a long period: they prove as much as all
+/// frames.
 const APART: Duration = Duration::from_secs(60);
 
-/// Returns what the day of a history before this time has shown of idle processes and of memory that
-/// grows.
+/// Returns the evidence for idle processes and growing memory in the day of a history before this
+/// time.
 pub fn past(reader: &mut Reader, before: Timestamp) -> Past {
     let mut past = Past::every(APART);
     let since = Timestamp(before.0.saturating_sub(PROVES.as_millis() as u64));
@@ -131,33 +132,33 @@ pub fn past(reader: &mut Reader, before: Timestamp) -> Past {
     past
 }
 
-/// The samples that lead to a moment and are diagnosed together with it: a minute of them.
+/// The samples that lead to a moment and are diagnosed together with it: one minute.
 pub const MINUTE: u16 = 13;
 
-/// How far apart these are at least.
+/// The minimum distance between these samples.
 pub const EVERY: Duration = Duration::from_secs(5);
 
-/// Frames further apart tell nothing of each other, unless none was recorded in between.
+/// Frames further apart are unrelated, unless none was recorded in between.
 const TOGETHER: Duration = Duration::from_secs(600);
 
-/// Returns what frames have shown together, oldest first. Pauses of the recorder do not count.
+/// Returns the joint evidence of frames, oldest first. Pauses of the recorder do not count.
 pub fn watched<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Past {
     let mut past = Past::every(APART);
     frames.into_iter().for_each(|frame| past.add(&frame.snapshot));
     past
 }
 
-/// What the frames of a history that is played have shown so far.
+/// The evidence of the frames of a replayed history so far.
 #[derive(Debug, Default)]
 pub struct Watched {
     past: Past,
-    /// The frame that was diagnosed last.
+    /// The last frame that was diagnosed.
     last: Option<(usize, Timestamp)>,
 }
 
 impl Watched {
-    /// Diagnoses a frame of a history, given by its number, with the frames that were diagnosed
-    /// before it. After a jump, those that lead to it in the history take their place.
+    /// Diagnoses a frame of a history, given by its number, with the previously diagnosed frames.
+    /// After a jump, the frames that lead to it in the history replace these.
     pub fn diagnose(&mut self, reader: &mut Reader, number: usize, now: &Snapshot) -> Diagnosis {
         if !self.goes_on(reader, number, now) {
             let mut leading = reader.leading_to(number, MINUTE.into(), EVERY);
@@ -170,21 +171,21 @@ impl Watched {
         diagnose_after(&self.past, now)
     }
 
-    /// Returns whether the past of the last frame is that of this frame too.
+    /// Returns whether the past of the last frame also applies to this frame.
     fn goes_on(&self, reader: &mut Reader, number: usize, now: &Snapshot) -> bool {
         let Some((last, at)) = self.last else { return false };
         let is_next = number == last + 1;
         let is_near = at < now.taken_at && now.taken_at.since(at) <= TOGETHER;
         number > last
             && (is_next || is_near)
-            // The numbers are others when a day was removed.
+            // The numbers change when a day is removed.
             && reader.time(last) == Some(at)
             && !(last + 1..=number).any(|frame| reader.starts_run(frame))
     }
 }
 
-/// Returns the frames of a history that lead to a moment, the end by default, oldest first: at
-/// most `count`, at least this long apart. Their origin says of what they are a recording.
+/// Returns the frames of a history that lead to a moment, the end by default, oldest first: at most
+/// `count`, at least this long apart. Their origin states which machine was recorded.
 ///
 /// # Errors
 /// `Invalid`, with the path, when the history does not cover this moment; `Io` when no frame up to

@@ -1,4 +1,4 @@
-//! What `gpuws status` shows, as rows, as columns and as JSON.
+//! The view of `gpuws status`, as rows, as columns and as JSON.
 
 use crate::wording::claims::User as UserName;
 use crate::{Columns, ProcessFilter};
@@ -6,7 +6,7 @@ use gpu_core::{DeviceState, Pid, Snapshot};
 use gpu_reaper::{Diagnosis, Usage, User};
 use gpu_steward::DeviceLeases;
 
-/// What is shown of a machine: some devices, and some of the processes on them.
+/// The displayed part of a machine: some devices, and some of the processes on them.
 pub struct View<'a> {
     /// The whole machine, for the headline.
     pub whole: &'a Snapshot,
@@ -18,20 +18,20 @@ pub struct View<'a> {
     pub diagnosis: &'a Diagnosis,
     /// The leases on the devices.
     pub leased: DeviceLeases,
-    /// Which processes are shown.
+    /// The filter of the processes.
     pub filter: ProcessFilter,
     /// The requested columns, in place of the usual rows.
     pub columns: Option<&'a Columns>,
     /// Whether the tables of columns have titles.
     pub has_titles: bool,
-    /// The previous look of a repeated view.
+    /// The previous snapshot of a repeated view.
     pub before: Option<&'a Snapshot>,
     /// Returns the name of a user by UID.
     pub name: UserName<'a>,
 }
 
 impl<'a> View<'a> {
-    /// Returns the view of everything; `name` returns the name of a user by UID.
+    /// Returns the unfiltered view; `name` returns the name of a user by UID.
     pub fn of(
         whole: &'a Snapshot,
         snapshot: &'a Snapshot,
@@ -58,7 +58,7 @@ impl<'a> View<'a> {
         users.filter(|user| self.filter.shows(self.snapshot, user.pid))
     }
 
-    /// Says how many rows the filter left out; `None` without a filter.
+    /// Describes how many rows the filter left out; `None` without a filter.
     pub fn left_out(&self) -> Option<String> {
         let left_out = self.left_out_count()?;
         Some(self.filter.describe(left_out))

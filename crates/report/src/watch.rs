@@ -1,4 +1,4 @@
-//! The events of `gpuws watch` in words: lines of the log, and messages to a user.
+//! The text of events of `gpuws watch`: lines of the log, and messages to a user.
 
 use crate::fault::{account, driver_remedy};
 use crate::text::{Line, Tone, packed, wrapped};
@@ -9,7 +9,7 @@ use gpu_watch::{Change, ChangeKind, Condemned, Policy, Told};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The most suspects that are named.
+/// The maximum number of suspects that are named.
 const NAMED: usize = 4;
 
 /// Returns the lines about an event at this time, in words. `sim` is the option that names a
@@ -43,8 +43,9 @@ pub fn lines(told: &Told<'_>, time: &str, sim: &str, columns: usize) -> Vec<Line
     }
 }
 
-/// Returns what the users of a machine are told of an event, by UID: the owners of processes that
-/// keep memory from others, and of those that will be ended. A dry run warns nobody.
+/// Returns the messages to the users of a machine about an event, by UID: to the owners of
+/// processes that keep memory from others, and of those that will be ended. A dry run sends no
+/// warning.
 pub fn messages(told: &Told<'_>, hostname: &str) -> Vec<(u32, String)> {
     match told {
         Told::Change(change) if change.kind == ChangeKind::Raised => change
@@ -59,7 +60,7 @@ pub fn messages(told: &Told<'_>, hostname: &str) -> Vec<(u32, String)> {
     }
 }
 
-/// Says what a policy ends; `permitted`: the command line permits it too.
+/// Describes what a policy ends; `permitted`: the command line permits it, too.
 pub fn reaps(policy: &Policy, permitted: bool) -> String {
     match &policy.reap {
         None => "nothing is reaped".to_owned(),

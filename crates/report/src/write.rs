@@ -51,7 +51,7 @@ fn is_not_printed(character: char) -> bool {
 struct Escaped<F> {
     inner: F,
     escapes: fn(char) -> bool,
-    /// What replaces an end of a line in JSON that is written as it is.
+    /// The replacement for a line end in raw JSON.
     line_end: &'static str,
 }
 
@@ -76,8 +76,8 @@ impl<F: Formatter> Formatter for Escaped<F> {
         out.write_all(rest.as_bytes())
     }
 
-    /// Writes JSON as it is, with the same escapes: it has these characters in its strings only,
-    /// and blanks only between its tokens.
+    /// Writes raw JSON with the same escapes: it has these characters only in its strings, and
+    /// blanks only between its tokens.
     fn write_raw_fragment<W: ?Sized + Write>(
         &mut self,
         out: &mut W,

@@ -1,19 +1,19 @@
 //! The GPUs that Slurm has given to jobs.
 //!
-//! The text of a job contains what its user wrote, such as its name, and a user can write what Slurm
-//! writes. Slurm's own part is always there, so only what all parts of that form agree on counts: a user
-//! can make a job seem to have fewer devices than it has, which concerns nobody else, and never more,
-//! which would keep leftovers of earlier jobs alive.
+//! The text of a job contains what its user wrote, such as its name, and a user can imitate Slurm's
+//! output. Slurm's own part is always there, so only what all parts of that form agree on counts. A
+//! user can therefore make a job seem to have fewer devices than it has, which affects no other
+//! user, but never more, which would keep leftovers of earlier jobs alive.
 
 use crate::job::positions;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The GPUs of a node that a job has.
+/// The GPUs that a job has on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allocation {
-    /// By position in Slurm's list.
+    /// Positions in Slurm's list.
     positions: BTreeSet<u32>,
-    /// It has GPUs or shares of them, and the text does not say which.
+    /// The job has GPUs or shares of them, and the text does not say which.
     unknown: bool,
 }
 
@@ -28,7 +28,7 @@ impl Allocation {
         self.unknown
     }
 
-    /// Leaves the devices that both texts name.
+    /// Keeps the devices that both texts name.
     fn intersect(self, other: Allocation) -> Allocation {
         let positions = match (self.unknown, other.unknown) {
             (false, false) => &self.positions & &other.positions,
@@ -46,8 +46,8 @@ impl Allocation {
     }
 }
 
-/// Returns the jobs in the output of `squeue -h -o '%A %i'` by number, and for each how `scontrol`
-/// names this one alone: the number of one task of an array can stand for all of them.
+/// Returns the jobs in the output of `squeue -h -o '%A %i'` by number, each with the name by which
+/// `scontrol` selects it alone: the number of one task of an array can stand for all of them.
 pub fn job_names(text: &str) -> BTreeMap<String, String> {
     let names = text.lines().filter_map(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -62,9 +62,9 @@ pub fn job_names(text: &str) -> BTreeMap<String, String> {
 
 /// Returns the GPUs that a job has on a node, from `scontrol -d -o show job`.
 ///
-/// There, each part of the job's nodes is `Nodes=n[1-2] CPU_IDs=0 Mem=0 GRES=gpu:p100:2(IDX:0-1)`, one
-/// directly after the other. Newer versions write shards as a fraction per device,
-/// `shard:1(0/4,1/4)`.
+/// In that output, each part of the job's nodes is `Nodes=n[1-2] CPU_IDs=0 Mem=0
+/// GRES=gpu:p100:2(IDX:0-1)`, one directly after the other. Newer versions write shards as a
+/// fraction per device, `shard:1(0/4,1/4)`.
 pub fn allocation(text: &str, node: &str) -> Allocation {
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let mut rest = &words[..];
@@ -90,7 +90,7 @@ pub fn allocation(text: &str, node: &str) -> Allocation {
             [_, others @ ..] => rest = others,
         }
     }
-    // A version that writes something else: any device may be the job's.
+    // An unknown output format: any device may be the job's.
     let is_like_it = || words.iter().any(|word| word.starts_with("GRES="));
     all.unwrap_or_else(|| Allocation { positions: BTreeSet::new(), unknown: is_like_it() })
 }
@@ -98,14 +98,14 @@ pub fn allocation(text: &str, node: &str) -> Allocation {
 /// The fields of a part of a job's nodes (`src/api/job_info.c`).
 const PART: [&str; 4] = ["Nodes=", "CPU_IDs=", "Mem=", "GRES="];
 
-/// Returns the nodes and the gres of the part that these words begin with.
+/// Returns the nodes and the gres of the part that starts with these words.
 fn part<'a>(words: &[&'a str]) -> Option<(&'a str, &'a str)> {
     let [nodes, cpus, memory, gres] = *words.first_chunk()?;
     let is_part = cpus.starts_with(PART[1]) && memory.starts_with(PART[2]);
     Some((nodes.strip_prefix(PART[0])?, gres.strip_prefix(PART[3])?)).filter(|_| is_part)
 }
 
-/// Returns whether a list of nodes may contain one: a range counts as if it did.
+/// Returns whether a list of nodes may contain one: a range counts as containing it.
 fn may_contain(nodes: &str, node: &str) -> bool {
     nodes.contains('[') || nodes.split(',').any(|name| name == node)
 }
@@ -181,7 +181,7 @@ mod tests {
                 &ALL[5..6],
             ),
             ("Nodes=n[1-3] CPU_IDs=1 Mem=0 GRES=gpu:1(IDX:6)", &ALL[6..7]),
-            // What cannot be read may be any device.
+            // An unreadable list may contain any device.
             ("Nodes=n1 CPU_IDs=1 Mem=0 GRES=gpu:2", &ALL),
             ("Nodes=n1 CPU_IDs=1 Mem=0 GRES=gpu:2(IDX:0-", &ALL),
             ("Nodes=n1 CPU_IDs=1 Mem=0 GRES=mps:50(what)", &ALL),

@@ -1,4 +1,4 @@
-//! The cleaning of the devices of a job.
+//! Cleans the devices of a job.
 
 use crate::allocation::{Allocation, allocation, job_names};
 use crate::evidence::{Phase, Suspect, Verdict, unclaimed, verdict};
@@ -16,10 +16,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often what appears meanwhile is ended.
+/// How many rounds end the processes that appear meanwhile.
 const ROUNDS: usize = 5;
 
-/// The most jobs on a node that the controller is asked about.
+/// The most jobs on a node to query the controller about.
 const JOBS: usize = 512;
 
 /// Cleans the devices of a job.
@@ -29,7 +29,7 @@ pub struct Cleaner<'a> {
     pub ports: Ports<'a>,
     /// Slurm.
     pub slurm: &'a dyn Slurm,
-    /// What is never signalled.
+    /// The processes that are never signalled.
     pub guard: &'a Guard,
     /// The name of this node.
     pub node: &'a str,
@@ -39,10 +39,10 @@ pub struct Cleaner<'a> {
     pub grace: Duration,
 }
 
-/// The result of a cleaning.
+/// The result of a clean-up.
 #[derive(Clone, Debug, Default)]
 pub struct Cleaned {
-    /// What was done, a report for each round.
+    /// The actions, one report for each round.
     pub reports: Vec<Report>,
     /// The devices of the job that are still held; the node must not run another job on them.
     pub held: Vec<HeldDevice>,
@@ -50,7 +50,7 @@ pub struct Cleaned {
     pub unknown: Option<Fault>,
 }
 
-/// What one look has shown.
+/// One snapshot of the node.
 #[derive(Default)]
 struct Look {
     leftovers: Vec<Leftover>,
@@ -64,15 +64,15 @@ struct Look {
 impl Cleaner<'_> {
     /// Ends what is left of a job, or of an earlier one on its devices, and proves it.
     ///
-    /// What is certainly left over comes first: the controller, which knows the rest, may take long
-    /// to answer.
+    /// Processes that are certainly left over come first: the controller, which knows the rest, may
+    /// take long to answer.
     ///
-    /// `tell` is called with the reason to drain the node, if there is one, before each look and after
-    /// it: if this program does not get to the end, its caller knows the reason. A look that does not
-    /// end is one, because any user can make it long. `watch` receives each step.
+    /// `tell` is called with the reason to drain the node, if there is one, before and after each
+    /// scan: if this program does not finish, its caller knows the reason. A scan that does not end
+    /// is such a reason, because any user can make a scan long. `watch` receives each step.
     ///
     /// # Errors
-    /// When the processes or the holders cannot be read. Nothing is done then.
+    /// When the processes or the holders cannot be read. No process is signalled then.
     pub fn clean(
         &self,
         job: &Job,
@@ -84,7 +84,7 @@ impl Cleaner<'_> {
         let files: BTreeSet<Arc<str>> =
             job.devices(self.devices).iter().map(|device| device.path.clone()).collect();
         let mut cleaned = Cleaned::default();
-        // A job without GPUs is not our business.
+        // A job without GPUs needs no clean-up here.
         if files.is_empty() {
             return Ok(cleaned);
         }
@@ -93,9 +93,11 @@ impl Cleaner<'_> {
         let or_unchecked = |held: &Option<String>| held.clone().or_else(|| Some(unchecked.clone()));
         tell(or_unchecked(&None));
         let mut look = self.look(job, phase, &driver, &files).inspect_err(|_| tell(None))?;
-        // SIGKILL did not end these, or they may not be signalled; so it is in another round.
+        // Processes that SIGKILL did not end, or that may not be signalled; another round would not
+        // end them either.
         let mut stuck: BTreeSet<Pid> = BTreeSet::new();
-        // The first of each have their time, and not what appears meanwhile.
+        // The first processes of each kind get the grace period; those that appear meanwhile do
+        // not.
         let (mut for_certain, mut for_unclaimed) = (self.grace, self.grace);
         for _ in 0..ROUNDS {
             let mut held = reason(&self.held(&driver, &look.holders));
@@ -144,7 +146,7 @@ impl Cleaner<'_> {
         Ok(cleaned)
     }
 
-    /// Looks without a question to the controller.
+    /// Takes a snapshot without querying the controller.
     fn look(
         &self,
         job: &Job,
@@ -166,8 +168,8 @@ impl Cleaner<'_> {
         Ok(look)
     }
 
-    /// Asks the controller which of the unclaimed processes are left over, and looks again; `before` is
-    /// called in between.
+    /// Asks the controller which of the unclaimed processes are left over, and scans again;
+    /// `before` is called in between.
     fn ask_controller(
         &self,
         job: &Job,
@@ -193,7 +195,7 @@ impl Cleaner<'_> {
         }
         let free = free(self.devices, files, &allocated);
         before();
-        // Only now: a process that is still there after Slurm's answer belongs to no job that has
+        // Not earlier: a process that still exists after Slurm's answer belongs to no job that
         // started since.
         let still: BTreeSet<ProcessKey> = suspects(self.ports, self.slurm, driver, files, None)?
             .into_iter()
@@ -223,7 +225,7 @@ impl Cleaner<'_> {
         held.collect()
     }
 
-    /// The memory of the targets on the driver's lists, which must come back.
+    /// Returns the memory of the targets in the driver's lists, which must be freed.
     fn expected(
         &self,
         driver: &Driver,
@@ -246,7 +248,7 @@ impl Cleaner<'_> {
         files.iter().filter_map(on).collect()
     }
 
-    /// Adds devices whose memory did not come back although nobody is seen to hold them.
+    /// Adds devices whose memory was not freed although no process is seen to hold them.
     fn add_lost_memory(&self, driver: &Driver, job: &Job, cleaned: &mut Cleaned) {
         let freed = cleaned.reports.iter().flat_map(|report| &report.memory);
         let lost: BTreeSet<Arc<str>> = freed
@@ -291,7 +293,7 @@ pub(crate) fn held_device(
     }
 }
 
-/// Returns what Slurm has given to the jobs on a node, apart from one.
+/// Returns what Slurm has given to the jobs on a node, except for one.
 ///
 /// # Errors
 /// When Slurm does not answer, or there are too many jobs.
@@ -309,7 +311,7 @@ pub(crate) fn allocated(slurm: &dyn Slurm, node: &str, except: Option<&str>) -> 
     Ok(all)
 }
 
-/// Returns those of the devices that no job has. Several positions can be one device (MIG).
+/// Returns the devices that no job has. Several positions can be one device (MIG).
 pub(crate) fn free(
     devices: &[NodeDevice],
     files: &BTreeSet<Arc<str>>,

@@ -6,7 +6,7 @@ use gpu_reaper::{JobMark, Leftover, Membership};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What is known of a process.
+/// The evidence about a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
     /// The process.
@@ -15,9 +15,9 @@ pub struct Suspect {
     pub uids: Option<Uids>,
     /// The device files of the job that it has open.
     pub files: BTreeSet<Arc<str>>,
-    /// It uses device memory: it is no monitor and no daemon.
+    /// It uses device memory, so it is neither a monitor nor a daemon.
     pub uses_memory: bool,
-    /// `SLURM_JOB_ID` in its environment. Its owner can forge it.
+    /// `SLURM_JOB_ID` in its environment, which its owner can forge.
     pub mark: Option<String>,
     /// The job that Slurm tracks it for.
     pub tracked_by: Option<String>,
@@ -32,22 +32,22 @@ pub enum Phase {
     After,
 }
 
-/// What follows from it.
+/// The conclusion from the evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// It is left over from the job.
     Leftover(Box<Leftover>),
-    /// It uses a device of the job, and nothing says whose it is: it keeps the device from the next
-    /// job if no other job has it, and is left over unless it may be a daemon.
+    /// It uses a device of the job, and no evidence shows its job. It keeps the device from the
+    /// next job if no other job has it, and is left over unless it may be a daemon.
     Unclaimed,
-    /// It belongs to another job, to Slurm, or to nobody who concerns the job.
+    /// It belongs to another job or to Slurm, or is unrelated to the job.
     Spared,
 }
 
 /// Decides about a process before or after a job.
 ///
-/// What the kernel and Slurm say comes first: a process in the cgroup of another job, or tracked for
-/// another job, is spared whatever its environment says.
+/// The kernel and Slurm take precedence: a process in the cgroup of another job, or tracked for
+/// another job, is spared, whatever its environment contains.
 pub fn verdict(suspect: &Suspect, job: &Job, phase: Phase) -> Verdict {
     let Suspect { process, uids, files, uses_memory, mark, tracked_by } = suspect;
     if is_slurms_own(suspect) || tracked_by.as_ref().is_some_and(|id| *id != job.id) {
@@ -65,10 +65,10 @@ pub fn verdict(suspect: &Suspect, job: &Job, phase: Phase) -> Verdict {
         Verdict::Leftover(Box::new(Leftover { process, membership, why }))
     };
     match (cgroup, phase) {
-        // Before the job these are its own first processes.
+        // Before the job, these are its own first processes.
         (Some(_), Phase::Before) => Verdict::Spared,
         (None, Phase::Before) if is_marked || is_tracked => Verdict::Spared,
-        // A monitor of root may look into the cgroup of a job from within.
+        // A monitor of root may inspect the cgroup of a job from inside it.
         (Some(cgroup), Phase::After) if is_users || !files.is_empty() => {
             leftover(Membership::Cgroup(cgroup.cgroup.clone()), "in the cgroup of the ended job")
         }
@@ -87,8 +87,8 @@ pub fn verdict(suspect: &Suspect, job: &Job, phase: Phase) -> Verdict {
     }
 }
 
-/// Returns a process that uses devices which Slurm has given to no other job, as left over; `None` if
-/// it may be a daemon.
+/// Returns a process as left over if it uses devices that Slurm has given to no other job; `None`
+/// if it may be a daemon.
 pub(crate) fn unclaimed(suspect: &Suspect, files: Vec<Arc<str>>) -> Option<Leftover> {
     let process = suspect.process.clone();
     let why = "holds a device that no other job has".to_owned();
@@ -96,24 +96,25 @@ pub(crate) fn unclaimed(suspect: &Suspect, files: Vec<Arc<str>>) -> Option<Lefto
     (!may_be_daemon(&process)).then_some(Leftover { process, membership, why })
 }
 
-/// Returns whether a process may be a daemon: a service of the system, or outside of containers a
-/// process of a system account. A device that it holds is no evidence that it is left over: every user
-/// can pass descriptors to a daemon that receives them, such as the message bus.
+/// Returns whether a process may be a daemon: a system service, or a process of a system account
+/// outside of containers. Holding a device does not show that it is left over: any user can pass
+/// descriptors to a daemon that receives them, such as the message bus.
 fn may_be_daemon(process: &ProcessInfo) -> bool {
     let is_ordinary = process.uid.is_ok_and(|uid| uid >= FIRST_USER);
     process.service().is_some_and(|unit| !unit.by_user)
         || !is_ordinary && process.workload.is_none()
 }
 
-/// Returns whether a marked process is ended even if it has no device of the job. A job of root may
-/// have restarted a service, and somebody sits at a terminal (`salloc` on this node).
+/// Returns whether a marked process is ended even without a device of the job. A job of root may
+/// have restarted a service, and a process with a terminal may be an interactive session (`salloc`
+/// on this node).
 fn may_end_unseen(suspect: &Suspect) -> bool {
     let unattended = suspect.process.uid != Ok(0) && suspect.process.has_terminal == Ok(false);
     unattended || !suspect.files.is_empty()
 }
 
-/// Returns whether a process is the daemon or a step of Slurm, by its executable: a user can start a
-/// program of root (setuid) by any name, but cannot install one for root.
+/// Returns whether a process is the daemon or a step of Slurm, by its executable: a user can start
+/// a root-owned (setuid) program under any name, but cannot install one that root owns.
 fn is_slurms_own(Suspect { process, uids, .. }: &Suspect) -> bool {
     let is_slurms = |program: &Executable| {
         let name = program.name();
@@ -122,7 +123,7 @@ fn is_slurms_own(Suspect { process, uids, .. }: &Suspect) -> bool {
             && in_system_dir(&program.path)
             && matches!(name, "slurmd" | "slurmstepd")
     };
-    // It lowers its rights for a moment.
+    // It drops its privileges for a moment.
     let is_roots = process.uid == Ok(0) || uids.is_some_and(|uids| uids.real == 0);
     is_roots && process.executable.as_deref().is_ok_and(is_slurms)
 }

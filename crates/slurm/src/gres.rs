@@ -3,16 +3,16 @@
 use gpu_core::{Absent, DeviceFile, DeviceKey, KernelDriver};
 use std::sync::Arc;
 
-/// More than any node has.
+/// The most devices that are read; more than any node has.
 const DEVICES: usize = 1024;
 
 /// A GPU of a node, as Slurm counts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDevice {
-    /// Its position in the list, from 0: what `SLURM_JOB_GPUS` and `IDX` mean since Slurm 21.08
-    /// (`src/plugins/gres/common/gres_common.c`).
+    /// Its position in the list, from 0: the meaning of `SLURM_JOB_GPUS` and `IDX` since Slurm
+    /// 21.08 (`src/plugins/gres/common/gres_common.c`).
     pub position: u32,
-    /// Its device file, such as `/dev/nvidia2`. Of a partition, the file of the whole GPU.
+    /// Its device file, such as `/dev/nvidia2`; for a partition, the file of the whole GPU.
     pub path: Arc<str>,
 }
 

@@ -12,20 +12,20 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a health check has found, and the state of the node.
+/// The result of a health check, and the state of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The devices that are held although no job has them, and those for whose lost memory the node is
-    /// drained, until that is back.
+    /// The devices that are held although no job has them, and those with lost memory for which the
+    /// node is drained, until that memory is freed.
     pub held: Vec<HeldDevice>,
     /// The state of the node.
     pub node: NodeState,
 }
 
-/// The change of the state of a node that follows; its text is for people.
+/// The change of a node's state that follows; its text is for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// None.
+    /// No change.
     None,
     /// Drain it, for this reason.
     Drain(String),
@@ -57,7 +57,7 @@ impl Change {
     }
 }
 
-/// Returns the change that follows from a health check, if the state of the node is ours to change
+/// Returns the change that follows from a health check, if gpuws may change the state of the node
 /// ([`NodeState::kept`]): a node with a held device is drained, and one without is resumed.
 pub fn change(health: &Health) -> Change {
     let Health { held, node } = health;
@@ -71,13 +71,13 @@ pub fn change(health: &Health) -> Change {
     }
 }
 
-/// Looks for devices that are held although no job has them.
+/// Finds devices that are held although no job has them.
 ///
-/// A process counts if it held a device before Slurm was asked and still holds it afterwards: it then
-/// belongs to no job that has ended or started meanwhile.
+/// A process counts if it held a device before the query to Slurm and still holds it afterwards: it
+/// then belongs to no job that has ended or started meanwhile.
 ///
-/// `tell` is called with the reason to drain the node before each look, in case that does not end, and
-/// after it.
+/// `tell` is called with the reason to drain the node before each scan, in case it does not end,
+/// and after it.
 ///
 /// # Errors
 /// When the holders cannot be read, or Slurm does not answer.
@@ -122,14 +122,14 @@ pub fn health(
     };
     let node = state_of(slurm, node)?;
     let reason = node.reason.as_deref().filter(|_| node.is_drained());
-    // First, because a reason names few devices, and another look finds the others again.
+    // These come first: a reason names few devices, and the next scan finds the others again.
     let mut all = still_lost(ports, &driver, reason.unwrap_or_default());
     all.extend(held);
     Ok(Health { held: all, node })
 }
 
-/// Returns the devices that a reason names for lost memory, except those whose memory is seen to be
-/// back: no process holds it, so no look at processes tells.
+/// Returns the devices that a reason names for lost memory, except those whose memory is known to
+/// be freed. No process holds that memory, so a scan of processes does not find it.
 fn still_lost(ports: Ports<'_>, driver: &Driver, reason: &str) -> Vec<HeldDevice> {
     let still = lost(reason).into_iter().filter_map(|index| {
         let memory = driver.file(index).and_then(|path| driver.memory(ports, path));

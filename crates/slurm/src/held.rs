@@ -1,7 +1,7 @@
 //! The reason to drain a node.
 //!
-//! It consists of numbers only: the names of processes are text of their users, and Slurm shows the
-//! reason to administrators.
+//! It consists of numbers only: users choose the names of processes, and Slurm shows the reason to
+//! administrators.
 
 use gpu_core::{Bytes, Pid};
 use std::collections::BTreeSet;
@@ -9,10 +9,9 @@ use std::collections::BTreeSet;
 /// The most processes that a reason names for one device, and the most devices.
 const NAMED: usize = 8;
 
-/// The beginning of every reason.
 const PREFIX: &str = "gpuws: ";
 
-/// What is said of a device if the look at its holders does not end.
+/// The text for a device if the holder scan times out.
 const UNCHECKED: &str = "not checked in time";
 
 /// A device that is held although no job has it.
@@ -22,7 +21,7 @@ pub struct HeldDevice {
     pub index: u32,
     /// Its memory in use, if the driver answers.
     pub used: Option<Bytes>,
-    /// The processes that hold it; none if memory is in use and no process is seen.
+    /// The processes that hold it; empty if memory is in use without a visible process.
     pub pids: Vec<Pid>,
 }
 
@@ -41,14 +40,14 @@ pub fn reason(held: &[HeldDevice]) -> Option<String> {
     Some(format!("{PREFIX}{}", parts.collect::<Vec<_>>().join("; ")))
 }
 
-/// Returns the reason to drain a node if the look at who holds these devices does not end.
+/// Returns the reason to drain a node if the holder scan of these devices times out.
 pub(crate) fn unchecked(indices: impl Iterator<Item = u32>) -> String {
     let parts = indices.take(NAMED).map(|index| format!("GPU {index} {UNCHECKED}"));
     format!("{PREFIX}{}", parts.collect::<Vec<_>>().join("; "))
 }
 
-/// Returns a reason with what it must keep of the one before: the devices that are held by no process.
-/// No later look at processes would find these.
+/// Adds to a reason what must stay from the previous one: the devices with memory that no process
+/// holds. A later scan of processes would not find these.
 pub(crate) fn with_lost(reason: &str, before: &str) -> String {
     let known = lost(reason);
     let is_kept = |part: &&str| {
@@ -62,7 +61,7 @@ pub(crate) fn with_lost(reason: &str, before: &str) -> String {
     format!("{PREFIX}{}", all.collect::<Vec<_>>().join("; "))
 }
 
-/// Returns whether gpuws has written a reason, and nobody has changed it.
+/// Returns whether gpuws wrote a reason, and it is unchanged.
 pub fn is_own_reason(text: &str) -> bool {
     parts(text).is_some()
 }
@@ -73,8 +72,8 @@ pub(crate) fn lost(text: &str) -> BTreeSet<u32> {
     parts.filter(|(_, has_holder)| !has_holder).map(|(index, _)| index).collect()
 }
 
-/// Returns the index of each device that a reason names, and whether a process may hold it; `None` if
-/// gpuws has not written it.
+/// Returns the index of each device that a reason names, and whether a process may hold it; `None`
+/// if gpuws did not write it.
 fn parts(text: &str) -> Option<Vec<(u32, bool)>> {
     let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     let part = |part: &str| {

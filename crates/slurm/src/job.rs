@@ -24,7 +24,7 @@ impl Job {
     /// Reads a job from the environment of a Prolog or an Epilog.
     ///
     /// # Errors
-    /// `Invalid` when a variable is missing or is no number.
+    /// `Invalid` when a variable is missing or not a number.
     pub fn from_environment(variable: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         let number = |name: &str| -> Result<u32> {
             let invalid = |why: &str| {
@@ -48,18 +48,18 @@ impl Job {
         })
     }
 
-    /// Returns the devices of the job among those of its node.
+    /// Returns the job's devices among those of its node.
     pub fn devices<'a>(&self, node: &'a [NodeDevice]) -> Vec<&'a NodeDevice> {
         node.iter().filter(|device| self.positions.contains(&device.position)).collect()
     }
 
-    /// Returns whether a cgroup with this name is that of the job.
+    /// Returns whether a cgroup with this name belongs to the job.
     pub fn is_named(&self, name: &str) -> bool {
         name == self.id || self.sluid.as_deref() == Some(name)
     }
 }
 
-/// Parses a list of positions such as `0,2-3`; `None` if it is none.
+/// Parses a list of positions such as `0,2-3`; `None` if it is not one.
 pub fn positions(text: &str) -> Option<Vec<u32>> {
     let mut found = Vec::new();
     for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {

@@ -1,16 +1,16 @@
 //! Cleans the GPUs of a Slurm node before and after a job, and says why a node is drained.
 //!
 //! The main decision is that a process is ended on evidence of the job alone: it is in the cgroup
-//! of the job, Slurm tracks it for the job, it belongs to the user of the job and carries its
-//! number in its environment, or it uses a device of the job that Slurm has given to no other. What
-//! Slurm tracks for another job is spared before any of this is considered, so jobs of one user can
-//! overlap. The reason of a drain names what keeps a device from the next job: a process that was
-//! seen on it, memory that no process holds, or a look that did not end in time.
+//! of the job, Slurm tracks it for the job, it belongs to the job's user and has the job's number
+//! in its environment, or it uses a device of the job that Slurm has given to no other. A process
+//! that Slurm tracks for another job is spared before any of this is considered, so jobs of one
+//! user can overlap. The reason of a drain names what keeps a device from the next job: a process
+//! on it, memory that no process holds, or a scan that timed out.
 //!
 //! Everything that Slurm knows comes through one port, [`Slurm`]: a [`Question`] is the program and
 //! its arguments, and the answer is text that the parsers here read. [`Cleaner`] combines that port
-//! with those of [`gpu_core`]; the signals are those of `gpu-reaper`, with its checks, its audit log
-//! and its proof.
+//! with those of [`gpu_core`]; the signals are those of `gpu-reaper`, with its checks, its audit
+//! log and its proof.
 //!
 //! ```
 //! use gpu_slurm::{Job, devices, positions};

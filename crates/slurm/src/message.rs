@@ -1,29 +1,29 @@
-//! What the process that cleans tells the one that slurmd waits for.
+//! The messages from the process that cleans to the one that slurmd waits for.
 //!
-//! slurmd reads the output of a script to its end and drains the node if the script fails, so what
-//! cleans is a process of its own: it inspects processes of users, which could make it wait. Its
-//! standard output has a line for each change of what is held.
+//! slurmd reads the output of a script to its end and drains the node if the script fails. A
+//! separate process therefore does the cleaning: it inspects processes of users, which could make
+//! it wait. Its standard output has a line for each change of the held devices.
 
 use crate::held::is_own_reason;
 
-/// The last line of a process that got to the end.
+/// The last line of a process that finished.
 const DONE: &str = "done";
-/// Nothing is held any more.
+/// No device is held any more.
 const FREE: &str = "free";
-/// What begins the line with the reason to drain the node.
+/// The prefix of the line with the reason to drain the node.
 const HELD: &str = "held ";
 
-/// What the process has told by its end, or by the end of its time.
+/// What the process reported by its end, or by the time limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Told {
-    /// The reason to drain the node: something holds a device.
+    /// The reason to drain the node: a device is held.
     pub reason: Option<String>,
-    /// It got to the end.
+    /// The process finished.
     pub is_done: bool,
 }
 
 impl Told {
-    /// Returns the lines that tell this.
+    /// Returns the lines of this state.
     pub fn lines(&self) -> String {
         let held = match &self.reason {
             Some(reason) => format!("{HELD}{reason}\n"),
@@ -32,7 +32,7 @@ impl Told {
         if self.is_done { format!("{held}{DONE}\n") } else { held }
     }
 
-    /// Reads the last state from what was told.
+    /// Reads the last state from the output of the process.
     pub fn read(text: &str) -> Self {
         let mut told = Told::default();
         for line in text.lines() {

@@ -12,16 +12,17 @@ pub struct NodeState {
 }
 
 impl NodeState {
-    /// Returns whether no new job starts there.
+    /// Returns whether new jobs are kept off the node.
     pub fn is_drained(&self) -> bool {
         self.words.iter().any(|word| matches!(&**word, "DRAIN" | "DRAINED" | "DRAINING"))
     }
 
-    /// Returns why the state is not ours to change: a reason of somebody else, or else a state that
-    /// is more than a drain of ours, as of a node that is down or fails or is about to reboot. `None`
-    /// if it may be drained, or its drain undone.
+    /// Returns why gpuws may not change the state: another program or person set the reason, or the
+    /// state is more than a drain by gpuws, such as a node that is down, fails or is about to
+    /// reboot. `None` if gpuws may drain the node, or undo its drain.
     pub fn kept(&self) -> Option<String> {
-        // Whoever asks runs on the node, whether or not it has answered the last ping.
+        // This program runs on the node, so the node is up even if it has not answered the last
+        // ping.
         const OURS: [&str; 12] = [
             "IDLE",
             "MIXED",
@@ -48,7 +49,7 @@ impl NodeState {
 /// Reads the state of a node; `None` if the text has none.
 ///
 /// The reason is the last field in Slurm 22.05; later versions add a comment and more. Slurm writes
-/// ` [user@time]` after the first line of a reason, and then its other lines: those are part of it.
+/// ` [user@time]` after the first line of a reason, and then its other lines, which are part of it.
 pub fn node_state(text: &str) -> Option<NodeState> {
     const AFTER: [&str; 3] = [" Comment=", " Extra=", " InstanceId="];
     let lines: Vec<&str> = text.lines().skip_while(|l| !l.starts_with("NodeName=")).collect();

@@ -1,4 +1,4 @@
-//! What Slurm is asked, and through which program.
+//! Queries to Slurm, and the programs that answer them.
 
 use crate::held::with_lost;
 use crate::node::{NodeState, node_state};
@@ -30,22 +30,22 @@ impl Program {
     }
 }
 
-/// A question to Slurm, or a change of the state of a node.
+/// A query to Slurm, or a change of the state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question<'a> {
-    /// Which devices has this node? Needs no running daemon.
+    /// The devices of this node. Needs no running daemon.
     Devices,
-    /// Which processes does Slurm track here? Asks the steps of this node only.
+    /// The processes that Slurm tracks here. Asks the steps of this node only.
     Processes,
-    /// Which jobs are on this node? Asks the controller, as all that follow.
+    /// The jobs on this node. Asks the controller, as do all that follow.
     Jobs(&'a str),
-    /// What has this job, by the name of one job alone ([`job_names`](crate::job_names))?
+    /// The details of a job, by a name that selects it alone ([`job_names`](crate::job_names)).
     Job(&'a str),
-    /// What is the state of this node?
+    /// The state of this node.
     Node(&'a str),
-    /// Drain this node, for this reason.
+    /// Drains this node, for this reason.
     Drain(&'a str, &'a str),
-    /// Undo the drain of this node.
+    /// Undoes the drain of this node.
     Resume(&'a str),
 }
 
@@ -83,24 +83,25 @@ impl Question<'_> {
 
 /// The port to Slurm.
 pub trait Slurm {
-    /// Runs the program of a question, within a limit of time, and returns what it printed.
+    /// Runs the program of a question, within a time limit, and returns its output.
     ///
     /// # Errors
-    /// `TimedOut` when it gave no answer in time, `Io` when it cannot be run or failed.
+    /// `TimedOut` when it did not answer in time, `Io` when it cannot be run or failed.
     fn ask(&self, question: Question<'_>) -> Result<String>;
 }
 
-/// What became of the request to drain a node.
+/// The outcome of the request to drain a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Drained {
-    /// It is drained for this reason now.
+    /// The node is drained for this reason now.
     Done,
-    /// Its state is that of somebody else and stays, for this reason ([`NodeState::kept`]).
+    /// Another program or person set the node's state, so it stays, for this reason
+    /// ([`NodeState::kept`]).
     For(String),
 }
 
-/// Drains a node, unless its state is not ours to change ([`NodeState::kept`]). Of an older reason of
-/// ours, the devices that no process holds stay in the new one.
+/// Drains a node, unless gpuws may not change its state ([`NodeState::kept`]). The new reason keeps
+/// the devices of an older reason of gpuws that no process holds.
 ///
 /// # Errors
 /// When Slurm does not answer.
@@ -114,11 +115,11 @@ pub fn drain(slurm: &dyn Slurm, node: &str, reason: &str) -> Result<Drained> {
     slurm.ask(Question::Drain(node, &reason)).map(|_| Drained::Done)
 }
 
-/// Drains a node as [`drain`] does, and tries again until the clock shows `until`: the controller may
-/// be away for a while.
+/// Drains a node as [`drain`] does, and retries until the clock shows `until`: the controller may
+/// be unreachable for a while.
 ///
 /// # Errors
-/// When Slurm has not answered by then.
+/// When Slurm does not answer by then.
 pub fn drain_until(
     slurm: &dyn Slurm,
     (node, reason): (&str, &str),
@@ -136,7 +137,7 @@ pub fn drain_until(
 /// Returns the state of a node.
 ///
 /// # Errors
-/// When Slurm does not answer, or with something else.
+/// When Slurm does not answer, or its answer cannot be parsed.
 pub(crate) fn state_of(slurm: &dyn Slurm, node: &str) -> Result<NodeState> {
     let text = slurm.ask(Question::Node(node))?;
     node_state(&text)

@@ -1,8 +1,8 @@
-//! One look at the processes that may concern a job.
+//! One snapshot of the processes that may concern a job.
 //!
-//! It reads what the kernel knows of all processes, and the environment of few: that is in their own
-//! memory, and a process can make its reader wait. Such a read has a limit, and a process that
-//! exceeds it has no mark.
+//! It reads what the kernel knows of all processes, and the environment of few: that is in the
+//! memory of the process, which can make its reader wait. Such a read has a time limit, and a
+//! process that exceeds it has no mark.
 
 use crate::evidence::Suspect;
 use crate::job::Job;
@@ -18,14 +18,14 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
-/// How long the environment of a process may take, and how many may take longer.
+/// How long reading the environment of a process may take, and how many may take longer.
 const ENVIRONMENT: Duration = Duration::from_millis(500);
 const SLOW: usize = 8;
 
 /// The variable that names the job of a process.
 const JOB_ID: &str = "SLURM_JOB_ID";
 
-/// The devices that the driver reports, none if it does not answer, and the device files.
+/// The devices that the driver reports (none if it does not answer), and the device files.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Driver {
     devices: Vec<DeviceInfo>,
@@ -40,7 +40,7 @@ impl Driver {
         }
     }
 
-    /// Returns the device of a file.
+    /// Returns the device that a file belongs to.
     pub(crate) fn device(&self, path: &str) -> Option<&DeviceInfo> {
         let file = self.files.iter().find(|file| &*file.path == path)?;
         self.devices.iter().find(|device| file.opens(&device.id))
@@ -57,7 +57,7 @@ impl Driver {
         Some(&self.files.iter().find(|file| file.opens(&device.id))?.path)
     }
 
-    /// Returns the memory of a device in use, and all of it.
+    /// Returns the memory of a device in use, and its total memory.
     pub(crate) fn memory(&self, ports: Ports<'_>, path: &str) -> Option<(Bytes, Bytes)> {
         let memory = ports.backend.sample(&self.device(path)?.id).ok()?.memory;
         Some((memory.used.ok()?, memory.total.unwrap_or_default()))
@@ -71,7 +71,7 @@ impl Driver {
     }
 }
 
-/// Returns the processes that hold these devices, and if a job is given those that may belong to it.
+/// Returns the processes that hold these devices, and, with a job, those that may belong to it.
 ///
 /// # Errors
 /// When the processes or the holders cannot be read.
@@ -96,7 +96,7 @@ pub(crate) fn suspects(
     let mut environments = Environments::default();
     let mut found = Vec::new();
     for pid in pids {
-        // A process that has ended, or is not visible, is no suspect.
+        // A process that has ended, or is not visible, is not a suspect.
         let Ok(handle) = ports.host.open(pid) else { continue };
         let Ok(process) = handle.look() else { continue };
         let holder = holders.get(&process.key).copied();
@@ -110,7 +110,7 @@ pub(crate) fn suspects(
         let uses_memory = held.iter().any(uses);
         let files: BTreeSet<Arc<str>> = held.iter().map(|file| file.path.clone()).collect();
         let has_user = job.is_some_and(|job| process.uid == Ok(job.uid));
-        // Of few processes only: this reads one more file.
+        // Only for few processes: this reads one more file.
         let uids = (has_user || !held.is_empty()).then(|| handle.uids().ok()).flatten();
         let is_users = job.zip(uids).is_some_and(|(job, uids)| uids.may_be_signalled_by(job.uid));
         if held.is_empty() && !is_users && process.slurm_job().is_none() || process.kernel_thread {
@@ -123,7 +123,7 @@ pub(crate) fn suspects(
         found.push(Suspect { process, uids, files, uses_memory, mark, tracked_by: None });
     }
     if !found.is_empty() {
-        // If no step answers, the cgroups and the environments still tell the jobs apart.
+        // If no step answers, the cgroups and the environments still distinguish the jobs.
         let by_slurm = slurm.ask(Question::Processes).map(|text| tracked(&text));
         let by_slurm = by_slurm.unwrap_or_default();
         for suspect in &mut found {
@@ -133,7 +133,7 @@ pub(crate) fn suspects(
     Ok(found)
 }
 
-/// Reads environments, as long as that does not take long.
+/// Reads environments, until too many reads were slow.
 #[derive(Default)]
 struct Environments {
     slow: usize,
@@ -171,7 +171,7 @@ impl Environments {
                 self.reader = Some(reader);
                 variable(environment, JOB_ID)
             }
-            // It still reads; the next process gets another thread.
+            // This thread is still reading; start another one for the next process.
             Err(_) => {
                 self.slow += 1;
                 None

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 /// The most processes that are kept.
 const PROCESSES: usize = 1 << 20;
 
-/// Returns the job of each process in the output of `scontrol listpids`: the steps on this node are
-/// asked, not the controller.
+/// Returns the job of each process in the output of `scontrol listpids`, which asks the steps on
+/// this node, not the controller.
 pub fn tracked(text: &str) -> BTreeMap<Pid, String> {
     let rows = text.lines().take(PROCESSES).filter_map(|line| {
         let mut words = line.split_ascii_whitespace();

@@ -80,7 +80,7 @@ pub fn own_lease(
 }
 
 /// Returns the youngest lease whose file the caller inherited: within a lease that was taken out of
-/// another, it has both.
+/// another, it has both files.
 fn given_lease(
     host: &dyn Host,
     leases: &[LeaseEntry],

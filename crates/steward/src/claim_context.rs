@@ -1,4 +1,4 @@
-//! The snapshot for a claim, and what else the choice depends on.
+//! The snapshot for a claim, and the other inputs of the choice.
 
 use crate::ports::Ports;
 use gpu_core::{

@@ -19,7 +19,7 @@ impl DeviceLeases {
         DeviceLeases(Ok(Vec::new()))
     }
 
-    /// Returns the leases of a look at some other time: those of [`entries`](Self::entries).
+    /// Returns the leases of an earlier snapshot: those of [`entries`](Self::entries).
     pub fn recorded(leases: Result<Vec<LeaseEntry>, Fault>) -> Self {
         DeviceLeases(leases)
     }
@@ -84,12 +84,13 @@ impl DeviceLeases {
         snapshot.devices.iter().map(free).sum()
     }
 
-    /// Removes the findings that call a process idle although it has just got a lease on the device:
-    /// it descends from the process that has the lease, or belongs to the owner of the lease.
+    /// Removes the findings that call a process idle although it has just got a lease on the
+    /// device: it descends from the process that has the lease, or belongs to the owner of the
+    /// lease.
     ///
     /// A lease file may contain any time and any process. So the time counts only if it is not in
-    /// the future, and the process has to run, with the recorded start time, as the owner's: a file
-    /// that is left alone excuses nothing after the first minutes.
+    /// the future, and the process has to run, with the recorded start time, as the owner's: a
+    /// lease file that does not change excuses no process after the first minutes.
     pub fn excuse(&self, snapshot: &Snapshot, diagnosis: &mut Diagnosis) {
         let is_held = |lease: &LeaseEntry| {
             snapshot.process(lease.root.pid).is_ok_and(|info| is_root_of(info, lease))

@@ -121,7 +121,7 @@ fn named<'a>(
     passed.iter().filter_map(|(place, why)| Some((offered.get(*place)?, why)))
 }
 
-/// Why nothing was granted. The claim is withdrawn.
+/// Why no devices were granted. The claim is withdrawn.
 #[derive(Debug)]
 pub enum NotGranted {
     /// Not at once, or not within its time limit.
@@ -228,8 +228,8 @@ pub fn take(
     }
 }
 
-/// Returns the claim with the devices that the caller sees, by their device files: without asking
-/// the driver, because most claims of a queue never do.
+/// Returns the claim with the devices that the caller sees, by their device files. It does not
+/// query the driver, because most claims of a queue never need to.
 fn visible(request: &Request, ports: &Ports<'_>) -> Claim {
     let files = ports.host.device_files().unwrap_or_default();
     let minors = files.iter().filter_map(|file| match file.device {
@@ -259,7 +259,7 @@ fn wholes(claim: &Claim, ports: &Ports<'_>) -> Vec<DeviceUuid> {
 }
 
 /// Returns the lease of the request's own process for whose end the claim would wait: without the
-/// devices of that process's leases, too few remain for it, whatever others release.
+/// devices of that process's leases, too few remain for it, even if all others release theirs.
 ///
 /// # Errors
 /// [`NotGranted::Foreign`] and [`NotGranted::Failed`].
@@ -387,7 +387,7 @@ fn parent(request: &Request, ports: &Ports<'_>) -> Result<Option<LeaseEntry>, No
     }
 }
 
-/// Chooses for one request, and remembers the results.
+/// Chooses for one request, and caches the results.
 struct Chooser<'a> {
     claim: &'a Claim,
     parent: Option<&'a LeaseEntry>,

@@ -2,12 +2,12 @@
 //! unused to anyone but the job.
 //!
 //! safe-gpu takes any device on which it sees no compute process, and the kernel serves the waiters
-//! of a lock in their order, whichever processes they are. If the locks have to be released before
-//! the job uses all of its devices, a placeholder (a process with a CUDA context) is therefore
-//! started on each of the others, and a snapshot must list it there first. A placeholder ends when
-//! the job appears on its device. When the job leaves a device again, between two programs of a
-//! script, the locks are taken again, as soon as no safe-gpu has them, and handed over in the same
-//! way. Nothing here blocks: each step is taken at a snapshot of the run.
+//! of a lock in order of arrival. If the locks have to be released before the job uses all of its
+//! devices, a placeholder (a process with a CUDA context) is therefore started on each of the
+//! others, and a snapshot must list it there first. A placeholder ends when the job appears on its
+//! device. When the job leaves a device again, between two programs of a script, the locks are
+//! taken again, as soon as no safe-gpu has them, and handed over in the same way. Nothing here
+//! blocks: each step is taken at a snapshot of the run.
 
 use crate::environment::placeholder_environment;
 use crate::event::{Event, HandOff, Watch};
@@ -34,7 +34,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(10);
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What determines a hand-over.
+/// The parameters of a hand-over.
 #[derive(Clone, Copy)]
 pub(crate) struct HandoffTerms<'a> {
     /// The process whose descendants are the job.

@@ -40,8 +40,8 @@ impl<'a> HeldDevices<'a> {
     }
 
     /// Takes the next step, and returns when the next one is due; `None` within another lease,
-    /// where nothing has to be done. Calls `uncovered` if no placeholder can be kept: safe-gpu may
-    /// take the devices.
+    /// where no step is needed. Calls `uncovered` if no placeholder can be kept: safe-gpu may take
+    /// the devices.
     pub fn step(&mut self, uncovered: &mut dyn FnMut(&Error)) -> Option<Duration> {
         if !self.handoff.concerns_safe_gpu() {
             return None;

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// If holders still appear after this many rounds, one more round does not help.
 const ROUNDS: usize = 10;
 
-/// This many consecutive scans must find nothing, ...
+/// This many consecutive scans must find no holder, ...
 const EMPTY_SCANS: usize = 3;
 /// ... over this time, while a process of the job lives that could start a holder: a shell's loop
 /// typically waits a second.

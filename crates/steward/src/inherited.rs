@@ -45,7 +45,7 @@ impl fmt::Display for Convention {
 /// A note for the user who started the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// An entry of the list names no device here; CUDA ignores it and all later ones.
+    /// An entry of the list matches no device here; CUDA ignores it and all later ones.
     ListEnds {
         /// The variable.
         variable: &'static str,
@@ -108,18 +108,19 @@ const LISTS: [(Convention, &str); 3] = [
 ];
 
 /// Returns the restrictions from environment variables; calls `machine` for the devices only if it
-/// has to parse a list, and `gres` only if that is a list of Slurm: it returns the file of
-/// the device at each position in the list of `slurmd -G`, or nothing if that is unknown.
+/// has to parse a list, and `gres` only if that is a list of Slurm: it returns the file of the
+/// device at each position in the list of `slurmd -G`, or an empty map if they are unknown.
 ///
 /// # Errors
 /// `Invalid` if the device order of the visible list is unknown here, and no scheduler explains it,
-/// or if the positions in Slurm's list are unknown: a guess could select the device of another user.
+/// or if the positions in Slurm's list are unknown: a guess could select the device of another
+/// user.
 pub fn inherited(
     variable: &dyn Fn(&str) -> Option<OsString>,
     machine: &dyn Fn() -> Vec<DeviceState>,
     gres: &dyn Fn() -> BTreeMap<u32, DeviceKey>,
 ) -> Result<Inherited> {
-    // A value that is not valid text names nothing.
+    // A value that is not valid text names no device.
     let text = |name: &str| variable(name).map(|value| value.to_string_lossy().into_owned());
     let is_set = |name: &&str| variable(name).is_some();
     let mut conventions: Vec<Convention> = Vec::new();
@@ -204,7 +205,7 @@ impl Inherited {
                      here; set CUDA_VISIBLE_DEVICES to the GPUs of the job",
                 )
             })?,
-            // The administrator's numbering counts, as nvidia-smi's does.
+            // The administrator's numbering applies, as in nvidia-smi.
             _ => {
                 let at = |number: &u32| machine.iter().find(|device| device.id().index == *number);
                 order.iter().filter_map(at).collect()
@@ -220,9 +221,10 @@ impl Inherited {
 /// Returns the devices at these positions of Slurm's list that are visible here; `None` if the
 /// positions are unknown.
 ///
-/// Since Slurm 21.08 a number is a position in the order of `File=` in gres.conf, and not the number
-/// of the file (`src/plugins/gres/common/gres_common.c`). Where a job is fenced in by a cgroup, the
-/// driver shows its devices only: if it shows as many as the list has, these are they.
+/// Since Slurm 21.08 a number is a position in the order of `File=` in gres.conf, and not the
+/// number of the file (`src/plugins/gres/common/gres_common.c`). If a cgroup confines the job, the
+/// driver shows only the job's devices: if it shows as many as the list has, they are the same
+/// devices.
 fn slurms<'a>(
     positions: &[u32],
     machine: &'a [DeviceState],

@@ -97,7 +97,7 @@ impl<'a> JobMonitor<'a> {
                 Some(JobEvent::EndRequested(signal)) => pass(job, signal, watch),
                 Some(JobEvent::Abandoned) => {
                     self.abandoned = true;
-                    // No caller is left that could object.
+                    // The caller is gone, so it cannot object.
                     let _ = watch(Event::Abandoned);
                     if self.order.on_death == OnDeath::End {
                         self.call(job, watch);
@@ -177,7 +177,7 @@ fn pass(job: &dyn Job, signal: i32, watch: &mut Watch<'_>) {
     if let Err(error) = job.pass(signal)
         && error.kind() != ProcessFault::Gone.into()
     {
-        // There is no wait that the observer could end.
+        // The observer cannot end a wait here, because there is none.
         let _ = watch(Event::NotPassed(signal, &error));
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// The processes that keep a lease alive.
 pub enum LeaseKeepers {
-    /// Programs of gpuws without another purpose.
+    /// Processes of gpuws that only keep the lease.
     Holders(Vec<Box<dyn ProcessHandle>>),
     /// The living supervisor of a run, and the processes that it started.
     Run(Pid),
@@ -22,9 +22,9 @@ impl LeaseKeepers {
     /// Finds the processes that keep each of these leases, with the files that keep it alive.
     /// Processes of other users are not visible.
     ///
-    /// Only the kernel's data counts: each process belongs to the caller, runs `program`, and has a
-    /// file of that lease open. Each is opened before it is inspected, so that a reused PID cannot
-    /// be mistaken for it.
+    /// Only data from the kernel counts: each process belongs to the caller, runs `program`, and
+    /// has a file of that lease open. Each is opened before it is inspected, so that a reused PID
+    /// cannot be mistaken for it.
     ///
     /// # Errors
     /// If the leases or the processes cannot be listed.

@@ -10,7 +10,7 @@ use gpu_core::{DeviceState, LeaseEntry, Pid, ProcessInfo, Share};
 /// any lease. A safe-gpu outside may have taken the device where no placeholder was possible; a
 /// safe-gpu of the job must not take it as well.
 ///
-/// Other jobs that share the device do not count, and neither do users whom the claim accepted.
+/// Other jobs that share the device do not count, nor do users that the claim accepted.
 pub fn users_within_lease(
     scene: &Scene,
     device: &DeviceState,

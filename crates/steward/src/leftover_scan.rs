@@ -20,11 +20,11 @@ pub(crate) struct LeftoverScan {
     pub(crate) steady: Vec<ProcessKey>,
     /// The processes that have a device open, or are listed on it.
     pub(crate) holders: Vec<ProcessInfo>,
-    /// The processes for which this is unknown.
+    /// The processes for which it is unknown whether they hold a device.
     pub(crate) hidden: Vec<ProcessInfo>,
     /// The processes with unreadable descriptors that the driver lists on no device.
     pub(crate) unlisted: Vec<ProcessInfo>,
-    /// Why it is unknown for the first of them.
+    /// Why that is unknown for the first of them.
     pub(crate) unseen: Option<Fault>,
     /// Processes appeared during the scan and were not inspected.
     pub(crate) still_forking: bool,
@@ -41,8 +41,9 @@ impl LeftoverScan {
 }
 
 impl Tree<'_> {
-    /// Finds all processes and what they hold. A process that passes its device to a fork of itself
-    /// during the scan makes the result restless: what the fork holds is unknown.
+    /// Finds all processes and what they hold. If a process passes its device to a fork of itself
+    /// during the scan, the result is marked as still forking: it is unknown which devices the fork
+    /// holds.
     ///
     /// # Errors
     /// If the processes cannot be listed.

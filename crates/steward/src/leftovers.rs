@@ -217,7 +217,8 @@ impl Tree<'_> {
         let keys: Vec<ProcessKey> = targets.iter().map(|target| target.key).collect();
         let (mut killed, mut stuck, mut interrupted) = (false, false, false);
         let mut heed = |event: Event<'_>| {
-            // The last events of an execution cannot stop it any more, but what follows it.
+            // The last events of an execution can no longer stop it, but they can stop what
+            // follows.
             interrupted |= cleaned.take_events(job);
             if interrupted {
                 return ControlFlow::Break(());
@@ -262,13 +263,13 @@ impl Tree<'_> {
         })
     }
 
-    /// Returns whether a process may still exist but cannot be looked at: `hidepid` (proc(5)) hides
+    /// Returns whether a process may still exist but cannot be inspected: `hidepid` (proc(5)) hides
     /// a process that has changed its user, and [`members`](Self::members) misses it.
     pub(crate) fn is_hidden(&self, key: &ProcessKey) -> bool {
         self.look_again(key).is_err()
     }
 
-    /// Returns what a process is now; `None` if it is gone.
+    /// Returns the current state of a process; `None` if it is gone.
     fn look_again(&self, key: &ProcessKey) -> Result<Option<ProcessInfo>> {
         let looked = self.ports.host.open(key.pid).and_then(|opened| opened.look());
         match looked {

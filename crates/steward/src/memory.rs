@@ -81,14 +81,14 @@ impl Tally {
         }
     }
 
-    /// Returns whether a process of the job computes on the device, visibly for safe-gpu.
+    /// Returns whether a process of the job computes on the device, where safe-gpu can see it.
     pub(crate) fn shows(&self, look: &Snapshot, root: &ProcessKey, others: &Others) -> bool {
         self.computes(look, |pid| {
             !others.pids.contains(&pid) && ancestry::descends(look, pid, root)
         })
     }
 
-    /// Returns whether a process computes on the device, visibly for safe-gpu.
+    /// Returns whether a process computes on the device, where safe-gpu can see it.
     pub(crate) fn lists(&self, look: &Snapshot, pid: Pid) -> bool {
         self.computes(look, |listed| listed == pid)
     }

@@ -33,7 +33,7 @@ impl MemoryLimit {
             grant.entry.devices.iter().map(|uuid| grant.scene.find(uuid)).collect();
         let total = |device: &Option<&DeviceState>| device.as_ref()?.memory_total().ok();
         let totals: Option<Vec<Bytes>> = devices.iter().map(total).collect();
-        // The server starts with its first client, so the variable alone means that there is one.
+        // The server starts with its first client, so the variable alone implies a server.
         let is_served = self.inherited.contains_key(MPS_PIPES)
             || devices.iter().flatten().any(|device| serves(&grant.scene.snapshot, device));
         let inherited = |name: &str| self.inherited.get(name).cloned();

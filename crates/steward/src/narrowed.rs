@@ -10,11 +10,11 @@ use std::fmt;
 /// The devices for a claim, as a user names them.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedDevices<'a> {
-    /// Only these; empty for any.
+    /// Only these devices; any if empty.
     pub among: &'a [Selector],
-    /// None of these.
+    /// None of these devices.
     pub except: &'a [Selector],
-    /// All of these.
+    /// All of these devices.
     pub required: &'a [Selector],
     /// Only MIG devices.
     pub mig: bool,
@@ -70,7 +70,7 @@ impl From<SelectError> for NarrowError {
 /// device files of Slurm's list as [`inherited`] does.
 ///
 /// # Errors
-/// If a name matches nothing here, or nothing is left.
+/// If a name matches no device here, or no device is left.
 pub fn narrowed<'a>(
     mut claim: Claim,
     named: &NamedDevices<'_>,

@@ -45,8 +45,8 @@ fn names(claim: &Claim, uuid: &DeviceUuid) -> bool {
     claim.among.contains(uuid) || claim.required.contains(uuid)
 }
 
-/// Returns whether a claim wants this very device: it requires it, or leaves no choice. A range of
-/// devices, or a list from a scheduler, is no decision for each of them.
+/// Returns whether a claim selects this device individually: it requires it, or leaves no choice. A
+/// range of devices, or a list from a scheduler, does not select each device individually.
 fn insists_on(claim: &Claim, uuid: &DeviceUuid) -> bool {
     let no_choice = claim.among.len() <= claim.count as usize;
     claim.required.contains(uuid) || no_choice && claim.among.contains(uuid)
@@ -186,8 +186,8 @@ pub(crate) fn outsiders(
     used.collect()
 }
 
-/// Returns those of the devices that have a defect, are busy although nobody uses them, or have an
-/// error in the kernel log that a reset must clear.
+/// Returns those of the devices that have a defect, are busy without a known process, or have an
+/// error in the kernel log that only a reset clears.
 pub(crate) fn doubtful(scene: &Scene, devices: &[DeviceId]) -> Vec<(DeviceId, Bar)> {
     let logged = logged_errors(&scene.snapshot);
     let error = |id: &DeviceId| {
@@ -222,7 +222,7 @@ fn others(
             && ancestry::lease_of(&scene.snapshot, process.pid, uuid, leases).is_none()
     };
     if let Some(process) = listed.iter().find(outsider) {
-        // A host PID is that of another process in a separate PID namespace, or of none.
+        // In a separate PID namespace, a host PID belongs to another process, or to none.
         let is_host_pid = scene.snapshot.sees_host_pids == Ok(false);
         let known = match is_host_pid {
             true => None,
@@ -236,7 +236,8 @@ fn others(
 
 /// Returns whether a listed process uses the device for itself. Display servers, monitors and
 /// daemons serve others, unless a user may have forged one and it has more memory than such a
-/// service needs. In a PID namespace of its own, gpuws cannot tell, and assumes that it does.
+/// service needs. In a separate PID namespace, gpuws cannot determine this, and assumes that it
+/// does.
 pub(crate) fn is_user(scene: &Scene, device: &DeviceState, process: &DeviceProcess) -> bool {
     let users = scene.usage.on(device.id());
     let user = users.iter().find(|user| user.pid == process.pid);
@@ -275,7 +276,7 @@ impl Account {
             Share::Whole => capacity,
             Share::Memory(share) => capacity.min(share),
         };
-        // The memory that the lease uses beside the leases that were taken out of it.
+        // The memory that the lease uses, apart from the leases that were taken out of it.
         let all = used_under(scene, device, uuid, std::slice::from_ref(parent));
         let direct = all.saturating_sub(used_under(scene, device, uuid, beside.leases));
         let room = own.saturating_sub(taken(scene, device, uuid, beside.leases) + direct);

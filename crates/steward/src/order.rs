@@ -1,4 +1,4 @@
-//! What is run, and how.
+//! The program to run, and how to run it.
 
 use crate::memory_limit::MemoryLimit;
 use crate::ports::Request;

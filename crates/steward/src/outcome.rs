@@ -5,7 +5,7 @@ use gpu_core::{Bytes, DeviceId, Error, Fault, JobExit, LeaseId, ProcessInfo, Rea
 use gpu_reaper::Action;
 use std::time::Duration;
 
-/// Why nothing was run. No device stays leased, except for living processes of a
+/// Why no program was run. No device stays leased, except for living processes of a
 /// [`Lost`](Self::Lost) program.
 #[derive(Debug)]
 pub enum NotRun {
@@ -40,8 +40,8 @@ pub struct RunReport {
     pub left_behind: Vec<Action>,
     /// The processes of its tree that still exist.
     pub still_there: Vec<ProcessInfo>,
-    /// The processes of `still_there` that could not be ended, or of which it is unknown whether
-    /// they hold a device. The list may be incomplete.
+    /// The processes of `still_there` that could not be ended, or that may hold a device. The list
+    /// may be incomplete.
     pub remaining: Vec<ProcessInfo>,
     /// The processes that still exist, have unreadable descriptors, and are listed by the driver on
     /// none of the devices. The lease is not kept for them.

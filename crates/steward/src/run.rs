@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// program left behind on the devices, and verifies that their memory is freed.
 ///
 /// After the time limit, or when the caller is gone, this ends everything that the program started,
-/// whether it holds a device or not.
+/// whether or not it holds a device.
 ///
 /// The lease is released at the end. If processes could not be ended, it is kept until they are
 /// gone; see [`Event::Keeping`].

@@ -1,6 +1,6 @@
-//! The file with the user's settings, as text.
+//! The user's settings file, as text.
 //!
-//! The caller reads the file; options of the command line come before it.
+//! The caller reads the file; command-line options take precedence.
 
 use crate::options::{Attention, Marker, Theme};
 use crate::rows::Column;
@@ -10,10 +10,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 use toml::{Table, Value};
 
-/// The settings of a file; `None` for what it does not set.
+/// The settings of a file; `None` for each setting that it lacks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// The time between looks.
+    /// The time between snapshots.
     pub interval: Option<Duration>,
     /// The sort column.
     pub sort: Option<Column>,
@@ -33,7 +33,7 @@ pub struct Config {
     pub attention: Attention,
 }
 
-/// Why settings are not valid: a fragment that names the setting.
+/// Why settings are invalid: a fragment that names the setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError(String);
 
@@ -45,7 +45,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// The times between looks that are possible.
+/// The possible times between snapshots.
 pub const INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(86_400);
 
@@ -73,7 +73,7 @@ impl Theme {
     /// Returns the theme of this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such theme.
     pub fn named(name: &str) -> Result<Self, ConfigError> {
         one_of("theme", name, &THEMES)
     }
@@ -83,7 +83,7 @@ impl Config {
     /// Parses the text of a file.
     ///
     /// # Errors
-    /// When it is not TOML, has an unknown setting, or one of the wrong type or out of its range.
+    /// When it is not TOML, or has an unknown setting, or one with the wrong type or out of range.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
             let before = error.span().map_or("", |span| &text[..span.start]);

@@ -5,18 +5,18 @@ use gpu_report::text::Line;
 use gpu_report::wording;
 use gpu_report::wording::reap::Paragraph;
 
-/// What the dialog shows and waits for.
+/// The phase of the dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// A plan is being made.
     Planning,
-    /// The plan is shown. So many processes would be ended; with 0 there is nothing to confirm.
+    /// The plan is shown. It would end this many processes; with 0 there is none to confirm.
     Proposed(usize),
-    /// The plan is carried out.
+    /// The plan is being executed.
     Running,
-    /// It is carried out, and no further signal will be sent.
+    /// The plan is being executed, and no further signal will be sent.
     Stopping,
-    /// The result is shown, or why there is none.
+    /// The result is shown, or why there is no result.
     Over,
 }
 
@@ -32,11 +32,11 @@ pub(crate) struct Dialog {
     targets: usize,
     /// The plan was confirmed.
     confirmed: bool,
-    /// The user wants to quit while the plan is carried out.
+    /// The user wants to quit while the plan is being executed.
     leaving: bool,
 }
 
-/// What is said while a plan is made.
+/// The text while a plan is being made.
 const LOOKING: &str = "looking at the machine as it is now …";
 
 impl Dialog {
@@ -52,7 +52,7 @@ impl Dialog {
         Dialog { about: Some(what), ..self }
     }
 
-    /// Returns a dialog that only says something.
+    /// Returns a dialog that only shows a message.
     pub(crate) fn saying(number: u64, what: &str) -> Self {
         let text = vec![Line::new().plain(what).into()];
         Dialog { phase: Phase::Over, text, ..Dialog::asked(number) }
@@ -72,7 +72,7 @@ impl Dialog {
         matches!(self.phase, Phase::Proposed(targets) if targets > 0)
     }
 
-    /// Returns whether the plan is being carried out.
+    /// Returns whether the plan is being executed.
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.phase, Phase::Running | Phase::Stopping)
     }
@@ -82,7 +82,7 @@ impl Dialog {
         self.leaving && self.phase == Phase::Stopping
     }
 
-    /// Takes what has happened in; returns whether it concerns this dialog.
+    /// Applies an event of the ending; returns whether it concerns this dialog.
     pub(crate) fn news(&mut self, news: News) -> bool {
         match (news, self.phase) {
             (News::Planned(number, planned), Phase::Planning) if number == self.number => {
@@ -119,14 +119,14 @@ impl Dialog {
         }
     }
 
-    /// Confirms the plan that is shown: it is carried out now.
+    /// Confirms the plan that is shown, which is then executed.
     pub(crate) fn confirm(&mut self) {
         (self.phase, self.confirmed) = (Phase::Running, true);
         self.text.push(Paragraph::default());
     }
 
-    /// Takes the wish to quit in while a plan is carried out: the first asks, the second stops it.
-    /// Returns whether it is to be stopped now.
+    /// Handles a request to quit while a plan is being executed: the first asks, the second stops
+    /// it. Returns whether it should be stopped now.
     pub(crate) fn leave(&mut self) -> bool {
         let stops = self.leaving && self.phase == Phase::Running;
         if stops {
@@ -136,7 +136,7 @@ impl Dialog {
         stops
     }
 
-    /// Takes the wish to stay in; returns whether the user wanted to leave.
+    /// Handles a request to stay; returns whether the user wanted to leave.
     pub(crate) fn stay(&mut self) -> bool {
         self.phase == Phase::Running && std::mem::take(&mut self.leaving)
     }
@@ -146,8 +146,8 @@ impl Dialog {
         &self.text
     }
 
-    /// Returns what the keys do now, or what the dialog waits for, in parts. `read`: the plan was on
-    /// the screen to its end.
+    /// Returns the current meaning of the keys, or what the dialog waits for, in parts. `read`: the
+    /// plan was on the screen to its end.
     pub(crate) fn prompt(&self, read: bool) -> Vec<Line> {
         let line = Line::new;
         let key = |name, does: &str| line().accent(name).plain(": ").plain(does);
@@ -174,7 +174,7 @@ impl Dialog {
         }
     }
 
-    /// Returns what the header says while the dialog is closed.
+    /// Returns the notice in the header while the dialog is closed.
     pub(crate) fn notice(&self) -> Option<String> {
         let what = wording::count(self.targets, "process", "processes");
         match self.phase {

@@ -1,8 +1,8 @@
-//! The end of processes that the user chooses on the screen.
+//! Ends processes that the user chooses on the screen.
 //!
-//! The view decides nothing about processes: it asks for a plan, shows it, and asks for its
-//! execution after a confirmation. Both happen on a thread of their own, through [`Ender`]. A plan
-//! has a number, and only the plan that was shown last is carried out.
+//! The view makes no decision about processes: it asks for a plan, shows it, and asks for its
+//! execution after a confirmation. Both happen on a separate thread, through [`Ender`]. A plan has
+//! a number, and only the plan that was shown last is executed.
 
 use crate::{found, rows};
 use gpu_core::{DeviceId, ProcessKey, Snapshot};
@@ -11,44 +11,45 @@ use gpu_report::text::Line;
 use gpu_report::wording::reap::{self, Paragraph};
 use std::ops::ControlFlow;
 
-/// What is to be ended.
+/// The processes to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Aim {
     /// These processes, as they were on the screen.
     Processes(Vec<ProcessKey>),
-    /// The processes that surely hold memory of this device that nobody lists, as
+    /// The processes that certainly hold memory of this device that is listed for no process, as
     /// `gpuws reap --gpu` ends them.
     Unlisted(DeviceId),
 }
 
-/// A plan, and what it was made from.
+/// A plan and its inputs.
 #[derive(Debug)]
 pub struct Proposal {
-    /// The last of the looks that it was made from.
+    /// The last of the snapshots that it was made from.
     pub now: Snapshot,
-    /// The diagnosis of these looks.
+    /// The diagnosis of these snapshots.
     pub diagnosis: Diagnosis,
     /// The plan.
     pub plan: Plan,
-    /// What it spares.
+    /// The guard that spares processes.
     pub guard: Guard,
 }
 
-/// Plans the end of processes and carries it out.
+/// Plans the end of processes, and executes the plan.
 pub trait Ender: Send {
-    /// Looks at the machine as it is now, not as it was on the screen, and makes a plan.
+    /// Takes a new snapshot of the machine, and makes a plan from it rather than from the screen.
     ///
     /// # Errors
-    /// Why there is none, as a sentence.
+    /// Why there is no plan, as a sentence.
     fn plan(&mut self, aim: &Aim) -> Result<Proposal, String>;
 
     /// Returns why no process of this machine can be ended, as a sentence; `None` if they can.
     fn obstacle(&self) -> Option<String>;
 
-    /// Carries a plan out. `watch` receives each step, and stops it with [`ControlFlow::Break`].
+    /// Executes a plan. `watch` receives each step, and stops the execution with
+    /// [`ControlFlow::Break`].
     ///
     /// # Errors
-    /// Why nothing was done, as a sentence.
+    /// Why no action was taken, as a sentence.
     fn execute(
         &mut self,
         proposal: &Proposal,
@@ -56,30 +57,30 @@ pub trait Ender: Send {
     ) -> Result<Report, String>;
 }
 
-/// What an [`Ender`] has done.
+/// The progress of an [`Ender`].
 #[derive(Clone, Debug)]
 pub enum News {
     /// The plan of this number.
     Planned(u64, Result<Shown, String>),
     /// A step of an execution.
     Step(Line),
-    /// The execution is over: its result, or why nothing was done.
+    /// The execution is over: its result, or why no action was taken.
     Over(Result<Vec<Paragraph>, String>),
 }
 
-/// A plan as it is shown.
+/// A plan for display.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
     /// The plan in words.
     pub text: Vec<Paragraph>,
     /// The number of processes that would be ended.
     pub targets: usize,
-    /// Why the plan cannot be carried out, as a sentence.
+    /// Why the plan cannot be executed, as a sentence.
     pub obstacle: Option<String>,
 }
 
 impl Shown {
-    /// Returns how a plan for this aim is shown.
+    /// Returns the plan for this aim as it is displayed.
     pub fn of(ender: &dyn Ender, aim: &Aim, proposal: &Proposal) -> Self {
         let Proposal { now, diagnosis, plan, .. } = proposal;
         let is_empty = plan.targets.is_empty() && plan.refused.is_empty();
@@ -95,7 +96,7 @@ impl Shown {
     }
 }
 
-/// Tells why no process is ended for the unlisted memory of a device, and what the user can do.
+/// Explains why no process is ended for the unlisted memory of a device, and what the user can do.
 fn nobody(now: &Snapshot, diagnosis: &Diagnosis, device: &DeviceId) -> String {
     let usage = Usage::of(now);
     if usage.unexplained(device).is_none() && !usage.foreign(device).is_empty() {

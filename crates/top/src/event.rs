@@ -1,4 +1,4 @@
-//! What can happen: one enum for all sources.
+//! The events of all sources, in one enum.
 
 use crate::ending::News;
 use crate::frame::Frame;
@@ -18,28 +18,28 @@ pub enum Event {
     Resize(u16, u16),
     /// Text was pasted.
     Paste(String),
-    /// A look at the machine was completed.
+    /// A snapshot of the machine was completed.
     Frame(Box<Frame>),
-    /// A look waits for the driver.
+    /// A snapshot is waiting for the driver.
     Stalled {
         /// What it waits for, such as a function of the driver, as a phrase.
         what: String,
-        /// The time since the last look or since the start.
+        /// The time since the last snapshot or since the start.
         since: Duration,
     },
-    /// Time has passed without a look; the time since the last look or since the start.
+    /// Time has passed without a snapshot; the time since the last one or since the start.
     Tick(Duration),
-    /// Something happened to the processes that the user ends.
+    /// The ending of processes has progressed.
     Ending(News),
-    /// A recording is played.
+    /// A recording is being played.
     Replayed(Replayed),
     /// A question was answered.
     Answer(Box<Answer>),
 }
 
 impl Event {
-    /// Returns the event that an input of the terminal means; `None` if it means none, as the
-    /// release of a key and a move of the mouse.
+    /// Returns the event for an input of the terminal; `None` if it has none, such as the release
+    /// of a key or a move of the mouse.
     pub fn of_input(input: Input) -> Option<Self> {
         use ratatui_crossterm::crossterm::event::MouseEventKind::{Down, ScrollDown, ScrollUp};
         match input {

@@ -1,11 +1,11 @@
-//! Which rows are shown: the text that the user types.
+//! The filter that the user types, which selects rows.
 
 use crate::rows::Row;
 
 /// A filter, parsed from text. Words are separated by spaces, and all must match: `user=NAME`
 /// matches the beginning of the owner, `gpu=0,2-3` the device, and any other word a part of the
-/// PID, the owner, the note, the job or the command, in upper or lower case. In the tree such a word
-/// also selects what is below a launcher with this command or PID.
+/// PID, the owner, the note, the job or the command, in upper or lower case. In the tree, such a
+/// word also selects the rows below a launcher with this command or PID.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     text: String,
@@ -24,7 +24,7 @@ enum Word {
 const MOST: usize = 256;
 
 impl Filter {
-    /// Parses a filter; every text is one.
+    /// Parses a filter; every text is valid.
     pub fn new(text: &str) -> Self {
         let text: String = text.chars().filter(|c| !gpu_core::acts(*c)).take(MOST).collect();
         let (mut words, mut incomplete) = (Vec::new(), None);
@@ -37,7 +37,7 @@ impl Filter {
         Filter { text, words, incomplete }
     }
 
-    /// Returns the last word that selects nothing yet, such as `gpu=` or `gpu=x`.
+    /// Returns the last incomplete word, such as `gpu=` or `gpu=x`, which selects no row.
     pub fn incomplete(&self) -> Option<&str> {
         self.incomplete.as_deref()
     }
@@ -63,8 +63,8 @@ impl Filter {
 }
 
 impl Word {
-    /// Returns the condition of a word; `None` for one that is not complete, such as `gpu=`, or that
-    /// can select no device, such as `gpu=x` or `gpu=2-1`.
+    /// Returns the condition of a word; `None` for a word that is incomplete, such as `gpu=`, or
+    /// that can select no device, such as `gpu=x` or `gpu=2-1`.
     fn parse(word: &str) -> Option<Self> {
         if let Some(names) = word.strip_prefix("user=") {
             let names: Vec<String> = parts(names).map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! What was found on a device.
+//! The findings about a device.
 
 use gpu_core::{DeviceId, DeviceState, clean};
 use gpu_reaper::{Diagnosis, Finding, FindingKind};
@@ -30,7 +30,7 @@ pub(crate) fn about_unlisted<'d>(
     on(diagnosis, device).find(|finding| kinds.contains(&finding.kind))
 }
 
-/// Returns words for what was found on a device, each once: the fault of its sample, the kind of
+/// Returns words for the findings about a device, each once: the fault of its sample, the kind of
 /// each confident finding with the defects that it rests on, and other defects.
 pub(crate) fn words(diagnosis: &Diagnosis, device: &DeviceState) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();

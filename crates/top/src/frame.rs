@@ -1,4 +1,4 @@
-//! A look at the machine, with the rows that are derived from it.
+//! A snapshot of the machine, with the rows that are derived from it.
 
 use crate::rows::{self, Device, Row};
 use gpu_core::{
@@ -10,7 +10,7 @@ use gpu_steward::DeviceLeases;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// One look: the state of the machine, what was concluded from it, and who leases what.
+/// One snapshot: the state of the machine, its diagnosis, and its leases.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// The state of the whole machine.
@@ -19,21 +19,22 @@ pub struct Frame {
     pub diagnosis: Diagnosis,
     /// The devices that are shown, each followed by its MIG devices.
     pub devices: Vec<Device>,
-    /// What uses these devices, by device; within a device as the driver lists it.
+    /// The users of these devices, by device; within a device, in the driver's order.
     pub rows: Vec<Row>,
-    /// The ancestors of the processes in `rows` that use no device; none until they are needed.
+    /// The ancestors of the processes in `rows` that use no device; empty until they are needed.
     pub(crate) parents: Vec<Row>,
-    /// The time of the look that devices and rows are from, if the driver told none in this one.
+    /// The time of the snapshot that devices and rows come from, if the driver reported none in
+    /// this one.
     pub(crate) as_of: Option<Timestamp>,
-    /// When the processes were read, since any fixed time.
+    /// When the processes were read, relative to a fixed time.
     pub(crate) read_at: Duration,
     /// Why devices, rows or leases are not known. Text is escaped.
     pub unknown: Vec<String>,
-    /// Which processes are shown, unless it is all: `only processes of alice; 2 rows left out`.
+    /// Which processes are shown, unless all are: `only processes of alice; 2 rows left out`.
     pub only: Option<String>,
 }
 
-/// The CPU times of processes at a look, from which their shares at the next one follow.
+/// The CPU times of processes in a snapshot, from which their shares in the next one follow.
 #[derive(Clone, Debug, Default)]
 pub struct CpuTimes {
     /// When the processes were read, as [`Frame::read_at`].
@@ -51,9 +52,9 @@ impl CpuTimes {
 }
 
 impl Frame {
-    /// Derives the rows of a look. `shown` selects devices and `filter` processes; memory that
-    /// nobody lists is always shown. `user_name` returns the name of a user by UID, for the owners
-    /// of leases.
+    /// Derives the rows of a snapshot. `shown` selects devices and `filter` processes; memory
+    /// without a listed process is always shown. `user_name` returns the name of a user by UID, for
+    /// the owners of leases.
     pub fn of(
         snapshot: Snapshot,
         diagnosis: Diagnosis,
@@ -77,7 +78,7 @@ impl Frame {
         let only = filter.describe(all - rows.len());
         let only = (!filter.is_empty()).then(|| clean(&only).into_owned());
         let leases = leased.fault().map(|fault| format!("leases unknown: failed to {fault}"));
-        // What else a failure of the driver means is told in place of the devices.
+        // Other effects of a driver failure are shown in place of the devices.
         let driver =
             snapshot.driver.as_ref().err().filter(|fault| fault.kind == ErrorKind::TimedOut);
         let driver = driver.map(|fault| format!("failed to {fault}"));
@@ -88,15 +89,17 @@ impl Frame {
         Frame { devices, rows, parents, as_of, read_at, unknown, only, snapshot, diagnosis }
     }
 
-    /// Tells when the processes were read, on the monotonic clock: a look begins long before, if the
-    /// driver is slow, and its time is that of a clock that may be set. CPU shares follow from it.
+    /// Sets when the processes were read, on the monotonic clock. CPU shares follow from it: a
+    /// snapshot begins long before, if the driver is slow, and its time comes from a clock that may
+    /// be set.
     #[must_use]
     pub fn read_at(self, read_at: Duration) -> Self {
         Frame { read_at, ..self }
     }
 
-    /// Takes over the devices and rows of an earlier look if the driver told none in this one, or
-    /// answered for none in time: what was known last is worth more than an empty screen.
+    /// Takes over the devices and rows of an earlier snapshot if the driver reported none in this
+    /// one, or did not answer for any in time: the last known state is more useful than an empty
+    /// screen.
     pub(crate) fn keep(&mut self, earlier: &Frame) {
         let is_late = |device: &DeviceState| {
             device.sample.as_ref().is_err_and(|fault| fault.kind == ErrorKind::TimedOut)
@@ -116,7 +119,7 @@ impl Frame {
         self.rows.clone_from(&earlier.rows);
         self.parents.clone_from(&earlier.parents);
         for device in &mut self.devices {
-            // Nobody knows now.
+            // This is unknown now.
             device.is_free = false;
         }
     }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// How many samples are kept for each device: half an hour at one a second.
 pub const SAMPLES: usize = 2048;
 
-/// What a graph shows.
+/// The quantity that a graph shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// The share of time in which a kernel ran.
@@ -21,14 +21,14 @@ pub enum Measure {
 /// The last [`SAMPLES`] samples of a device, in percent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// One array a look, by measure; [`UNKNOWN`] where there is no value.
+    /// One array per snapshot, indexed by measure; [`UNKNOWN`] where there is no value.
     samples: VecDeque<[u8; 3]>,
 }
 
 const UNKNOWN: u8 = u8::MAX;
 
 impl History {
-    /// Adds the state of the device at one look; the oldest sample gives way.
+    /// Adds the state of the device in one snapshot, and drops the oldest sample if full.
     pub fn add(&mut self, device: &Device) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
@@ -37,14 +37,14 @@ impl History {
         self.samples.push_back(values.map(|value| value.map_or(UNKNOWN, |value| value.min(100))));
     }
 
-    /// Adds what came after it.
+    /// Appends later samples.
     pub(crate) fn append(&mut self, mut later: History) {
         self.samples.append(&mut later.samples);
         let surplus = self.samples.len().saturating_sub(SAMPLES);
         self.samples.drain(..surplus);
     }
 
-    /// Adds a look that told nothing of the device.
+    /// Adds a snapshot without data about the device.
     pub fn add_unknown(&mut self) {
         if self.samples.len() == SAMPLES {
             self.samples.pop_front();
@@ -62,8 +62,8 @@ impl History {
         self.samples.is_empty()
     }
 
-    /// Returns the sample of `age` looks ago, 0 for the last one; `None` if there is none or if the
-    /// value was unknown.
+    /// Returns the sample of `age` snapshots ago, 0 for the last one; `None` if there is none or if
+    /// the value was unknown.
     pub fn back(&self, measure: Measure, age: usize) -> Option<u8> {
         let at = self.samples.len().checked_sub(age + 1)?;
         let value = self.samples.get(at)?[measure as usize];
@@ -74,7 +74,7 @@ impl History {
 /// How many samples are kept of each process: 5 minutes at one a second.
 pub const PROCESS_SAMPLES: usize = 300;
 
-/// What a graph of a process shows.
+/// The quantity that a graph of a process shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// The share of time in which its kernels ran, in percent.
@@ -94,14 +94,14 @@ pub struct ProcessHistory {
 const NOT_KNOWN: u32 = u32::MAX;
 
 impl ProcessHistory {
-    /// Adds the row of the process at one look; the oldest sample gives way.
+    /// Adds the row of the process in one snapshot, and drops the oldest sample if full.
     pub fn add(&mut self, row: &Row) {
         let memory = row.memory.map(|bytes| bytes.0 >> 20);
         let memory = memory.map(|mib| u32::try_from(mib).unwrap_or(NOT_KNOWN - 1));
         self.push([row.sm.map(u32::from), memory, row.cpu]);
     }
 
-    /// Adds a look that told nothing of the process.
+    /// Adds a snapshot without data about the process.
     pub fn add_unknown(&mut self) {
         self.push([None; 3]);
     }
@@ -113,8 +113,8 @@ impl ProcessHistory {
         self.samples.push_back(values.map(|value| value.unwrap_or(NOT_KNOWN)));
     }
 
-    /// Returns the sample of `age` looks ago, 0 for the last one; `None` if there is none or if the
-    /// value was unknown.
+    /// Returns the sample of `age` snapshots ago, 0 for the last one; `None` if there is none or if
+    /// the value was unknown.
     pub fn back(&self, shown: Use, age: usize) -> Option<u32> {
         let at = self.samples.len().checked_sub(age + 1)?;
         let value = self.samples.get(at)?[shown as usize];
@@ -128,17 +128,17 @@ impl ProcessHistory {
     }
 }
 
-/// The recent past of everything.
+/// The recent past of all devices and processes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Past {
     /// By index and MIG index.
     pub(crate) devices: BTreeMap<(u32, Option<u32>), History>,
-    /// Of each process on each device.
+    /// By process and device.
     pub(crate) processes: BTreeMap<RowKey, ProcessHistory>,
 }
 
 impl Past {
-    /// Adds a look, and forgets the processes that are gone.
+    /// Adds a snapshot, and forgets the processes that are gone.
     pub(crate) fn add(&mut self, frame: &Frame) {
         let is_known = frame.as_of.is_none();
         for device in &frame.devices {
@@ -157,7 +157,7 @@ impl Past {
         }
     }
 
-    /// Adds what was before it: the devices at earlier looks, oldest first.
+    /// Prepends earlier samples: the devices of earlier snapshots, oldest first.
     pub(crate) fn prepend(&mut self, looks: &[Vec<Device>]) {
         let later = std::mem::take(&mut self.devices);
         for device in looks.iter().flatten() {

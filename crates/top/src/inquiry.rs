@@ -1,7 +1,8 @@
-//! What is read only when the user asks for it: the environment of a process, leases and claims.
+//! Data that is read only when the user asks for it: the environment of a process, leases and
+//! claims.
 //!
-//! Each question is answered on a thread of its own, because a process can make the reader of its
-//! environment wait, and only that one.
+//! Each question is answered on its own thread, because a process can block the reader of its
+//! environment, and must block only that one.
 
 use gpu_core::{Environment, ProcessKey};
 use gpu_steward::Listing;
@@ -51,10 +52,10 @@ pub trait Inspector: Send + Sync {
     fn answer(&self, inquiry: Inquiry) -> Answer;
 }
 
-/// Parts of the names of variables whose values are shown only on request.
+/// Parts of the names of variables with values that are shown only on request.
 const SECRET: [&str; 10] =
     ["TOKEN", "KEY", "SECRET", "PASS", "PWD", "CREDENTIAL", "AUTH", "COOKIE", "PRIVATE", "DSN"];
-/// Variables whose names only look like that.
+/// Variables with names that only look secret.
 const HARMLESS: [&str; 2] = ["PWD", "OLDPWD"];
 
 /// Returns whether a variable may be a secret: by its name, or because its value is an address with

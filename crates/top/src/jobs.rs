@@ -18,7 +18,7 @@ pub(crate) fn of(info: &ProcessInfo) -> String {
         },
         (None, Some(service)) => {
             let name = service.name.strip_suffix(".service").unwrap_or(service.name);
-            // A daemon that is its service tells nothing more.
+            // For a daemon, the service name adds no information.
             if name == info.name { String::new() } else { short(name, 60) }
         }
         (None, None) => String::new(),

@@ -1,11 +1,11 @@
-//! The keys, as a table. The help and the footer are made from it.
+//! The keys, as a table. The help and the footer are generated from it.
 
 use crate::overlay::Overlay;
 use crate::replay::Control;
 use crate::rows::Column;
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What a key does.
+/// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// Ends the program.
@@ -30,17 +30,17 @@ pub enum Action {
     End,
     /// Confirms the plan that the dialog shows.
     Confirm,
-    /// Tags the selected process, or takes its tag off.
+    /// Tags or untags the selected process.
     Tag,
-    /// Takes all tags off.
+    /// Removes all tags.
     Untag,
     /// Tags the selected process and those below it in the tree.
     TagTree,
     /// Shows the rows as a tree of processes, or as a list.
     Tree,
-    /// Hides or shows what is below the selected process in the tree.
+    /// Hides or shows the rows below the selected process in the tree.
     Fold,
-    /// Keeps the selection on the process, also when it ends.
+    /// Keeps the selection on the process, even after it ends.
     Follow,
     /// Opens or closes the environment of the selected process.
     Environment,
@@ -48,9 +48,9 @@ pub enum Action {
     Reveal,
     /// Opens or closes the leases and waiting claims.
     Leases,
-    /// Tells the player of a recording something.
+    /// Controls the playback of a recording.
     Play(Move),
-    /// Edits the time of the recording that is to be shown.
+    /// Edits the time of the recording to show.
     Timecode,
     /// Edits the filter.
     Filter,
@@ -62,9 +62,9 @@ pub enum Action {
     Reverse,
     /// Sorts by a column.
     SortBy(Column),
-    /// Stops or resumes the display of new looks.
+    /// Stops or resumes the display of new snapshots.
     Pause,
-    /// Draws graphs with other characters.
+    /// Cycles through the characters of the graphs.
     Markers,
     /// Closes the help or the details, otherwise clears the filter, otherwise the selection.
     Clear,
@@ -74,7 +74,7 @@ pub enum Action {
     Suspend,
 }
 
-/// What a key tells the player of a recording.
+/// A command of a key to the player of a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Move {
     /// 10 seconds back.
@@ -96,7 +96,7 @@ pub enum Move {
 }
 
 impl Move {
-    /// Returns the wish.
+    /// Returns the command to the player.
     pub(crate) fn control(self) -> Control {
         match self {
             Move::Back => Control::By(-10),
@@ -111,12 +111,12 @@ impl Move {
     }
 }
 
-/// A key, with or without the control key.
+/// A key, with or without Ctrl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stroke {
     /// The key.
     pub code: KeyCode,
-    /// It is pressed together with the control key.
+    /// It is pressed together with Ctrl.
     pub control: bool,
 }
 
@@ -178,7 +178,7 @@ const fn bind(
 
 use KeyCode::{Down, End, Enter, Esc, F, Home, Left, PageDown, PageUp, Right, Up};
 
-/// Every key. The order is that of the help and of the footer.
+/// Every key, in the order of the help and of the footer.
 pub const BINDINGS: &[Binding] = &[
     bind(
         Action::Quit,
@@ -256,22 +256,24 @@ pub const BINDINGS: &[Binding] = &[
     bind(Action::Suspend, &[Stroke::control('z')], "stop until fg", ""),
 ];
 
-/// The keys of a box over the table that are others than those of [`BINDINGS`], before which they
-/// come.
+/// The keys in a box over the table that differ from those of [`BINDINGS`] and take precedence over
+/// them.
 pub const IN_BOX: &[Binding] = &[
     bind(Action::Clear, &[Stroke::key(Esc)], "close the box", "Close"),
     bind(Action::Down, &[Stroke::key(Down), Stroke::char('j')], "line down", "Scroll"),
     bind(Action::PageDown, &[Stroke::char(' '), Stroke::key(PageDown)], "page down", ""),
 ];
 
-/// The keys of the dialog that ends processes. It also has those that move, quit, stop and draw.
+/// The keys of the dialog that ends processes. The keys that move, quit, stop and draw work there,
+/// too.
 pub const IN_DIALOG: &[Binding] = &[
     bind(Action::Confirm, &[Stroke::char('y')], "end the processes of the plan", "End"),
     bind(Action::Clear, &[Stroke::key(Esc)], "leave the dialog", "Leave"),
     bind(Action::Down, &[Stroke::key(Down), Stroke::char('j')], "line down", "Scroll"),
 ];
 
-/// The keys that only the view of a recording has. They come before those of [`BINDINGS`].
+/// The keys that exist only in the view of a recording. They take precedence over those of
+/// [`BINDINGS`].
 pub const IN_REPLAY: &[Binding] = &[
     bind(Action::Play(Move::Back), &[Stroke::key(Left)], "10 s back", ""),
     bind(Action::Play(Move::Forward), &[Stroke::key(Right)], "10 s forward", "+10 s"),
@@ -284,9 +286,9 @@ pub const IN_REPLAY: &[Binding] = &[
     bind(Action::Timecode, &[Stroke::char('g')], "go to a time: 10:00, -5m from the end", "Time"),
 ];
 
-/// Returns whether an action is possible with this box over the table: what moves its text, what is
-/// about its subject, and what is about the whole program. What is about the table is not, because
-/// the table is covered.
+/// Returns whether an action is possible with this box over the table: actions that move its text,
+/// concern its subject, or concern the whole program. Actions on the table are not, because the
+/// table is covered.
 pub fn acts_in(overlay: Overlay, action: Action) -> bool {
     use Action::{
         Clear, Confirm, Details, Down, End, Environment, First, Help, Last, Leases, Markers,
@@ -307,17 +309,17 @@ pub fn acts_in(overlay: Overlay, action: Action) -> bool {
     everywhere || own.contains(&action)
 }
 
-/// Where keys are pressed.
+/// The context in which a key is pressed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope {
-    /// What is over the table.
+    /// The box over the table.
     pub overlay: Option<Overlay>,
     /// A recording is shown.
     pub replays: bool,
 }
 
 impl Scope {
-    /// Returns the bindings that apply, those that come first at the beginning.
+    /// Returns the bindings that apply, in order of precedence.
     pub fn bindings(self) -> impl Iterator<Item = &'static Binding> {
         let own = match self.overlay {
             None => &[],
@@ -341,7 +343,7 @@ impl Scope {
         Some(self.binding(Stroke::of(key)?)?.action)
     }
 
-    /// Returns the keys of a binding that no other one comes before.
+    /// Returns the keys of a binding that no other binding takes precedence over.
     pub fn keys(self, binding: &'static Binding) -> impl Iterator<Item = Stroke> {
         let is_its = move |key: &Stroke| {
             self.binding(*key).is_some_and(|found| std::ptr::eq(found, binding))

@@ -1,12 +1,12 @@
 //! A full-screen view of the GPUs of a machine and of the processes on them.
 //!
-//! The main decision is that three things are apart: what happened ([`Event`]), what is shown
-//! ([`State`], changed only by [`State::update`]) and how it is drawn ([`view`]). None of them does
-//! I/O, so that each key and each screen has a test without a terminal. [`Top::run`] connects them
-//! to a terminal and to a function that looks at the machine; the caller selects the machine.
+//! The main decision is to separate three things: events ([`Event`]), the state ([`State`], changed
+//! only by [`State::update`]) and drawing ([`view`]). None of them does I/O, so each key and each
+//! screen can be tested without a terminal. [`Top::run`] connects them to a terminal and to a
+//! function that takes snapshots of the machine; the caller selects the machine.
 //!
-//! The terminal is restored on every way out: quit, error, panic, SIGTERM, SIGHUP, SIGINT, SIGQUIT,
-//! SIGTSTP, and a terminal that is closed.
+//! The terminal is restored on every exit path: quit, error, panic, SIGTERM, SIGHUP, SIGINT,
+//! SIGQUIT, SIGTSTP, and a terminal that is closed.
 
 pub mod config;
 mod dialog;

@@ -1,4 +1,4 @@
-//! What stays the same while the view runs.
+//! The options that stay the same while the view runs.
 
 use crate::rows::Column;
 use gpu_report::TimeZone;
@@ -23,11 +23,11 @@ pub enum Theme {
     Dark,
     /// For a light background: no yellow and no cyan.
     Light,
-    /// None: only bold, dim and reversed text.
+    /// No colours: only bold, dim and reversed text.
     Mono,
 }
 
-/// The values from which on a device needs attention; `None` for never.
+/// The thresholds above which a device needs attention; `None` for never.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attention {
     /// Its temperature in degrees Celsius.
@@ -38,14 +38,14 @@ pub struct Attention {
     pub power: Option<u8>,
 }
 
-/// What stays the same.
+/// The options that stay the same while the view runs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The terminal shows only ASCII.
     pub ascii: bool,
     /// The colours.
     pub theme: Theme,
-    /// What needs attention.
+    /// The thresholds for attention.
     pub attention: Attention,
     /// The columns of the table, if there is room for them.
     pub columns: Vec<Column>,
@@ -57,16 +57,16 @@ pub struct Options {
     pub zone: TimeZone,
     /// The option that selects a simulated machine, for suggested commands: empty or `--sim NAME `.
     pub sim: String,
-    /// Processes can be ended; without it no key does.
+    /// Whether processes can be ended; otherwise no key does.
     pub can_end: bool,
-    /// Questions are answered; without it the keys for them do not exist.
+    /// Whether questions are answered; otherwise the keys for them do not exist.
     pub can_ask: bool,
-    /// A recording is shown, and not the present.
+    /// Whether a recording is shown rather than the present.
     pub replays: bool,
 }
 
 impl Default for Options {
-    /// Returns the options of a view with colours that only shows, in UTC.
+    /// Returns the options of a read-only view with colours, in UTC.
     fn default() -> Self {
         Options {
             ascii: false,

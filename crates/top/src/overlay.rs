@@ -1,6 +1,6 @@
-//! What covers the table.
+//! The box that covers the table.
 
-/// What covers the table.
+/// The box that covers the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overlay {
     /// The keys.

@@ -1,8 +1,8 @@
-//! Plays a recording instead of looks at a machine.
+//! Plays a recording in place of a machine.
 //!
-//! A recording has frames with times. The player has a time of its own, which runs at a speed and
-//! can be set; it shows the last frame at or before it. After a jump, the frames before the new one
-//! are read as well, so that the graphs are those of then.
+//! A recording has frames with times. The player has its own time, which runs at a speed and can be
+//! set; it shows the last frame at or before that time. After a jump, it also reads the frames
+//! before the new one, so that the graphs match.
 
 use crate::frame::{CpuTimes, Frame};
 use crate::rows::Device;
@@ -35,17 +35,18 @@ pub trait Recording: Send {
     /// Finds the frames that were added since, and returns whether there are any.
     fn refresh(&mut self) -> bool;
 
-    /// Returns the time that a text means, such as `10:00` for that of the last day.
+    /// Returns the time that a text means, such as `10:00` on the last day.
     ///
     /// # Errors
-    /// What is expected, as a phrase; which times the recording covers, if this is none of them.
+    /// The expected form, as a phrase; or the times that the recording covers, if the time is
+    /// outside of them.
     fn moment(&self, text: &str) -> Result<Timestamp, String>;
 }
 
-/// What the user wants of a player.
+/// A user's command to a player.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// So many seconds forward, or back.
+    /// This many seconds forward, or back if negative.
     By(i64),
     /// One frame forward, or back; the playback stops.
     Step(i64),
@@ -63,22 +64,22 @@ pub enum Control {
     Slower,
 }
 
-/// How a recording is played.
+/// The state of the playback.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Playback {
-    /// Time goes on.
+    /// Whether time advances.
     pub plays: bool,
-    /// Seconds of the recording in a second.
+    /// Seconds of the recording per second.
     pub speed: f64,
     /// The last frame is shown.
     pub at_end: bool,
     /// The number of frames that were found to be damaged so far.
     pub damaged: usize,
-    /// Why the last wish was not fulfilled, as a phrase.
+    /// Why the last command failed, as a phrase.
     pub objection: Option<String>,
 }
 
-/// What a player shows.
+/// The output of a player.
 #[derive(Clone, Debug)]
 pub enum Replayed {
     /// The next frame.
@@ -87,23 +88,23 @@ pub enum Replayed {
     Sought(Box<Frame>, Option<CpuTimes>),
     /// The devices in the frames before the one of this time, oldest first, for the graphs.
     Past(Timestamp, Vec<Vec<Device>>),
-    /// How it is played.
+    /// The state of the playback.
     Playback(Playback),
 }
 
-/// The speeds that can be chosen one after another.
+/// The speeds, in the order in which keys select them.
 const SPEEDS: [f64; 10] = [0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0, 3600.0];
 /// How often the recording is searched for new frames when the last one is shown.
 const SEARCH: Duration = Duration::from_secs(1);
-/// The shortest time between two frames that are shown.
+/// The shortest time between two displayed frames.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A pause of the recorder that is longer is skipped.
+/// A longer pause of the recorder is skipped.
 const GAP_MS: u64 = 30_000;
-/// How long it is shown instead.
+/// The displayed length of a skipped pause.
 const SKIPPED_MS: f64 = 1000.0;
-/// The frames before the one that was sought that are read for the graphs.
+/// How many frames before a jump's target are read for the graphs.
 const PAST: usize = 480;
-/// The frames before a position of which a readable one is looked for.
+/// How many frames before a position are searched for a readable one.
 const FAR: usize = 64;
 
 /// A player of a recording.
@@ -111,7 +112,7 @@ pub(crate) struct Player {
     recording: Box<dyn Recording>,
     /// The number of the frame that is shown.
     at: usize,
-    /// The number of the frame that was sought last and is readable.
+    /// The number of the last readable frame that a jump went to.
     sought: usize,
     /// The time of the player in milliseconds.
     now: f64,
@@ -119,7 +120,7 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    /// Returns a player at this time, otherwise at the beginning.
+    /// Returns a player at this time, or else at the beginning.
     pub(crate) fn new(
         mut recording: Box<dyn Recording>,
         at: Option<Timestamp>,
@@ -142,7 +143,7 @@ impl Player {
         self.playback.at_end = self.at == self.last();
     }
 
-    /// Fulfils a wish; returns whether the position has changed.
+    /// Executes a command; returns whether the position has changed.
     pub(crate) fn obey(&mut self, control: Control) -> bool {
         self.playback.objection = None;
         if matches!(control, Control::By(_) | Control::Last | Control::To(_)) {
@@ -180,7 +181,7 @@ impl Player {
     fn seek(&mut self, time: Timestamp) {
         let at = self.recording.position(time).unwrap_or(0);
         self.set(at);
-        // Within a pause of the recorder, the frame before it is shown.
+        // During a pause of the recorder, the frame before it is shown.
         self.now = self.now.max(time.0 as f64);
         if self.playback.at_end {
             self.set(at);
@@ -197,9 +198,9 @@ impl Player {
         false
     }
 
-    /// Returns how it is played.
+    /// Returns the state of the playback.
     pub(crate) fn playback(&mut self) -> Playback {
-        // It is told once; the view shows it until the next key.
+        // It is reported once; the view shows it until the next key.
         let objection = self.playback.objection.take();
         Playback { damaged: self.recording.damaged(), objection, ..self.playback.clone() }
     }
@@ -215,7 +216,7 @@ impl Player {
         Some(Replayed::Sought(Box::new(frame), before))
     }
 
-    /// Returns the devices before the frame that was sought.
+    /// Returns the devices before the frame that a jump went to.
     pub(crate) fn past(&mut self) -> Option<Replayed> {
         let time = self.recording.time(self.sought)?;
         let before = self.sought.saturating_sub(PAST)..self.sought;
@@ -225,12 +226,12 @@ impl Player {
 
     /// Returns the last readable frame from `from` to the position.
     fn readable(&mut self, from: usize) -> Option<(usize, Frame)> {
-        // A long damaged part is not searched through.
+        // Limit the search: a long part may be damaged.
         let from = from.max(self.at.saturating_sub(FAR));
         (from..=self.at).rev().find_map(|number| Some((number, self.recording.frame(number)?)))
     }
 
-    /// Returns a readable frame beyond a long damaged part, the earlier frames first. The distance to
+    /// Returns a readable frame beyond a long damaged part, earlier frames first. The distance to
     /// the position doubles with each try, so that no part takes long.
     fn nearest(&mut self) -> Option<(usize, Frame)> {
         let distances = || std::iter::successors(Some(FAR), |far| far.checked_mul(2));
@@ -246,7 +247,7 @@ impl Player {
         (self.at + 1..self.recording.count()).find_map(|number| self.recording.time(number))
     }
 
-    /// Returns when to go on; `None` if time stands still.
+    /// Returns when to continue; `None` if time stands still.
     pub(crate) fn wait(&mut self) -> Option<Duration> {
         if !self.playback.plays {
             return None;
@@ -259,15 +260,14 @@ impl Player {
         Some(Duration::from_secs_f64(left / 1000.0 / self.playback.speed).max(PAUSE))
     }
 
-    /// Lets time go on; returns the frame that is to be shown then. At the end, the recording may
-    /// have grown.
+    /// Advances the time; returns the frame to show then. At the end, the recording may have grown.
     pub(crate) fn advance(&mut self, elapsed: Duration) -> Option<Replayed> {
         if !self.playback.plays {
             return None;
         }
         if self.playback.at_end {
             if self.recording.refresh() {
-                // The frames since then are played like any others.
+                // The frames since then are played like all others.
                 self.set(self.at);
             }
             return None;
@@ -299,8 +299,8 @@ mod tests {
     use gpu_report::ProcessFilter;
     use gpu_steward::DeviceLeases;
 
-    /// Frames at these times in seconds; those in `damaged` cannot be read, those in `removed` have
-    /// no time any more, and those in `later` are added one by one.
+    /// Frames at these times in seconds; those in `damaged` cannot be read, those in `removed` no
+    /// longer have a time, and those in `later` are added one by one.
     #[derive(Default)]
     struct Made {
         times: Vec<u64>,
@@ -466,7 +466,7 @@ mod tests {
         let made = Made { times: vec![0, 1], later: vec![9, 5], ..Made::default() };
         let mut player = Player::new(Box::new(made), Some(Timestamp(1000)), 1.0);
         assert_eq!(player.wait(), Some(SEARCH));
-        // The first frame since is found, and played at its time.
+        // The first new frame is found, and played at its time.
         assert_eq!(second(player.advance(SECOND)), None);
         assert_eq!(player.wait(), Some(4 * SECOND));
         assert_eq!(second(player.advance(4 * SECOND)), Some(5));

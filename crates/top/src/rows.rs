@@ -1,7 +1,8 @@
-//! The devices and the rows of the table of processes, derived from a look.
+//! The devices and the rows of the table of processes, derived from a snapshot.
 //!
 //! The users of a device are those that `gpuws status` shows ([`Usage`]). Unlike there, memory that
-//! no listed process accounts for always has a row of its own, which names who holds the device.
+//! no listed process accounts for always has a row of its own, which names the holders of the
+//! device.
 
 use crate::{found, jobs};
 use gpu_core::{
@@ -37,14 +38,14 @@ pub struct Device {
     pub temperature: Option<i32>,
     /// Whether it is certainly unused, fit for jobs and without a lease.
     pub is_free: bool,
-    /// Who leases it or parts of it.
+    /// The users who lease it or parts of it.
     pub leased_by: Vec<String>,
-    /// The words for what was found on it: findings, defects, or why it could not be read.
+    /// The words for its findings: findings, defects, or why it could not be read.
     pub findings: Vec<String>,
 }
 
 impl Device {
-    /// Returns its name in a list: `0`, `0:1` for a MIG device.
+    /// Returns its label in a list: `0`, `0:1` for a MIG device.
     pub fn label(&self) -> String {
         match self.mig {
             None => self.index.to_string(),
@@ -63,7 +64,7 @@ impl Device {
     }
 }
 
-/// Returns the devices of a snapshot with what graphs show, and nothing else.
+/// Returns the devices of a snapshot with only the values that graphs show.
 pub fn measured(snapshot: &Snapshot, shown: impl Fn(&DeviceId) -> bool) -> Vec<Device> {
     let of = |device: &DeviceState, mig: Option<u32>| {
         let sample = device.sample.as_ref().ok().filter(|_| mig.is_none());
@@ -96,7 +97,7 @@ fn percent(part: u64, whole: u64) -> Option<u8> {
     u8::try_from(share.min(100)).ok()
 }
 
-/// What a row is about.
+/// The subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Subject {
     /// A process, by PID and start time.
@@ -107,12 +108,12 @@ pub enum Subject {
     Unlisted,
 }
 
-/// The identity of a row. It stays the same from look to look and in every order.
+/// The identity of a row. It stays the same in every snapshot and in every order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RowKey {
-    /// The index of the device; `None` for an ancestor that uses none.
+    /// The index of the device; `None` for an ancestor without a device.
     pub gpu: Option<u32>,
-    /// What the row is about.
+    /// The subject of the row.
     pub subject: Subject,
 }
 
@@ -139,18 +140,18 @@ pub struct Row {
     pub age: Option<Duration>,
     /// The kind of use, in nvidia-smi's letters; `-` if it is unknown.
     pub kind: &'static str,
-    /// The finding that suspects it and is at least likely.
+    /// The finding that suspects it, if at least likely.
     pub finding: Option<FindingKind>,
     /// Whether a lease covers it: it descends from the process that has the lease.
     pub is_leased: bool,
     /// The container, pod, job or service, such as `Slurm 4711`; empty if none is known.
     pub job: String,
-    /// The command line, or who holds unlisted memory.
+    /// The command line, or the holders of unlisted memory.
     pub command: String,
 }
 
 impl Row {
-    /// Returns the PID; `None` for memory that nobody lists, or that is listed for a PID that is
+    /// Returns the PID; `None` for memory without a listed process, or listed for a PID that is
     /// invalid here.
     pub fn pid(&self) -> Option<Pid> {
         match self.key.subject {
@@ -213,7 +214,7 @@ impl Row {
     /// without these.
     pub fn note(&self) -> &'static str {
         match self.finding {
-            // What fits the column.
+            // Shortened to fit the column.
             Some(FindingKind::ForeignNamespace) => "foreign",
             Some(FindingKind::NotPermitted) => "denied",
             Some(FindingKind::DriverLeak) => "leak",
@@ -308,7 +309,7 @@ impl Column {
         }
     }
 
-    /// Returns whether the largest value comes first unless the order is reversed.
+    /// Returns whether the largest value comes first in the default order.
     pub fn is_largest_first(self) -> bool {
         matches!(self, Column::Memory | Column::Sm | Column::Cpu | Column::Host | Column::Age)
     }
@@ -350,7 +351,7 @@ fn known<T: Ord>(a: Option<T>, b: Option<T>, falling: bool) -> Ordering {
     }
 }
 
-/// What rows are derived from.
+/// The inputs of the rows.
 pub(crate) struct Look<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) diagnosis: &'a Diagnosis,
@@ -398,7 +399,7 @@ impl Look<'_> {
     ) -> impl Iterator<Item = Device> + 'd {
         let instances = device.mig.iter().flatten();
         instances.zip(device.mig_devices()).map(|(instance, part)| {
-            // What is measured of the whole device says nothing of a part.
+            // Measurements of the whole device do not apply to a part.
             let has_unlisted = instance.gpu_instance.is_some()
                 && self.usage.unexplained_in(device.id()) == instance.gpu_instance;
             let whole = self.device(&part, leased, user_name);
@@ -431,7 +432,7 @@ impl Look<'_> {
         let key = info.map_or(ProcessKey { pid: user.pid, start: None }, |info| info.key);
         let is_gone = self.snapshot.process(user.pid).err() == Some(Absent::NotFound);
         let is_about = |finding: &&Finding| {
-            // Its suspects are those that have the memory now.
+            // Its suspects are the processes that have the memory now.
             (is_gone && finding.kind == FindingKind::ListedButGone)
                 || finding.suspects.iter().any(|suspect| suspect.process.pid == user.pid)
         };
@@ -463,8 +464,8 @@ impl Look<'_> {
         }
     }
 
-    /// Returns the row of a process that the driver lists by a PID that is invalid here. Nothing is
-    /// looked up by this PID.
+    /// Returns the row of a process that the driver lists by a PID that is invalid here. The PID is
+    /// not looked up.
     fn foreign(&self, device: &DeviceState, process: &DeviceProcess) -> Row {
         let namespace = |finding: &&Finding| finding.kind == FindingKind::ForeignNamespace;
         let subject = Subject::Foreign(process.pid);

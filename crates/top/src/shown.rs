@@ -1,13 +1,13 @@
-//! What is on the terminal, and what a new frame changes of it.
+//! The contents of the terminal, and their changes by a new frame.
 //!
-//! ratatui compares two buffers, which hold each symbol as a string. Most cells are as before, and
-//! a view that stays open compares thousands each second: here what was written is kept as numbers.
+//! ratatui compares two buffers, which hold each symbol as a string. Most cells do not change, and
+//! an open view compares thousands each second; here the written cells are kept as numbers.
 
 use ratatui_core::buffer::{Buffer, Cell, CellWidth};
 use ratatui_core::layout::Rect;
 use ratatui_core::style::{Color, Modifier};
 
-/// What is on the terminal.
+/// The contents of the terminal.
 #[derive(Default)]
 pub(crate) struct Shown {
     area: Rect,
@@ -26,12 +26,13 @@ struct Column {
     width: u8,
 }
 
-/// What stands in a column.
+/// The content of a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Symbol {
     /// The UTF-8 bytes of a symbol of up to seven bytes, padded with zeros.
     Short([u8; 7]),
-    /// A longer symbol, or a part of the symbol before: it is written again with each frame.
+    /// A longer symbol, or a continuation of the previous symbol: it is written again with each
+    /// frame.
     Other,
 }
 
@@ -50,7 +51,7 @@ impl Symbol {
 }
 
 impl Column {
-    /// A column of a terminal that was cleared.
+    /// A column of a cleared terminal.
     const BLANK: Self = Column {
         symbol: Symbol::Short(*b" \0\0\0\0\0\0"),
         fg: Color::Reset,
@@ -58,7 +59,7 @@ impl Column {
         modifier: Modifier::empty(),
         width: 1,
     };
-    /// A column that the symbol before it covers.
+    /// A column that the previous symbol covers.
     const COVERED: Self = Column { symbol: Symbol::Other, ..Column::BLANK };
 
     fn shows(&self, cell: &Cell, symbol: Symbol) -> bool {
@@ -76,14 +77,14 @@ impl Shown {
         self.area
     }
 
-    /// Notes that the terminal was cleared and has this area.
+    /// Records that the terminal was cleared and has this area.
     pub(crate) fn clear(&mut self, area: Rect) {
         self.area = area;
         self.columns.clear();
         self.columns.resize(area.area() as usize, Column::BLANK);
     }
 
-    /// Notes that a frame of the same area is drawn; returns the cells to write for it, in this
+    /// Records that a frame of the same area is drawn; returns the cells to write for it, in this
     /// order.
     pub(crate) fn update<'a>(&mut self, frame: &'a Buffer) -> Vec<(u16, u16, &'a Cell)> {
         const BLANK: &Cell = &Cell::EMPTY;
@@ -108,7 +109,8 @@ impl Shown {
                 *column = Column { symbol, fg, bg, modifier, width };
                 covered = width - 1;
                 let x = self.area.x + at as u16;
-                // A terminal that takes the symbol for a narrower one still shows what stood there.
+                // A terminal that considers the symbol narrower still shows the previous content of
+                // these columns.
                 for (beside, column) in
                     (x + 1..).zip(shown[at + 1..].iter_mut().take(covered.into()))
                 {
@@ -130,10 +132,11 @@ mod tests {
 
     const AREA: Rect = Rect { x: 0, y: 0, width: 9, height: 2 };
 
-    /// A terminal: for each column its symbol and style; `None` where the symbol before covers it.
+    /// A terminal: for each column its symbol and style; `None` where the previous symbol covers
+    /// it.
     type Terminal = Vec<Option<(String, Style)>>;
 
-    /// Characters of one and of two columns, of several code points, and of none.
+    /// Characters of one and of two columns, of several code points, and of zero width.
     const TEXT: &str = "[ ab训é▁👍⌨️e\u{301}👨‍👩‍👧]{0,6}";
 
     fn cleared() -> (Shown, Terminal) {
@@ -147,7 +150,7 @@ mod tests {
         for (x, y, cell) in changes {
             let at = usize::from(*y) * usize::from(AREA.width) + usize::from(*x);
             let width = usize::from(cell.cell_width());
-            // Of a symbol that loses a column, the others become blank.
+            // When a symbol loses one of its columns, the others become blank.
             for lost in at..at + width {
                 let begin = (0..=lost).rev().find(|begin| terminal[*begin].is_some()).unwrap();
                 let covered = terminal[begin + 1..].iter().take_while(|column| column.is_none());

@@ -1,9 +1,9 @@
-//! The terminal: taken over, drawn on, and given back on every way out.
+//! The terminal: taken over, drawn on, and restored on every exit path.
 //!
-//! There is one function that gives it back ([`restore`]). It does so once however often it is
-//! called, and it takes no lock of standard output. But the kernel lets one thread at a time write
-//! to a terminal: while a write of another thread is blocked there, it waits too. So the line
-//! discipline comes first, and a program that must end waits no longer ([`restore_within`]).
+//! One function restores it ([`restore`]), once however often it is called, and without taking the
+//! lock of standard output. But the kernel lets one thread at a time write to a terminal: while a
+//! write of another thread is blocked there, this one waits, too. So the line discipline is
+//! restored first, and a program that must end limits its wait ([`restore_within`]).
 
 use crate::shown::Shown;
 use ratatui_core::backend::Backend;
@@ -35,18 +35,18 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// being stopped.
 static WRITING: Mutex<()> = Mutex::new(());
 
-/// Asks for clicks and the wheel with coordinates of any size, but not for moves (xterm, "Mouse
+/// Requests clicks and the wheel with coordinates of any size, but not moves (xterm, "Mouse
 /// Tracking").
 const MOUSE_ON: &str = "\u{1b}[?1000h\u{1b}[?1006h";
-/// The opposite.
+/// Reverses [`MOUSE_ON`].
 const MOUSE_OFF: &str = "\u{1b}[?1006l\u{1b}[?1000l";
 
 /// The size of the output buffer in bytes: a whole frame is one write.
 const BUFFER: usize = 64 << 10;
 
-/// Gives the terminal back: the line discipline from before, end of a synchronized update, default
-/// colours, no mouse, no bracketed paste, the main screen and a visible cursor. Without effect if it
-/// is not taken over.
+/// Restores the terminal: the previous line discipline, end of a synchronized update, default
+/// colours, no mouse, no bracketed paste, the main screen and a visible cursor. Has no effect if
+/// the terminal is not taken over.
 pub(crate) fn restore() {
     if !TAKEN.swap(false, Ordering::SeqCst) {
         return;
@@ -75,13 +75,13 @@ pub(crate) fn restore() {
     }
 }
 
-/// Gives the terminal back for a program that ends then: if the terminal takes no output for so
-/// long, only its line discipline.
+/// Restores the terminal for a program that then ends: only its line discipline, if the terminal
+/// accepts no output for this long.
 pub(crate) fn restore_within(limit: Duration) {
     let (sender, restored) = channel();
     let restore_and_tell = move || {
         restore();
-        // Nobody waits any longer if it took too long.
+        // The receiver is gone if this took too long.
         let _ = sender.send(());
     };
     match thread::Builder::new().name("restore".to_owned()).spawn(restore_and_tell) {
@@ -90,8 +90,8 @@ pub(crate) fn restore_within(limit: Duration) {
     }
 }
 
-/// Gives the terminal back once no frame is being written. Until the returned value is dropped, none
-/// is written and the terminal is not taken over again.
+/// Restores the terminal once no frame is being written. Until the returned value is dropped, no
+/// frame is written and the terminal is not taken over again.
 pub(crate) fn restore_between_frames() -> MutexGuard<'static, ()> {
     let writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     restore();
@@ -102,7 +102,7 @@ pub(crate) fn restore_between_frames() -> MutexGuard<'static, ()> {
 /// panics may be the one that writes it.
 const LAST_FRAME: usize = 100;
 
-/// Gives the terminal back before a panic is reported, on any thread.
+/// Restores the terminal before a panic is reported, on any thread.
 fn restore_on_panic() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -123,19 +123,19 @@ fn restore_on_panic() {
     });
 }
 
-/// A terminal that is taken over. It is given back when this value is dropped.
+/// A terminal that is taken over. It is restored when this value is dropped.
 pub(crate) struct Screen {
     backend: CrosstermBackend<BufWriter<File>>,
-    /// What is on the terminal.
+    /// The contents of the terminal.
     shown: Shown,
-    /// The last frame; its memory is for the next one.
+    /// The last frame; its memory is reused for the next one.
     frame: Buffer,
     mouse: bool,
 }
 
 impl Screen {
     /// Takes the terminal over: raw mode, alternate screen, bracketed paste, no cursor, and the
-    /// mouse if asked.
+    /// mouse if requested.
     ///
     /// # Errors
     /// When standard output is not a terminal, or does not accept the settings.
@@ -163,7 +163,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Returns the size in columns and rows, 0 where it is unknown. Some environments tell only
+    /// Returns the size in columns and rows, 0 where it is unknown. Some environments provide only
     /// `COLUMNS` and `LINES`.
     pub(crate) fn size() -> (u16, u16) {
         let told = tcgetwinsize(io::stdout()).map_or((0, 0), |size| (size.ws_col, size.ws_row));
@@ -172,13 +172,13 @@ impl Screen {
         (known(told.0, "COLUMNS"), known(told.1, "LINES"))
     }
 
-    /// Forgets what is on the terminal: the next frame is drawn whole.
+    /// Forgets the contents of the terminal: the next frame is drawn completely.
     pub(crate) fn forget(&mut self) {
         self.shown = Shown::default();
     }
 
-    /// Draws a frame by `view` on an empty buffer of this area: writes what differs from the last
-    /// frame, and nothing if nothing does, or while the terminal is given back.
+    /// Draws a frame by `view` on an empty buffer of this area: writes only the differences from
+    /// the last frame, and no output while the terminal is restored.
     ///
     /// # Errors
     /// When the terminal does not accept the output.
@@ -221,7 +221,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // What is still buffered belongs before the end of the screen.
+        // Output that is still buffered belongs before the end of the screen.
         let _ = Write::flush(&mut self.backend);
         restore();
     }

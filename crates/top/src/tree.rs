@@ -1,8 +1,8 @@
 //! The rows as a tree of processes.
 //!
-//! A process is below its nearest ancestor that has a row. An ancestor that uses no device has a row
-//! if it joins several branches, such as a launcher of workers; process 1 joins everything and tells
-//! nothing, so it has none.
+//! A process is below its nearest ancestor that has a row. An ancestor that uses no device has a
+//! row if it joins several branches, such as a launcher of workers; process 1 joins everything and
+//! adds no information, so it has none.
 
 use crate::frame::Frame;
 use crate::rows::{Row, Subject, ancestry};
@@ -17,7 +17,7 @@ const LEVELS: usize = 12;
 pub(crate) struct Branch {
     /// The index of the row in the frame.
     pub(crate) index: usize,
-    /// What is drawn before the command.
+    /// The tree lines before the command.
     pub(crate) lines: String,
 }
 
@@ -26,13 +26,13 @@ pub(crate) struct Branch {
 struct Node {
     /// Its rows, in order.
     rows: Vec<usize>,
-    /// The first place of its rows and of those below it.
+    /// The first position of its rows and of those below it.
     rank: usize,
     children: Vec<Pid>,
 }
 
 /// Arranges rows, given in their order, as a tree. Siblings keep the order of their first rows.
-/// Below a process in `folded` nothing is shown.
+/// Rows below a process in `folded` are hidden.
 pub(crate) fn arrange(
     frame: &Frame,
     order: &[usize],
@@ -40,7 +40,7 @@ pub(crate) fn arrange(
 ) -> Vec<Branch> {
     let joins = joins(frame, order);
     let mut nodes: BTreeMap<Pid, Node> = BTreeMap::new();
-    // What has no process above it: processes, and memory that nobody lists.
+    // Rows without a process above them: processes, and memory without a listed process.
     let mut roots: Vec<(usize, Result<Pid, usize>)> = Vec::new();
     for (rank, index) in order.iter().copied().enumerate() {
         let Some(pid) = frame.row(index).and_then(Row::pid) else {
@@ -85,7 +85,7 @@ pub(crate) fn arrange(
     drawn(frame, &nodes, &roots, folded)
 }
 
-/// Returns the rows that only the tree has: ancestors at which branches meet.
+/// Returns the rows that exist only in the tree: ancestors at which branches meet.
 pub(crate) fn launchers(frame: &Frame) -> BTreeMap<Pid, &Row> {
     let joins = joins(frame, &(0..frame.rows.len()).collect::<Vec<_>>());
     let parents = frame.parents.iter().filter_map(|row| Some((row.pid()?, row)));
@@ -165,12 +165,12 @@ fn descendants(nodes: &BTreeMap<Pid, Node>, pid: Pid) -> usize {
 }
 
 impl Frame {
-    /// Returns a row: one of those that use a device, or after these one of their ancestors.
+    /// Returns a row: first those that use a device, then their ancestors.
     pub(crate) fn row(&self, index: usize) -> Option<&Row> {
         self.rows.get(index).or_else(|| self.parents.get(index - self.rows.len()))
     }
 
-    /// Adds the rows of the ancestors that use no device, unless they were added.
+    /// Adds the rows of the ancestors that use no device, unless they were already added.
     pub(crate) fn add_parents(&mut self) {
         if !self.parents.is_empty() {
             return;
@@ -180,7 +180,7 @@ impl Frame {
         let mut parents = Vec::new();
         for user in users {
             for info in ancestry(&self.snapshot, user).skip(1) {
-                // Whoever is above a known one is known.
+                // All ancestors of a known process are known.
                 if !known.insert(info.key.pid) {
                     break;
                 }

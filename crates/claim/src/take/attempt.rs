@@ -9,26 +9,27 @@ use gpu_core::{Claim, Error, ErrorKind, LeaseEntry, LeaseId, QueuePlace, Result,
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
-/// A safe-gpu does not signal when it is done.
+/// How often to poll safe-gpu's lock: safe-gpu does not signal when it is done.
 pub(super) const SAFE_GPU_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A claim that could take devices for this long and did not is passed. An honest claim looks at
-/// least every ten seconds ([`MAX_POLL_INTERVAL`]), and a look takes some time if the driver is
-/// slow.
+/// A claim that could take devices for this long and did not is passed. An honest claim takes a
+/// snapshot at least every ten seconds ([`MAX_POLL_INTERVAL`]), and a snapshot takes some time if
+/// the driver is slow.
 const IDLE_CLAIM_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A sleeping claim looks for itself after this long, times its position in its class: claims
-/// before it may see other devices, in another container, or wait for something else. It stays
-/// awake for long enough to detect that they are idle.
+/// A sleeping claim takes its own snapshot after this long, multiplied by its position in its
+/// class: claims before it may see other devices, in another container, or wait for something else.
+/// It stays awake for long enough to detect that they are idle.
 const SLEEP_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) const AWAKE_PERIOD: Duration = Duration::from_secs(60);
 
 /// A safe-gpu that keeps its lock for this long is stuck or malicious: devices are then granted
-/// anyway, and the caller is told. Waiting claims share the time: each notes who has the lock.
+/// anyway, with a warning to the caller. Waiting claims share the time: each notes which process
+/// has the lock.
 const SAFE_GPU_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// If the driver fails to answer a claim that has waited, the claim retries for this long:
-/// otherwise a driver that is reloaded would end all claims of a queue.
+/// How long a waiting claim retries when the driver does not answer. Otherwise a driver reload
+/// would end all claims of a queue.
 const DRIVER_SILENCE_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl<S> Taking<'_, S> {
@@ -65,11 +66,11 @@ impl<S> Taking<'_, S> {
             let before = before.into_iter().map(|lease| (lease.id, lease.owner)).collect();
             self.seen = Some(Seen { scene, at, before });
         }
-        // The look may have taken time: read again which leases were granted meanwhile.
+        // The snapshot may have taken time: read again which leases were granted meanwhile.
         let leases = self.leases()?;
         let turn = self.judge(&leases, &mut queue)?;
         if wait_reason.is_some() {
-            // The same lock blocks the others: none of them is idle.
+            // The same lock blocks the others, so none of them is idle.
             self.servable.clear();
             return Ok(Attempt::Behind(self.standing(&leases, &queue, wait_reason)?));
         }
@@ -93,7 +94,7 @@ impl<S> Taking<'_, S> {
         self.seen.is_some() && self.clock.monotonic() < self.look_due
     }
 
-    /// Keeps waiting if the driver fails to answer a claim that has already waited.
+    /// Keeps waiting if the driver does not answer a claim that has already waited.
     fn silent(
         &mut self,
         error: Error,
@@ -108,8 +109,8 @@ impl<S> Taking<'_, S> {
         Ok(Attempt::Behind(self.standing(leases, queue, wait_reason)?))
     }
 
-    /// Returns whether it may keep waiting although the driver does not answer, or not with all
-    /// devices.
+    /// Returns whether the claim may keep waiting although the driver does not answer, or not with
+    /// all devices.
     fn may_go_on(&mut self) -> bool {
         let now = self.clock.monotonic();
         let since = *self.silent_since.get_or_insert(now);
@@ -118,7 +119,7 @@ impl<S> Taking<'_, S> {
             && now.saturating_sub(since) < DRIVER_SILENCE_TIMEOUT
     }
 
-    /// Returns what blocks it: a safe-gpu at work, for a limited time.
+    /// Returns what blocks the claim: a safe-gpu at work, for a limited time.
     fn wait_reason(
         &mut self,
         held_back: Option<&Result<Box<dyn SafeGpuGuard>>>,
@@ -134,8 +135,8 @@ impl<S> Taking<'_, S> {
         is_patient.then(|| WaitReason::SafeGpu(error.fault()))
     }
 
-    /// Returns whether it surely has to wait, without another look: the last look still holds as
-    /// long as no lease of that time has ended.
+    /// Returns whether the claim certainly has to wait, without a new snapshot: the last one
+    /// remains valid as long as no lease of that time has ended.
     fn is_still_behind(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<bool> {
         let Some(Seen { before, .. }) = &self.seen else { return Ok(false) };
         let living: HashSet<(&LeaseId, u32)> =
@@ -151,7 +152,7 @@ impl<S> Taking<'_, S> {
         self.ask.beside_safe_gpu.then(|| self.locks.hold_back_safe_gpu(patience))
     }
 
-    /// Returns what it may do by the last look; `None` if there was none.
+    /// Returns what the last snapshot allows the claim to do; `None` if there is no snapshot.
     fn judge(&mut self, leases: &Ledger, queue: &mut Queue<'_>) -> Result<Option<Turn>> {
         let pool = self.pool(leases)?.leases;
         let Some(seen) = &self.seen else { return Ok(None) };

@@ -6,8 +6,8 @@ use crate::request::{Chosen, Standing, TakeError, Taken};
 use gpu_core::{Claim, DeviceUuid, EntryKind, Error, ErrorKind, LeaseEntry, Result, SafeGpuGuard};
 use std::time::Duration;
 
-/// Among conflicting attempts, the earliest waits at most this long for the others to withdraw,
-/// twice as long after each failed time up to the limit, and reads at this interval.
+/// The earliest of several conflicting attempts waits this long for the others to withdraw. The
+/// time doubles after each failure up to the limit. Leases are read at this interval.
 const CONFLICT_TIMEOUT: Duration = Duration::from_millis(100);
 const MAX_CONFLICT_TIMEOUT: Duration = Duration::from_secs(5);
 const CONFLICT_POLL_INTERVAL: Duration = Duration::from_millis(2);

@@ -1,4 +1,4 @@
-//! Takes devices: queue, look, decide, publish, look again; or wait.
+//! Takes devices: queue, take a snapshot, decide, publish, check again; or wait.
 
 mod attempt;
 mod grant;
@@ -18,21 +18,21 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 use wait::MIN_ATTEMPT_INTERVAL;
 
-/// How long a look remains valid: programs outside the scheme come and go unnoticed. It grows with
-/// the number of claims ahead.
+/// How long a snapshot remains valid: programs outside the scheme come and go unnoticed. It grows
+/// with the number of claims ahead.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 const POLL_INTERVAL_PER_PLACE: Duration = Duration::from_millis(250);
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Takes devices, waiting for them as the request says.
 ///
-/// `look` returns what only the machine knows; it is called without holding any lock except
-/// safe-gpu's. `choose` is a function of a look, a claim, and the leases beside it; other claims
-/// that come first appear as leases too. `watch` is called during a wait, at the interval
+/// `look` takes a snapshot of the machine; it is called without holding any lock except safe-gpu's.
+/// `choose` is a function of a snapshot, a claim, and the other leases; other claims that come
+/// first appear as leases too. `watch` is called during a wait, at the interval
 /// [`ClaimRequest::pace`], and after each signal.
 ///
 /// # Errors
-/// [`TakeError`]; nothing is left of the claim then.
+/// [`TakeError`]; the claim is then withdrawn completely.
 pub fn take<S>(
     locks: &dyn LeaseStore,
     clock: &dyn Clock,
@@ -107,11 +107,11 @@ enum Attempt<S> {
     Behind(Standing),
 }
 
-/// The result of a look.
+/// A snapshot and the leases around it.
 struct Seen<S> {
     scene: S,
     at: Duration,
-    /// The leases before it, each with its owner.
+    /// The leases before the snapshot, each with its owner.
     before: Vec<(LeaseId, u32)>,
 }
 
@@ -126,19 +126,20 @@ struct Taking<'a, S> {
     deadline: Option<Duration>,
     /// Its published entry.
     entry: LeaseEntry,
-    /// Its place in the queue.
+    /// The claim's place in the queue.
     place: Option<Box<dyn LeaseGuard>>,
-    /// When that was last renewed.
+    /// When the place was last renewed.
     beat: Duration,
     seen: Option<Seen<S>>,
-    /// Until when that holds, as the last wait computed it: the queue that the next attempt reads
-    /// may be longer by the dead places, and the attempt would return to a wait that is over.
+    /// How long the snapshot remains valid, as the last wait computed it: the queue that the next
+    /// attempt reads may be longer by the places of dead claims, and the attempt would return to a
+    /// wait that is over.
     look_due: Duration,
     /// Since when an earlier claim could have taken devices.
     servable: BTreeMap<QueuePlace, Duration>,
-    /// When it looks for itself although a claim of its class is before it.
+    /// When the claim takes its own snapshot although a claim of its class is before it.
     own_look: Option<Duration>,
-    /// Until when it does so.
+    /// How long it stays awake for that.
     awake_until: Duration,
     /// When the last attempt began.
     attempted: Duration,
@@ -146,21 +147,21 @@ struct Taking<'a, S> {
     apart: Duration,
     /// Since when a safe-gpu holds its lock.
     wait_reason_since: Option<Duration>,
-    /// Who held that lock at each renewal so far, and since when.
+    /// The process that held that lock at each renewal so far, and since when.
     holder: Option<(SafeGpuHolder, Duration)>,
-    /// Since when the driver fails to answer.
+    /// Since when the driver has not answered.
     silent_since: Option<Duration>,
-    /// It was in the queue behind others, or had looked before.
+    /// The claim was in the queue behind others, or has taken a snapshot before.
     has_waited: bool,
     withdrawals: u32,
-    /// A change was signalled, and requires one more look.
+    /// A change was signalled, which requires one more attempt.
     settling: bool,
     /// The last attempt after the timeout was made.
     made_last_attempt: bool,
 }
 
 impl<S> Taking<'_, S> {
-    /// Publishes its place in the queue, or renews it when due.
+    /// Publishes the claim's place in the queue, or renews it when due.
     fn keep_place(&mut self) -> Result<(), TakeError> {
         if self.ask.wait == Wait::No {
             return Ok(());
@@ -180,8 +181,8 @@ impl<S> Taking<'_, S> {
         Ok(())
     }
 
-    /// Notes who holds safe-gpu's lock while other claims are served or wait for it: a claim that
-    /// becomes next need not wait again for a holder that has blocked all of them.
+    /// Notes which process holds safe-gpu's lock while other claims are served or wait for it: a
+    /// claim that becomes next need not wait again for a holder that has blocked all of them.
     fn observe_safe_gpu(&mut self, now: Duration) {
         let holder = self.ask.beside_safe_gpu.then(|| self.locks.safe_gpu_holder()).flatten();
         let known = self.holder.take();
@@ -196,7 +197,7 @@ impl<S> Taking<'_, S> {
         Ok(Ledger::new(confirmed.into_iter().chain(attempts).collect(), Vec::new()))
     }
 
-    /// Returns the leases that compete with it.
+    /// Returns the leases that compete with the claim.
     fn pool(&self, ledger: &Ledger) -> Result<Ledger> {
         let Some(within) = &self.ask.within else { return Ok(ledger.pool(None)) };
         let refused = |why| {
@@ -212,7 +213,7 @@ impl<S> Taking<'_, S> {
         Ok(ledger.pool(Some(within)))
     }
 
-    /// Returns the leases that compete with it for the devices that it may have.
+    /// Returns the leases that compete with the claim for the devices that it may have.
     fn blocking(&self, leases: &Ledger) -> Result<Vec<LeaseEntry>> {
         let Claim { among, except, .. } = &self.ask.claim;
         // A lease on a whole device blocks its MIG devices, which have other names.
@@ -228,7 +229,6 @@ impl<S> Taking<'_, S> {
         Ok(blocking)
     }
 
-    /// Returns its position.
     fn standing(
         &self,
         leases: &Ledger,

@@ -8,15 +8,15 @@ use gpu_core::{QUEUE_HEARTBEAT, QueuePlace, Result};
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// A change may be signalled just before it is visible: look once more after this time.
+/// A change may be signalled just before it is visible: try once more after this time.
 const SETTLE_TIME: Duration = Duration::from_millis(100);
 
 /// After a change, the minimum time since the last attempt, doubled after each futile one up to the
-/// limit: anybody can cause changes.
+/// limit: any process can cause changes.
 pub(super) const MIN_ATTEMPT_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_ATTEMPT_INTERVAL: Duration = Duration::from_millis(320);
 
-/// After a conflict, 1 to 20 ms, at random.
+/// The longest pause after a conflict; the pause is 1 to 20 ms, at random.
 const MAX_WITHDRAWAL_PAUSE_MS: u64 = 20;
 /// A claim that does not wait gives up after this many conflicts.
 const MAX_WITHDRAWALS: u32 = 10;
@@ -66,7 +66,7 @@ impl<S> Taking<'_, S> {
                 if waiter.is_none_or(|waiter| waiter.is_stalled) {
                     return Ok(());
                 }
-                // A watcher reads along, so count the places again.
+                // The watcher is called often and wants current counts, so count the places again.
                 if self.ask.pace < QUEUE_HEARTBEAT / 5 {
                     let mut queue = Queue::read(self.locks, &self.entry)?;
                     queue.before(&self.entry)?;
@@ -119,7 +119,7 @@ impl<S> Taking<'_, S> {
         }
     }
 
-    /// How long it may wait before something is due.
+    /// Returns how long the claim may wait before something is due.
     fn slice(&self, now: Duration, until: Duration) -> Duration {
         let end = self.deadline.map_or(until, |deadline| deadline.min(until));
         self.ask.pace.min(end.saturating_sub(now))
@@ -136,8 +136,8 @@ impl<S> Taking<'_, S> {
         }
     }
 
-    /// Returns whether its timeout has expired. It then tries once more: claims ahead may have
-    /// given up meanwhile.
+    /// Returns whether the timeout has expired. The claim then tries once more: claims ahead may
+    /// have given up meanwhile.
     fn is_over(&mut self, now: Duration) -> bool {
         let over = self.deadline.is_some_and(|deadline| now >= deadline);
         over && std::mem::replace(&mut self.made_last_attempt, true)

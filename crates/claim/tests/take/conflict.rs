@@ -1,4 +1,4 @@
-//! Conflicts between attempts, and what a confirmed lease says.
+//! Conflicts between attempts, and the contents of a confirmed lease.
 
 use crate::fake::{MACHINE, Made, ask, choose, devices, entry, id, names, take_now, take_while};
 use gpu_claim::*;

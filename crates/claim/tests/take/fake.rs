@@ -15,16 +15,16 @@ pub(crate) struct World {
     pub(crate) entries: Vec<(EntryKind, LeaseEntry)>,
     pub(crate) tickets: u64,
     pub(crate) ids: u64,
-    /// What others publish at the same moment as the next attempts here.
+    /// The entries that others publish at the same moment as the next attempts here.
     pub(crate) met: Vec<(EntryKind, LeaseEntry)>,
     pub(crate) safe_gpu: Option<ErrorKind>,
     /// How long the last claim was ready to wait for safe-gpu's lock.
     pub(crate) patience: Option<Duration>,
-    /// Who holds safe-gpu's lock, while that is [`ErrorKind::TimedOut`].
+    /// The process that holds safe-gpu's lock, while taking it fails with [`ErrorKind::TimedOut`].
     pub(crate) holder: Option<Pid>,
     /// The number of reads after which the conflicting claims withdraw.
     pub(crate) met_withdraw_after: Option<u32>,
-    /// How often an attempt is refused because the user has too many at this moment.
+    /// How many attempts are refused because the user has too many at the moment.
     pub(crate) refusals: u32,
     /// The number of reads of leases.
     pub(crate) readings: u32,
@@ -254,7 +254,7 @@ pub(crate) fn choose(_: &(), claim: &Claim, beside: &[LeaseEntry]) -> Chosen {
     }
 }
 
-/// Takes, and lets `watch` change the world during the wait.
+/// Takes devices, and lets `watch` change the world during the wait.
 pub(crate) fn take_while(
     made: &Made,
     ask: &ClaimRequest,

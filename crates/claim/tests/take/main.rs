@@ -69,7 +69,7 @@ fn waiting_claim_gets_released_devices() {
         ControlFlow::Continue(())
     });
     assert_eq!(names(taken), MACHINE);
-    // At the last moment too.
+    // Even at the last moment.
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     let five = Wait::For(Duration::from_secs(5));
     let taken = take_while(&made, &ask(4, five), |waiting| {
@@ -154,7 +154,7 @@ fn idle_servable_claim_is_skipped_after_30_seconds() {
     assert!(now >= Duration::from_secs(30) && now < Duration::from_secs(45), "{now:?}");
 }
 
-/// IDs are public: a stranger's idle claim with a copied ID says nothing about the original.
+/// IDs are public: a stranger's idle claim with a copied ID does not make the original idle.
 #[test]
 fn copied_id_does_not_remove_original_from_queue() {
     let made = Made::default();
@@ -166,7 +166,7 @@ fn copied_id_does_not_remove_original_from_queue() {
     assert!(matches!(result, Err(TakeError::TimedOut(_))), "it is not passed: {:?}", result.err());
 }
 
-/// The one before it may see other devices, in another container.
+/// The claim before it may see other devices, in another container.
 #[test]
 fn sleeping_claim_checks_devices_after_timeout() {
     let made = Made::default();
@@ -176,7 +176,7 @@ fn sleeping_claim_checks_devices_after_timeout() {
     let now = made.with(|world| world.now);
     assert!(now >= Duration::from_secs(120) && now < Duration::from_secs(130), "{now:?}");
 
-    // If that one leaves nothing, it is found to be idle.
+    // If the claim before it leaves no devices, it is found to be idle.
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 3, &["b", "c", "d"]));
     made.add(EntryKind::Waiter, entry("first", 2, 1, &[]));

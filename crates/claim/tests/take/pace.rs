@@ -1,4 +1,4 @@
-//! How often a claim looks, tries, and renews its place.
+//! How often a claim takes a snapshot, makes an attempt, and renews its place.
 
 use crate::fake::{MACHINE, Made, ask, choose, entry, id, names, take_now, take_while};
 use gpu_claim::*;
@@ -14,7 +14,7 @@ fn continue_until(end: Duration, waiting: &Waiting<'_>) -> ControlFlow<()> {
     }
 }
 
-/// Returns when a claim that waits in vain looks at the devices, in milliseconds.
+/// Returns when a claim that waits in vain takes a snapshot, in milliseconds.
 fn looks(made: &Made, ask: &ClaimRequest, end: Duration) -> Vec<u128> {
     let mut looks = Vec::new();
     let mut look = || {
@@ -123,7 +123,7 @@ fn claim_without_wait_gives_up_at_tenth_conflict() {
     assert!(matches!(take_now(&made, &ask(1, Wait::No)), Err(TakeError::NotNow(_))));
     assert_eq!(made.with(|world| world.met.len()), 10);
 
-    // A claim that waits goes on.
+    // A claim that waits continues.
     let made = Made::default();
     collide(&made, 20);
     assert_eq!(names(take_now(&made, &ask(1, Wait::Forever))), ["a"]);
@@ -153,7 +153,7 @@ fn pause_after_conflict_is_1_to_20_ms_and_differs_between_claims() {
     assert_ne!(pauses[0], pauses[1]);
 }
 
-/// Anybody can cause changes.
+/// Any process can cause changes.
 #[test]
 fn attempts_after_futile_changes_become_rarer_and_cause_no_look() {
     let made = Made::default();

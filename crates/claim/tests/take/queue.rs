@@ -78,7 +78,7 @@ fn claim_waits_for_earlier_claim_within_same_lease() {
     assert!(matches!(result, Err(TakeError::NotNow(_))), "the wide claim needs all three");
 }
 
-/// Each of them looks at a time of its own.
+/// Each of them takes a snapshot at its own time.
 #[test]
 fn third_claim_of_a_class_checks_devices_after_twice_the_timeout() {
     let made = Made::default();

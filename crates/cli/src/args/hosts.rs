@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 
-// The hosts to ask instead of this machine.
+// The hosts to query instead of this machine.
 #[derive(Debug, Default, Args)]
 pub(crate) struct HostArgs {
     /// Ask these hosts over ssh instead of this machine; repeatable.

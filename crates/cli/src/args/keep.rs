@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use gpu_core::Bytes;
 use gpu_memory_advice::environment::{Framework, Version};
 
-// Properties of a program that keeps within a limit.
+// Properties of a program that stays within a limit.
 #[derive(Debug, Args)]
 pub(crate) struct KeepArgs {
     /// Memory reserved for the CUDA context and libraries, which no framework counts.

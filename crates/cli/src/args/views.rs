@@ -5,7 +5,7 @@ use clap::Args;
 use gpu_core::Selector;
 use std::time::Duration;
 
-// Which devices are shown; all without a selector.
+// The devices that are shown; all without a selector.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Only {
     /// Only these GPUs, by index (0,2-3), UUID or PCI bus ID, or all.

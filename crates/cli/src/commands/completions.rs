@@ -13,7 +13,7 @@ pub(crate) struct CompletionsArgs {
     pub(crate) shell: Shell,
 }
 
-/// What bash completes after an option. clap_complete generates only files for these.
+/// The completions of bash after an option. clap_complete generates only files for these.
 const IN_BASH: [(&str, &str); 2] = [
     ("--user)", "compgen -u -- \"${cur}\""),
     (
@@ -29,7 +29,7 @@ pub(crate) fn run(
     mut command: Command,
     screen: &mut Screen,
 ) -> Result<Exit, Failure> {
-    // Adds the options of the commands, which are built when they are needed.
+    // Adds the options of the commands, which are otherwise built on demand.
     command.build();
     let mut command = hinted(command);
     let mut script = Vec::new();

@@ -55,7 +55,8 @@ pub(crate) fn run(
         waits: args.textfile.is_none(),
     };
     let mut machine = ExportedMachine::open(&ExportOptions {
-        // A scrape is answered in time however long a wait is, and each one would tell of it.
+        // A scrape is answered in time even if a wait is long, and each scrape would report the
+        // wait.
         machine: Options { progress: |_| {}, ..options(global) },
         warn,
         shown,
@@ -89,7 +90,7 @@ pub(crate) fn run(
     }
 }
 
-/// Writes the page once, so that a reader sees all of it or that of before.
+/// Writes the page in one step, so that a reader sees either all of it or the previous page.
 fn write(path: &Path, page: &str, screen: &mut Screen) -> Result<Exit, Failure> {
     if path == Path::new("-") {
         screen.raw(page.as_bytes())?;

@@ -71,7 +71,7 @@ pub(super) fn named(hosts: &HostArgs, global: &Global) -> Result<Vec<HostName>, 
     Ok(hosts::named(lists, from, sinfo, global.deadline, &SystemClock::new())?)
 }
 
-/// Fails for the options that are about one machine.
+/// Fails for options that apply to one machine.
 pub(super) fn refuse(options: &[(&str, bool)]) -> Result<(), Failure> {
     match options.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),

@@ -64,7 +64,7 @@ pub(crate) fn run(
         let look = Look { devices: &devices, process: &process, release };
         let text: String = page.lines(rows, &look).iter().flat_map(|line| [line, "\n"]).collect();
         screen.raw(text.as_bytes())?;
-        // Once: the rows of all looks show it.
+        // Only once: the rows of all samples show it.
         let is_first = std::mem::take(&mut is_first);
         let unanswered = || query::unanswered(&devices, subject);
         Ok(is_first.then(unanswered).flatten().unwrap_or(Exit::Done))

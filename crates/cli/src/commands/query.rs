@@ -14,7 +14,7 @@ use gpu_report::csv::{self, Query, Seen, Style, Subject, missing_rows};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// The options of `gpuws query` of which exactly one is required.
+/// The options of `gpuws query`; exactly one is required.
 const WHAT: [&str; 4] =
     ["query_gpu", "query_compute_apps", "help_query_gpu", "help_query_compute_apps"];
 
@@ -127,7 +127,7 @@ pub(super) fn unanswered(devices: &[gpu_core::DeviceState], subject: Subject) ->
     (!lines.is_empty()).then_some(exit)
 }
 
-/// Says that there are no devices, or none of those that were named.
+/// Reports that there are no devices, or none of the named ones.
 pub(super) fn none_found(screen: &mut Screen) -> Result<Exit, Failure> {
     screen.print(&Line::new().plain("No devices were found"))?;
     Ok(Exit::CannotObserve)

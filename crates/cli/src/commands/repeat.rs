@@ -20,7 +20,7 @@ pub(super) fn show(
     times(repeat.pause(), None, source, screen, view)
 }
 
-/// Shows a view once without `pause`, else again after each pause, at most `count` times.
+/// Shows a view once without `pause`, or else again after each pause, at most `count` times.
 pub(super) fn times(
     pause: Option<Duration>,
     count: Option<u32>,
@@ -51,7 +51,7 @@ pub(super) fn name_origin(source: &Source) {
     if origin != Origin::Live {
         let origin = origin.to_string();
         let origin = crate::terminal::clean(&origin);
-        // Without standard error, the label is lost; there is no other place for it.
+        // Without standard error, the label is lost, because standard output has another format.
         let _ = writeln!(std::io::stderr(), "gpuws: {origin}");
     }
 }

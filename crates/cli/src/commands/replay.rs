@@ -1,4 +1,4 @@
-//! The frames of a history in place of looks at the machine.
+//! The frames of a history in place of snapshots of the machine.
 
 use crate::args::{Global, HistoryArgs};
 use crate::exit::Exit;
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 /// Returns the directory of the history; none without `--replay`.
 pub(super) fn dir<'a>(args: &'a HistoryArgs, global: &Global) -> Result<Option<&'a Path>, Failure> {
-    // The parser misses an option before the command that excludes one after it.
+    // The parser accepts a global option before the command together with a conflicting one after
+    // it.
     if args.replay.is_some() && (global.sim.is_some() || global.nvml.is_some()) {
         return Err(Failure::new(Exit::Usage, "replay a history")
             .with_source("--replay cannot be used with --sim or --nvml"));
@@ -22,7 +23,7 @@ pub(super) fn dir<'a>(args: &'a HistoryArgs, global: &Global) -> Result<Option<&
     Ok(args.replay.as_deref())
 }
 
-/// Returns what the history has shown before these frames; nothing without `--replay`.
+/// Returns the evidence of the history before these frames; empty without `--replay`.
 pub(super) fn past(args: &HistoryArgs, frames: &[Snapshot]) -> Result<Past, Failure> {
     match (&args.replay, frames.first()) {
         (Some(path), Some(first)) => {
@@ -32,8 +33,8 @@ pub(super) fn past(args: &HistoryArgs, frames: &[Snapshot]) -> Result<Past, Fail
     }
 }
 
-/// Returns the frames that lead to the requested moment of a history: at most `count`, at least this
-/// long apart; none without `--replay`.
+/// Returns the frames of a history that lead to the requested moment: at most `count`, at least
+/// this long apart; none without `--replay`.
 pub(super) fn frames(
     args: &HistoryArgs,
     global: &Global,

@@ -1,4 +1,4 @@
-//! `gpuws report`: who held and used the GPUs over the time of a history.
+//! `gpuws report`: the users and holders of the GPUs over the time of a history.
 
 use crate::args::{Global, time, time_or_zero};
 use crate::exit::Exit;

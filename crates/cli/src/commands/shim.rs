@@ -38,15 +38,15 @@ const OF_ROOT: &str = "/run/gpuws-shim";
 /// A directory in which this program is named nvidia-smi.
 ///
 /// It is permanent, because a process that outlives its run still has it in `PATH`. Another user
-/// who created a directory of that name could make such a process run any program. So it is where
-/// only its user and root can create one: other users cannot write to any parent directory, sticky
-/// or not.
+/// who created a directory of that name could make such a process run any program. So it is in a
+/// place where only its user and root can create one: other users cannot write to any parent
+/// directory, sticky or not.
 pub(crate) struct Shim(PathBuf);
 
 impl Shim {
     /// Finds or creates the directory.
     ///
-    /// Root's does not depend on the environment, which may be from another user.
+    /// Root's directory does not depend on the environment, which may come from another user.
     ///
     /// # Errors
     /// When every candidate directory is writable by others, or none can be created.
@@ -72,7 +72,7 @@ impl Shim {
             Failure::io(format!("make a link in '{shown}'"), errno.into())
         };
         if geteuid().is_root() {
-            // A command of root may run as another user, who must be able to use the shim too.
+            // A command of root may run as another user, who must be able to use the shim, too.
             let mode = Mode::from_raw_mode(0o755);
             rustix::fs::chmodat(&dir, ".", mode, AtFlags::empty()).map_err(failed)?;
         }
@@ -125,7 +125,7 @@ pub(crate) fn run_if_called_as_nvidia_smi() -> Option<Exit> {
     let words: Vec<OsString> = words.collect();
     Some(match answer(&words) {
         Ok(Some(exit)) => exit,
-        // Without a lease, or if it cannot be found, there is nothing to hide.
+        // Without a lease, or if it cannot be found, there are no devices to hide.
         Ok(None) | Err(_) => real(&words),
     })
 }

@@ -52,7 +52,7 @@ pub(crate) fn is_ascii() -> bool {
     })
 }
 
-/// Returns text as the locale can show it.
+/// Returns text in a form that the locale can show.
 pub(crate) fn localized(text: String) -> String {
     if is_ascii() { ascii::ascii(&text) } else { text }
 }
@@ -141,13 +141,13 @@ impl Screen {
     }
 
     /// Returns how many columns remain on a line after `used`. Without a terminal and without
-    /// `COLUMNS` there is no limit, and nothing is cut.
+    /// `COLUMNS` there is no limit, and no text is cut.
     pub(crate) fn room(&self, used: usize) -> usize {
         self.width.map_or(usize::MAX, |width| width.saturating_sub(used))
     }
 
     /// Prints the origin of the output, such as a simulated machine, unless it is this machine;
-    /// with `--quiet` to standard error, because the option drops headings and not this label.
+    /// with `--quiet` to standard error, because the option drops headings but not this label.
     pub(crate) fn origin(
         &mut self,
         origin: &Origin,

@@ -1,4 +1,4 @@
-//! The progress of something that takes longer than a second.
+//! The progress of an action that takes longer than a second.
 
 use super::{clean, localized};
 use gpu_core::{Clock, Pid};
@@ -8,14 +8,14 @@ use rustix::termios::tcgetpgrp;
 use std::io::{self, Write};
 use std::time::Duration;
 
-/// From then on it is shown, and as often.
+/// The time until progress is first shown, and between updates.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// A line on a terminal at standard error that is written again and again, and erased at the end.
+/// A line on a terminal at standard error that is rewritten repeatedly, and erased at the end.
 pub(crate) struct Progress {
     clock: SystemClock,
     quiet: bool,
-    /// When it was shown last, and how often.
+    /// When it was last shown, and how often.
     shown: (Duration, usize),
 }
 
@@ -27,14 +27,14 @@ impl Progress {
         Progress { clock, quiet, shown }
     }
 
-    /// Erases what is shown.
+    /// Erases the progress line.
     pub(crate) fn erase(&self) {
         if self.shown.1 > 0 {
             redraw("");
         }
     }
 
-    /// Shows what is done, if it is time to.
+    /// Shows the progress, if an update is due.
     pub(crate) fn show(&mut self, what: impl FnOnce() -> String) {
         let now = self.clock.monotonic();
         if !self.quiet && now - self.shown.0 >= INTERVAL {

@@ -20,7 +20,7 @@ fn text(output: &Output) -> String {
 }
 
 /// Writes a machine of 8 GPUs with 4 processes each, which init has adopted, with the leaders of
-/// their groups gone: an hour old, and each of them `utilization` percent busy.
+/// their groups gone: an hour old, and each `utilization` percent busy.
 fn eight_by_four(dir: &Path, utilization: u32, more: &str) -> String {
     let mut machine = "description = \"made: 8 GPUs, 4 processes on each\"\nhostname = \"m8\"\n\
         clock = 2025-03-03T10:00:00Z\n[driver]\nversion = \"535.261.03\"\ncuda = \"12.2\"\n"

@@ -1,8 +1,8 @@
-//! GPUs that the kernel has suspended: a view that looks again and again does not wake them.
+//! GPUs that the kernel has suspended: a repeated view does not wake them.
 
 use crate::live::{out, script};
 
-/// Suspends the GPUs of a session. What counts calls then shows whether NVML was asked.
+/// Suspends the GPUs of a session. The call counter then shows whether NVML was queried.
 const SUSPEND: &str = "for bus in 0000:04:00.0 0000:0a:00.0; do
     power=$GPUWS_SIM_SESSION/sys/bus/pci/drivers/nvidia/$bus/power
     mkdir -p $power; echo suspended > $power/runtime_status; echo auto > $power/control

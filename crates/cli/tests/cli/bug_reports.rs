@@ -87,7 +87,7 @@ const PASTED: &[Case] = &[
     ("nvml-unknown-error", "in.txt", 1, &["daemon-reload", "nvidia-ctk", "CDI", "!fuser"]),
 ];
 
-/// Returns the exit code and the output, on one line, if they are not as wanted.
+/// Returns the exit code and the output, on one line, if they differ from the expected ones.
 fn differs(ended: &Ended, code: i32, parts: &[&str]) -> Option<String> {
     let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let message = line(&format!("{} {}", ended.stdout, ended.stderr));

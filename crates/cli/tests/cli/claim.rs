@@ -302,7 +302,7 @@ fn requirements_of_a_claim_are_honoured() {
     assert!(text.contains("the choice of MIG devices can provide only "), "{text}");
 }
 
-/// A claim of one device does not depend on how the devices are connected.
+/// A claim of one device does not depend on the connections of devices.
 #[test]
 fn topology_is_queried_only_for_several_devices() {
     let dir = tempfile::tempdir().unwrap();
@@ -478,7 +478,7 @@ fn containers_get_the_names_of_their_devices() {
          \"$0\" claim --hold --json --format cdi 2> why; echo $?",
     );
     let names = "nvidia.com/gpu=UUID\nnvidia.com/gpu=UUID\n";
-    // A claim that fails prints no word that podman would take for a device.
+    // A failed claim prints no word that podman would interpret as a device.
     assert_eq!(out(&output), format!("0\n{names}same\n2\n2\n1\n1\n2\n"), "{output:?}");
 }
 

@@ -1,5 +1,5 @@
-//! The files of earlier versions, in tests/compat: today's program reads all of them, and prints and
-//! writes every field that they have.
+//! The files of earlier versions, in tests/compat: the current program reads all of them, and
+//! prints and writes every field that they have.
 
 use crate::live::GPUWS;
 use crate::program::skipped;
@@ -26,10 +26,10 @@ use tempfile::TempDir;
 
 const COMPAT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/compat");
 
-/// The versions whose samples are kept.
+/// The versions with samples.
 const VERSIONS: [&str; 1] = ["8167d385"];
 
-/// Names of fields whose values are sentences, which may be worded anew.
+/// Names of fields with sentences as values, which may be reworded.
 const WORDING: [&str; 13] = [
     "command",
     "defects",
@@ -73,8 +73,8 @@ fn copied(version: &str) -> TempDir {
     dir
 }
 
-/// Returns the lines of tests/compat/commands: the name of a file, an exit code, what the output is
-/// compared by, and a command.
+/// Returns the lines of tests/compat/commands: the name of a file, an exit code, how the output is
+/// compared, and a command.
 fn commands() -> Vec<(String, i32, Compared, Vec<String>)> {
     let text = fs::read_to_string(Path::new(COMPAT).join("commands")).expect("a list of commands");
     let line = |line: &str| {
@@ -86,7 +86,7 @@ fn commands() -> Vec<(String, i32, Compared, Vec<String>)> {
     text.lines().map(line).collect()
 }
 
-/// Returns the objects in a text, one or one on each line.
+/// Returns the objects in a text: a single one, or one on each line.
 fn objects(text: &str) -> Vec<Value> {
     let values = serde_json::Deserializer::from_str(text).into_iter();
     values.map(|value| value.unwrap_or_else(|error| panic!("{error}: {text}"))).collect()
@@ -97,7 +97,7 @@ fn object(path: &Path) -> Value {
     objects(&text).pop().expect("an object")
 }
 
-/// What values have to be equal to.
+/// The required agreement of values.
 #[derive(Clone, Copy, PartialEq)]
 enum Compared {
     /// The values of the sample, except for sentences.
@@ -106,7 +106,7 @@ enum Compared {
     Types,
 }
 
-/// Returns how a value lacks something that an earlier one has.
+/// Returns what a value lacks compared with an earlier one.
 fn lacks(earlier: &Value, now: &Value, how: Compared, path: &str) -> Option<String> {
     let differs = || Some(format!("{path}: {earlier} became {now}"));
     match (earlier, now) {
@@ -172,7 +172,7 @@ fn earlier_recordings_give_the_same_json() {
                 .args(&words)
                 .current_dir(dir.path())
                 .env("TZ", "UTC")
-                // The stand-in for ssh answers as an earlier version does.
+                // The stand-in for ssh answers like an earlier version.
                 .env("PATH", format!("{}:{path}", dir.path().display()))
                 .env("DIR", dir.path())
                 .env_remove("GPUWS_SIM_SESSION")
@@ -194,7 +194,7 @@ fn name_of(entry: std::io::Result<fs::DirEntry>) -> String {
     entry.expect("listed").file_name().into_string().expect("UTF-8")
 }
 
-/// A lease directory made of samples, alive as long as this is.
+/// A lease directory made of samples, alive as long as this value.
 struct Revived {
     dir: TempDir,
     files: BTreeMap<String, File>,
@@ -211,7 +211,7 @@ impl Revived {
         self.dir.path().join(format!("u{}", nix::unistd::geteuid()))
     }
 
-    /// Locks a file as its maker had it locked.
+    /// Locks a file as its creator had locked it.
     fn lock(&mut self, name: &str) {
         let file = File::options().read(true).write(true).open(self.own().join(name)).expect(name);
         let all = flock {
@@ -229,7 +229,7 @@ impl Revived {
         self.files.remove(name).expect("it is locked");
     }
 
-    /// Renews a place in the queue, whose FIFO has a writer.
+    /// Renews a place in the queue; its FIFO has a writer.
     fn queue(&mut self, name: &str) {
         let queue = self.own().join("queue");
         let id = name.rsplit('-').next().expect("an ID");
@@ -281,7 +281,7 @@ fn earlier_leases_hold_their_devices() {
     copy(&samples.join("leases"), &revived.own());
     let leases = named(&revived.own(), "lease-");
     let id = |at: usize| leases[at].strip_prefix("lease-").expect("a lease").to_owned();
-    // A lease counts while its file is locked, or the one that its job has inherited.
+    // A lease counts while its file, or the file that its job has inherited, is locked.
     for name in &leases[..3] {
         revived.lock(name);
     }
@@ -336,7 +336,7 @@ fn earlier_leases_hold_their_devices() {
     let ended = store.last_leased();
     assert!(ended.contains_key(&DeviceUuid(GPU_0.to_owned())), "{ended:?}");
 
-    // The program sees the same.
+    // The program sees the same leases.
     let listed = gpuws(&["leases", "--claims", &revived.dir.path().display().to_string()]);
     let listed = objects(&String::from_utf8(listed.stdout).expect("UTF-8")).remove(0);
     let ids = |of: &str| listed[of].as_array().expect("a list").iter().map(|each| &each["id"]);
@@ -344,7 +344,7 @@ fn earlier_leases_hold_their_devices() {
     assert!(ids("leases").eq(leases.iter().map(|name| name.strip_prefix("lease-").expect("one"))));
     assert!(ids("queue").eq([first.id.as_str(), second.id.as_str()]));
 
-    // Unlocked files mean nothing.
+    // Unlocked files do not count.
     for name in revived.files.keys().cloned().collect::<Vec<_>>() {
         revived.unlock(&name);
     }
@@ -471,7 +471,6 @@ fn earlier_audit_log_is_counted() {
     }
 }
 
-/// Returns the names of the metrics in a page, each with the names of its labels.
 fn metrics(path: &Path) -> BTreeSet<String> {
     let text = fs::read_to_string(path).expect("metrics");
     let series = text.lines().filter(|line| !line.starts_with('#'));
@@ -483,7 +482,8 @@ fn metrics(path: &Path) -> BTreeSet<String> {
     names.collect()
 }
 
-/// Has today's program write what the samples are: it has every field that they have.
+/// Makes the current program write the kinds of files that the samples are: its files have every
+/// field of the samples.
 #[test]
 fn every_field_of_earlier_files_is_written() {
     let root = nix::unistd::geteuid().is_root();

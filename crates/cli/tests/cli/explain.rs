@@ -22,7 +22,7 @@ fn gpuws(words: &[&str], input: &[u8]) -> Output {
     let input = input.to_vec();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            // It may have exited without reading.
+            // The program may have exited without reading.
             let _ = stdin.write_all(&input);
         });
         child.wait_with_output().expect("gpuws ends")
@@ -202,7 +202,7 @@ fn machine_is_asked_only_if_it_helps() {
     assert!(asked.contains("\nnow "), "{asked}");
     let alone = explained(&["--no-live", "too-big.log"], b"");
     assert_eq!(session(&["--no-live", "too-big.log"]), alone);
-    // A machine without devices says nothing.
+    // A machine without devices adds no information.
     assert_eq!(explained(&["--sim", "no-driver", "too-big.log"], b""), alone);
     let json = |words: &[&str]| -> serde_json::Value {
         let words = [&["--json", "--sim", "labbox"], words].concat();

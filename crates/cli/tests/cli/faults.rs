@@ -80,8 +80,8 @@ fn holder_is_ended_where_statx_is_blocked() {
 
 #[test]
 fn holder_that_cannot_be_identified_keeps_the_lease() {
-    // fstatat of a path with AT_NO_AUTOMOUNT alone, as gpuws asks. In the last case, the holder is
-    // known and cannot be signalled.
+    // fstatat of a path with only AT_NO_AUTOMOUNT, as gpuws calls it. In the last case, the holder
+    // is known and cannot be signalled.
     let identity = |errno| format!("{SYS_statx}:{errno} {SYS_newfstatat}:{errno}:3:2048");
     let signal = format!("{SYS_statx}:{EPERM} {SYS_pidfd_send_signal}:{EPERM}");
     for rules in [identity(EPERM), identity(ENOSYS), signal] {

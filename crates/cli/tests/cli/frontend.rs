@@ -78,8 +78,8 @@ fn claim_of_killed_frontend_is_withdrawn() {
     assert_eq!(out(&output), "withdrawn\nwaits\nkept\n", "{output:?}");
 }
 
-/// A second frontend adopts what the supervisor leaves, so that older children of the first one
-/// are not taken for it.
+/// A second frontend adopts the processes that the supervisor leaves, so that older children of the
+/// first one are not mistaken for them.
 #[test]
 fn second_frontend_is_started_only_beside_older_children() {
     let output = script(
@@ -128,12 +128,12 @@ fn json_report_is_the_only_line_of_gpuws() {
     assert!(out(&output).starts_with(expected), "{output:?}");
 }
 
-/// The exit status of the command is worth more than its report.
+/// The exit status of the command is more important than its report.
 #[test]
 fn report_that_cannot_be_written_is_a_warning() {
     let output = script(
         "twelve-gpus",
-        // The report is longer than a block of 512 bytes, and the lease is not.
+        // The report is longer than a block of 512 bytes; the lease is not.
         "(ulimit -f 1; exec \"$0\" run -n 3 --report report -- sh -c 'exit 7' 2>&1 | cat)\n\
          (ulimit -f 1; exec \"$0\" run -n 3 --quiet --report report -- sh -c 'exit 7'); echo $?",
     );

@@ -1,4 +1,4 @@
-//! `gpuws record --for`, and what replays a history.
+//! `gpuws record --for`, and the commands that replay a history.
 
 use crate::live::{out, script};
 use crate::program::{Ended, files, gpuws, skipped};
@@ -85,7 +85,7 @@ fn doctor_sees_whether_a_process_computed_before() {
     lines(dir.path(), "--sim labbox record --for 3m --names past");
     let whole = lines(dir.path(), "doctor --replay past").join("\n");
     assert!(whole.contains("no compute observed"), "{whole}");
-    // What hours prove does not depend on the samples that are diagnosed together.
+    // The evidence of hours does not depend on the samples that are diagnosed together.
     lines(dir.path(), "--sim labbox record --for 1h --names hours");
     let one = lines(dir.path(), "doctor --replay hours --looks 1").join("\n");
     assert!(one.contains("idle in 61 samples over 59 min"), "{one}");
@@ -94,7 +94,7 @@ fn doctor_sees_whether_a_process_computed_before() {
 #[test]
 fn replays_know_that_a_process_computed_before_the_sample() {
     let dir = dir();
-    // At this moment the GPU of bob's process rests, and its CPU does not.
+    // At this moment, the GPU of bob's process is idle, and its CPU is not.
     lines(dir.path(), "--sim shared-lab record --for 16m --every 5s --names past");
     let status = lines(dir.path(), "status --replay past -i 0").join("\n");
     let row = status.lines().find(|line| line.contains("finetune.py")).expect(&status);
@@ -199,7 +199,7 @@ fn damage_is_told_and_the_frame_before_it_is_shown() {
 #[test]
 fn recorder_goes_on_after_samples_that_cannot_be_written() {
     let dir = dir();
-    // No file may become larger than 8 KiB; the signal of the kernel is that of a full disk too.
+    // No file may exceed 8 KiB; the kernel's error is the same as that of a full disk.
     let record = |blocks: u32, past: &str| {
         let line = format!(
             "ulimit -f {blocks}; exec '{}' --sim p100-ghost record --for 5m --names {past}",
@@ -224,14 +224,14 @@ fn recorder_goes_on_after_samples_that_cannot_be_written() {
     assert_eq!((ended.code, ended.stdout.as_str()), (3, ""), "{}", ended.stderr);
 }
 
-/// A recorder of this machine, which writes ten samples a second to `past`.
+/// A recorder of this machine that writes ten samples a second to `past`.
 struct Recorder {
     dir: TempDir,
     child: Child,
 }
 
 impl Recorder {
-    /// Starts it with these commands of the shell before.
+    /// Starts it after these shell commands.
     fn start(before: &str) -> Self {
         let dir = dir();
         let line = format!("{before} exec \"$0\" record --for 1h --every 100ms --names past");
@@ -256,7 +256,7 @@ impl Recorder {
         (length / 32).saturating_sub(1)
     }
 
-    /// Waits for so many more samples.
+    /// Waits for this many more samples.
     fn wait_for(&mut self, more: u64) {
         let enough = self.entries() + more;
         while self.entries() < enough {
@@ -287,7 +287,7 @@ fn recorder_of_this_machine_stops_cleanly_at_a_signal() {
 
 #[test]
 fn recorder_ignores_the_signals_that_it_was_started_to_ignore() {
-    // As nohup does, and a shell for a job in the background. SIGTERM always ends it.
+    // Like nohup, and like a shell for a background job. SIGTERM always ends it.
     let mut recorder = Recorder::start("trap '' HUP INT TERM;");
     recorder.signal(Signal::SIGHUP);
     recorder.signal(Signal::SIGINT);
@@ -298,7 +298,7 @@ fn recorder_ignores_the_signals_that_it_was_started_to_ignore() {
 #[test]
 fn recorder_tells_that_its_directory_was_removed() {
     let mut recorder = Recorder::start("");
-    // While it runs, it could make the files again before the directory is gone.
+    // While it runs, it could recreate the files before the directory is gone.
     recorder.signal(Signal::SIGSTOP);
     fs::remove_dir_all(recorder.dir.path().join("past")).expect("it is ours");
     recorder.signal(Signal::SIGCONT);
@@ -315,7 +315,7 @@ fn recorder_tells_that_its_directory_was_removed() {
 fn report_that_cannot_be_written_names_its_file() {
     let dir = dir();
     lines(dir.path(), "--sim labbox record --for 60s --names past");
-    // No file may become larger than 512 bytes, as on a full disk.
+    // No file may exceed 512 bytes, as on a full disk.
     let line = "ulimit -f 1; exec \"$0\" report past --format html -o report.html";
     let mut command = Command::new("sh");
     command.args(["-c", line, env!("CARGO_BIN_EXE_gpuws")]).current_dir(dir.path());

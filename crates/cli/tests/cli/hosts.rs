@@ -1,4 +1,4 @@
-//! Several machines: real ssh and a real sshd on the loopback, for each host one, with simulated
+//! Several machines: real ssh and a real sshd on the loopback for each host, with simulated
 //! machines.
 
 use super::live::GPUWS;
@@ -11,8 +11,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Hosts `a` (labbox: one GPU of four is free), `b` (p100-ghost: none is) and `odd` (what its
-/// program `gpuws` says), and `dead`, which nobody serves.
+/// Hosts `a` (labbox: one GPU of four is free), `b` (p100-ghost: none is free), `odd` (the output
+/// of its program `gpuws`), and `dead`, which does not answer.
 struct Lab {
     dir: tempfile::TempDir,
     started: Vec<Child>,
@@ -43,7 +43,7 @@ fn is_there(program: &str) -> bool {
 }
 
 impl Lab {
-    /// Starts the hosts; says why if it cannot.
+    /// Starts the hosts; prints a reason if it cannot.
     fn open() -> Option<Lab> {
         let Some(sshd) = sshd().filter(|_| is_there("ssh") && is_there("ssh-keygen")) else {
             skipped("no OpenSSH server here; GPUWS_SSHD names one");
@@ -104,7 +104,7 @@ impl Lab {
 
     fn program(&self, name: &str, text: &str) {
         let path = self.path(name);
-        // Renamed, so that no process has it open for writing when it is run.
+        // Rename it, so that no process has it open for writing when it is run.
         let new = self.path("new");
         fs::write(&new, format!("#!/bin/sh\n{text}\n")).unwrap();
         fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
@@ -141,7 +141,7 @@ impl Lab {
         );
         fs::write(&config, text).unwrap();
         let run = format!("exec {} -D -e -f {}", sshd.display(), config.display());
-        // For root, sshd wants a user and a directory of its own.
+        // For root, sshd requires its own user and directory.
         let accounts = fs::read_to_string("/etc/passwd").unwrap();
         let sshd_user = "sshd:x:65000:65534::/run/sshd:/usr/sbin/nologin\n";
         fs::write(self.path("passwd"), format!("{accounts}{sshd_user}")).unwrap();
@@ -167,7 +167,7 @@ impl Lab {
         let mut line = String::new();
         while log.read_line(&mut line).unwrap() > 0 {
             if line.contains("Server listening") {
-                // What it writes later must not stop it.
+                // Its later output must not stop it.
                 let file = self.path("log");
                 std::thread::spawn(move || {
                     let mut file = fs::File::options().append(true).create(true).open(file)?;
@@ -357,7 +357,7 @@ fn first_host_with_free_gpus_runs_the_job() {
 #[test]
 fn one_gpu_is_never_leased_to_two_jobs_of_hosts() {
     let Some(lab) = Lab::open() else { return };
-    // Two hosts, of which one has one GPU: of four jobs at the same time, one runs at a time.
+    // Two hosts, one of which has one GPU: four jobs start at once, and one runs at a time.
     let job = "mkdir alone || exit 9; sleep 0.2; rmdir alone";
     let job = format!("cd {} && {job}", lab.dir.path().display());
     let words = ["run", "--host", "b,a", "--timeout", "100s", "--quiet", "--", "sh", "-c", &job];
@@ -392,7 +392,7 @@ fn job_ends_with_the_request_and_with_the_connection() {
         let send = format!("kill -{signal} {target}");
         let sent = Command::new("sh").args(["-c", &send, "sh", &run.id().to_string()]).status();
         assert!(sent.unwrap().success(), "{signal}");
-        // Otherwise a job that stays keeps the pipe, and this never ends.
+        // Otherwise a job that stays keeps the pipe open, and this never ends.
         drop(output);
         let end = run.wait_with_output().unwrap();
         assert_eq!(end.status.code(), code, "{signal} {to_ssh}: {end:?}");
@@ -403,7 +403,7 @@ fn job_ends_with_the_request_and_with_the_connection() {
     }
 }
 
-/// Runs gpuws with a program in place of ssh, after a command of the shell.
+/// Runs gpuws with a program in place of ssh, after a shell command.
 fn with_ssh(dir: &Path, ssh: &str, before: &str, words: &[&str]) -> Ended {
     let path = dir.join("ssh");
     fs::write(&path, format!("#!/bin/sh\n{ssh}\n")).unwrap();
@@ -421,7 +421,7 @@ fn root_starts_no_program_that_another_user_can_change() {
     }
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    // The programs are root's, but the directory is another user's, who can exchange them.
+    // The programs belong to root, but the directory to another user, who can exchange them.
     std::os::unix::fs::chown(dir.path(), Some(65_534), None).unwrap();
     let planted = dir.path().join("planted");
     let program = format!("#!/bin/sh\n: > {}\n", planted.display());
@@ -451,7 +451,8 @@ fn root_starts_no_program_that_another_user_can_change() {
 #[test]
 fn whole_standard_error_of_a_short_job_arrives() {
     let dir = tempfile::tempdir().unwrap();
-    // gpuws is stopped until ssh has ended, so it finds all of this in the pipe, which holds 64 KiB.
+    // gpuws is stopped until ssh has ended, so it finds the complete output in the pipe, which
+    // holds 64 KiB.
     let ssh = "case $* in *claim*) echo '{\"schema\": 1, \"possible\": true, \"ahead_count\": 0}' ;;\n\
                *) { echo 'gpuws: started'; head -c 40000 /dev/zero | tr '\\0' x; echo END; } > text\n\
                kill -STOP $PPID; cat text >&2\n\
@@ -476,7 +477,7 @@ fn answer_takes_memory_for_its_text_and_not_for_what_it_says() {
     fs::write(dir.path().join("answer"), answer).unwrap();
     for words in [&["status"][..], &["status", "--json"], &["doctor"], &["doctor", "--json"]] {
         let words = [words, &["--host", "a,b"]].concat();
-        // Of writable memory, in KiB; each array as a value takes 64 bytes.
+        // Writable memory, in KiB; as a value, each array takes 64 bytes.
         let told = with_ssh(dir.path(), "exec cat answer", "ulimit -d 100000;", &words);
         assert_eq!(told.code, 0, "{words:?}: {}", told.stderr);
     }

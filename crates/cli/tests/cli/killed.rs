@@ -32,7 +32,7 @@ const WAYS: [(&str, bool); 5] = [
     ("kill -s KILL -- -$front", false),
     // Like `pkill -f` with the command's name.
     ("kill -KILL $front $(cat job)", false),
-    // The same at one moment.
+    // Both at one moment.
     ("kill -STOP $supervisor && kill -KILL $front $(cat job) && kill -CONT $supervisor", false),
 ];
 

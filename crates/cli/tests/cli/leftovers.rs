@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 /// A holder of GPU 7 that inherited nothing else. `up` shows that it has the device. With an
-/// argument, it forks after so many seconds and the parent exits.
+/// argument, it forks after this many seconds and the parent exits.
 const HOLD: &str = "import os, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 device = os.open(os.environ['GPUWS_SIM_SESSION'] + '/dev/nvidia7', os.O_RDWR)

@@ -113,7 +113,7 @@ fn interrupted_reap_sends_no_further_signal() {
     assert!(!output_text.contains("SIGKILL  "), "{output:?}");
 }
 
-/// nobody has an account on this machine, which says nothing about a simulated one.
+/// The user nobody has an account on this machine, which is irrelevant for a simulated one.
 #[test]
 fn user_of_reap_must_exist_on_the_machine() {
     for (words, hint) in [

@@ -1,5 +1,5 @@
-//! The package, installed and run in a root directory that has only what it depends on, and the
-//! files that it brings for systemd, the shells and man.
+//! The package, installed and run in a root directory with only its dependencies, and its files for
+//! systemd, the shells and man.
 
 use serde_json::Value;
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use xtask::packages::{CargoDeb, CleanRoot, Programs, fill};
 
 /// The exposure that `systemd-analyze security` may give a unit, in tenths: from 0 to 100. A unit
-/// that looks at the processes of all users cannot be below 25.
+/// that inspects the processes of all users cannot be below 25.
 const EXPOSURE: &str = "35";
 
 fn skip(why: &str) {
@@ -28,7 +28,8 @@ fn runs(program: &str) -> bool {
     runs
 }
 
-/// Returns what cargo built beside this test; `None` and a note if the simulated NVML is missing.
+/// Returns the programs that cargo built next to this test; `None` and a note if the simulated NVML
+/// is missing.
 fn programs() -> Option<Programs> {
     let gpuws = Path::new(env!("CARGO_BIN_EXE_gpuws"));
     let programs = Programs::in_dir(gpuws.parent().expect("a directory"));
@@ -72,7 +73,7 @@ fn package_runs_with_nothing_but_what_it_depends_on() {
     let status = output(&mut clean.command(&words));
     let shown: Value = serde_json::from_slice(&status.stdout).expect("JSON");
     assert_eq!(shown["gpus"].as_array().map(Vec::len), Some(4), "{}", text(&status));
-    // The service without a policy and without a driver looks and ends by itself.
+    // Without a policy and without a driver, the service takes its samples and ends by itself.
     let watch = output(&mut clean.command(&["gpuws", "watch", "--json", "--for", "1s"]));
     assert_eq!(watch.status.code(), Some(0), "{}", text(&watch));
 
@@ -178,7 +179,7 @@ fn units_are_valid_and_hardened() {
             assert!(!set, "{name}: {hides_gpus}");
         }
     }
-    // Both checks notice what they are for.
+    // Both checks detect their kind of fault.
     let unit = fs::read_to_string(units.path("gpuws-watch.service")).expect("a unit");
     fs::write(units.path("bad.service"), unit.replace("Type=exec", "Typo=exec")).expect("a unit");
     assert_ne!(text(&units.analyze(&["verify", "bad.service"])), "");
@@ -208,7 +209,7 @@ fn users_cannot_fill_the_file_system_of_run() {
     assert_eq!(text(&ran), "1777\n16384 4096 65536\n0\nroom\n");
 }
 
-/// No age of `tmpfiles.d` applies to leases, and no exemption to files of others.
+/// No age of `tmpfiles.d` applies to leases, and files of others are not exempt.
 #[test]
 fn cleaner_spares_nothing_but_leases() {
     let path = xtask::workspace_root().join("packaging/tmpfiles.d/gpuws.conf");
@@ -245,8 +246,8 @@ fn manual_pages_and_completions_are_valid() {
         assert!(fs::read_to_string(&file).expect("a script").contains("accept-used"), "{shell}");
     }
     if runs("bash") {
-        // Completes as a shell does: the words, and the word to complete. The GPUs are those of a
-        // program that is found as `gpuws`.
+        // Completes as a shell does: the words, and the word to complete. The program found as
+        // `gpuws` prints the GPUs.
         let script = "source \"$1\"; shift; gpuws() { printf '0\\n1\\n'; }; \
                       COMP_WORDS=(gpuws \"$@\"); COMP_CWORD=$#; \
                       _gpuws gpuws \"${@: -1}\" \"${COMP_WORDS[$#-1]}\"; \
@@ -274,13 +275,13 @@ fn scripts_of_the_package_are_executable_shell() {
         assert_eq!(mode & 0o111, 0o111, "{script}");
         let parsed = output(Command::new("sh").arg("-n").arg(&path));
         assert!(parsed.status.success(), "{script}: {}", text(&parsed));
-        // A reload can take the GPUs of running containers away.
+        // A reload can take GPUs away from running containers.
         let text = fs::read_to_string(&path).expect("a script");
         assert!(!text.contains("daemon-reload"), "{script}");
     }
 }
 
-/// Returns the manifests for Kubernetes as kubectl puts them together.
+/// Returns the manifests for Kubernetes in kubectl's combined form.
 fn manifests() -> Option<String> {
     let dir = xtask::workspace_root().join("packaging/kubernetes");
     let made = Command::new("kubectl").arg("kustomize").arg(dir).stdin(Stdio::null()).output();
@@ -319,7 +320,7 @@ fn manifests_are_what_kubernetes_reads() {
         assert!(manifests.lines().any(|found| found.trim() == line), "{line}: {manifests}");
     }
     assert!(!manifests.contains("privileged: true"), "{manifests}");
-    // What the container starts is what gpuws understands.
+    // gpuws understands the container's start command.
     let words = ["watch", "--json", "--for", "1s"];
     let watch = super::program::gpuws(Path::new("/"), &[&["--sim", "labbox"], &words[..]].concat());
     assert_eq!(watch.code, 0, "{}", watch.stderr);

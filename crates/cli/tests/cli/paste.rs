@@ -162,7 +162,7 @@ fn pasted_failures_have_meaning_and_remedy() {
     assert!(shown.stdout.starts_with("no GPU could be queried there: "), "{}", shown.stdout);
     assert_eq!(shown.stdout.matches("  there    ").count(), 1, "{}", shown.stdout);
     assert!(!shown.stdout.contains("FAILURE"), "{}", shown.stdout);
-    // A failure beside figures does not hide them, nor the other way round.
+    // A failure next to figures does not hide them, nor vice versa.
     let both = pasted(&[], &format!("{lost}{healthy}"));
     assert_eq!(both.code, 1, "{}", both.stderr);
     assert!(both.stdout.starts_with("FAILURE  ") && both.stdout.contains("pasted text"));
@@ -182,7 +182,7 @@ fn pasted_failures_have_meaning_and_remedy() {
     }
 }
 
-/// The rows of a table, from the device on.
+/// The rows of a table, starting at the device.
 fn table(rows: &str) -> String {
     let rule = format!("+{}+\n", "-".repeat(77));
     format!(

@@ -137,7 +137,7 @@ fn device_rows_match_nvidia_smi() {
     }
 }
 
-/// Leaves fields out of a list.
+/// Removes fields from a list.
 fn without(fields: &str, left_out: &[&str]) -> String {
     let kept = fields.split(',').filter(|field| !left_out.contains(field));
     kept.collect::<Vec<_>>().join(",")

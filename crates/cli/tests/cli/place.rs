@@ -8,7 +8,7 @@ use snapbox::Data;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The example that everybody starts from: `a` and `b` on the CPU, `c` free.
+/// The common first example: `a` and `b` on the CPU, `c` free.
 pub(crate) const FIRST: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/place/first.pbtxt");
 /// A variable, an operation that changes it, and one that reads it after a control edge.
@@ -22,8 +22,8 @@ fn object(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Compares what a command prints with a golden file. It runs beside its inputs and gets their
-/// names, not their paths: lines are wrapped, and a checkout may be anywhere.
+/// Compares the output of a command with a golden file. The command runs next to its inputs and
+/// gets their names, not their paths: lines are wrapped, and the path of a checkout varies.
 fn hold(golden: &str, words: &[&str]) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/place");
     let name = |word: &str| match word {
@@ -38,7 +38,7 @@ fn hold(golden: &str, words: &[&str]) {
     snapbox::assert_data_eq!(shown, Data::read_from(&dir.join(golden), None).raw());
 }
 
-/// Returns the exit code and what standard error says.
+/// Returns the exit code and the text of standard error.
 fn refusal(words: &[&str]) -> (Option<i32>, String) {
     let output = run(words);
     assert!(output.stdout.is_empty(), "{words:?}: {output:?}");
@@ -504,7 +504,7 @@ fn command_shows_only_the_gpus_in_use() {
     assert!(shown.contains(command) && shown.contains(" -np 1"), "{shown}");
     let equal = ["place", "model", LLAMA, "--memory", "12GiB,12GiB", "--context", "8k"];
     assert!(!out(&run(&equal)).contains("CUDA_VISIBLE_DEVICES"));
-    // Of equal GPUs, the first is in use.
+    // The first of several equal GPUs is in use.
     let many = ["place", "model", LLAMA, "--memory", "24GiB,24GiB,24GiB", "--context", "8k"];
     for goal in ["fewest", "latency", "throughput"] {
         let placed = object(&run(&[&many[..], &["--goal", goal, "--json"]].concat()));
@@ -553,7 +553,7 @@ fn vllm_has_sizes_for_each_degree_of_tensor_parallelism() {
     assert!(shown.contains("a part of each") && shown.contains("does not fit"), "{shown}");
 }
 
-/// A pipeline needs no more of a GPU than its command asks for.
+/// A pipeline needs no more of a GPU than its command requests.
 #[test]
 fn verdict_of_a_pipeline_has_a_command() {
     for tenths in 86..104 {

@@ -2,7 +2,7 @@
 //! device, with a stand-in driver that `cc` builds.
 //!
 //! Simulated machines have no CUDA, and claims on them reject placeholders. So the process is
-//! started directly, like a claim on real devices starts it.
+//! started directly, as a claim on real devices starts it.
 
 use crate::live::{GPUWS, reported, script, text};
 use std::io::Read;

@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 const UID: &str = "2f44e1c1-8a5b-4c0e-9d0e-5f3b6a7c8d9e";
 const CONTAINER: &str = "6f1d2c3b4a5968778695a4b3c2d1e0f0123456789abcdef0123456789abcdef0";
 
-/// The machine `container-ghost`, where the ghost is in a pod and not in a container of its own.
+/// The machine `container-ghost` with the ghost in a pod instead of a container.
 fn node() -> tempfile::TempDir {
     machine_from("container-ghost", |text| {
         let cgroup = format!("/kubepods/burstable/pod{UID}/{CONTAINER}");

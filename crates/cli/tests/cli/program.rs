@@ -1,18 +1,18 @@
-//! Runs the program and keeps how it ended.
+//! Runs the program and records how it ended.
 
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Returns whether the tests go deep, at the cost of minutes.
+/// Returns whether to run the deep tests, which take minutes.
 pub(crate) fn is_deep() -> bool {
     std::env::var_os("GPUWS_DEEP").is_some()
 }
 
-/// Says why a test checks nothing here, past the capture of the test program.
+/// Prints why a test checks nothing here, bypassing the harness's capture.
 pub(crate) fn skipped(why: &str) {
-    // Without standard error, there is nobody to tell.
+    // Without standard error, the message is lost.
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 

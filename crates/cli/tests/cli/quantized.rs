@@ -28,7 +28,7 @@ fn place(config: &Value, words: &[&str]) -> Output {
     run(&[&["place", "model", file.to_str().unwrap()], words].concat())
 }
 
-/// Returns the exit code, and what standard output and standard error say, each as one line.
+/// Returns the exit code, and the texts of standard output and standard error, each as one line.
 fn said(output: &Output) -> (Option<i32>, String, String) {
     let line = |bytes: &[u8]| text(bytes).split_whitespace().collect::<Vec<_>>().join(" ");
     (output.status.code(), line(&output.stdout), line(&output.stderr))
@@ -215,7 +215,7 @@ fn quantized_checkpoint_has_a_plan_for_a_gguf_file() {
     assert!(out.contains("llama-server -m MODEL.gguf -c 4096 -ngl 33 -np 1"), "{out}");
 }
 
-/// GPUs on which the kernels do not run are not offered, and what works is named.
+/// GPUs that cannot run the kernels are not offered, and the working alternatives are named.
 #[test]
 fn kernels_follow_the_compute_capability() {
     for (machine, weights, code, part) in [

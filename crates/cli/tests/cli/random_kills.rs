@@ -41,8 +41,8 @@ fn runs() -> u64 {
     number("GPUWS_STORM_RUNS", if is_deep() { 144 } else { 60 })
 }
 
-/// Locks its devices, which `--visible index` names, and works: `$1` is the time, `$2` what it does.
-/// It may leave a process behind that has the devices, or one that has none.
+/// Locks its devices, which `--visible index` names, and works: `$1` is the time, `$2` its
+/// behaviour. It may leave a process behind that has the devices, or one that has none.
 const JOB: &str = r#"
 # The processes of other runs that have the device.
 holders() {

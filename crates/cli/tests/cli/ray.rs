@@ -1,4 +1,4 @@
-//! A real Ray on a simulated machine. `GPUWS_RAY_PYTHON` is a Python that has it.
+//! A real Ray on a simulated machine. `GPUWS_RAY_PYTHON` is a Python that has Ray installed.
 
 use super::live::GPUWS;
 use super::program::skipped;
@@ -6,7 +6,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Starts a head node, asks each node through a task, and looks at an idle worker and its parent.
+/// Starts a head node, queries each node through a task, and inspects an idle worker and its
+/// parent.
 const SCRIPT: &str = r#"
 bin=$(dirname "$PYTHON")
 "$bin/ray" start --head --port 0 --include-dashboard=false --temp-dir "$PWD/ray" \
@@ -42,7 +43,7 @@ fn task_on_each_node_of_ray_reports_its_gpus() {
         skipped("GPUWS_RAY_PYTHON does not name a Python that has Ray");
         return;
     };
-    // Short, because Ray's sockets are in it.
+    // The path is short, because Ray's socket paths contain it.
     let dir = tempfile::tempdir_in("/tmp").unwrap();
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/ray/fleet_status.py");
     let output = Command::new(GPUWS)
@@ -70,7 +71,7 @@ fn task_on_each_node_of_ray_reports_its_gpus() {
     assert_eq!(read("code-of-missing").trim(), "3");
     assert_eq!(told["hosts"][0]["error"]["what"], "no gpuws there");
 
-    // As doctor identifies an idle worker.
+    // In the way that doctor identifies an idle worker.
     let worker = read("worker");
     let lines: Vec<&str> = worker.lines().collect();
     assert_eq!((lines[0], lines[2]), ("ray::IDLE raylet", "True"), "{worker}{}", read("log"));

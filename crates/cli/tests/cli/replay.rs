@@ -141,7 +141,7 @@ fn fit_reports_exact_need_and_fitting_sets() {
     );
 }
 
-/// Which sizes of devices suffice and which do not, and what `--quiet` leaves out.
+/// The sufficient and insufficient device sizes, and the output that `--quiet` leaves out.
 #[test]
 fn fit_names_device_sizes() {
     let dir = Dir::with(&[("step.jsonl", STEP)]);
@@ -149,7 +149,7 @@ fn fit_names_device_sizes() {
     hold(
         "fit-sizes.txt",
         &[
-            // The smallest need is 160 MiB, which just fits beside the context.
+            // The smallest need is 160 MiB, which just fits next to the context.
             with(&["--context", "3936MiB"]),
             with(&["--context", "3937MiB"]),
             with(&["--context", "300GiB"]),
@@ -295,7 +295,7 @@ fn output_fits_terminal_and_pipe_gets_no_colour() {
     ] {
         let printed = dir.run(words).stdout;
         let text = String::from_utf8(printed).expect("gpuws prints UTF-8");
-        // The file name is not truncated, because it is to be copied.
+        // The file name is not truncated, so that it can be copied.
         for line in text.lines().filter(|line| !line.contains(&long)) {
             assert!(line.chars().count() <= 80, "{words:?}: {line}");
         }

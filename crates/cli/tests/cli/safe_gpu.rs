@@ -1,4 +1,4 @@
-//! gpuws together with the published safe-gpu: neither gets devices of the other.
+//! gpuws and the published safe-gpu together: neither gets devices of the other.
 //!
 //! `cargo xtask peers --install-only` installs both versions; if one is missing, its tests print a
 //! note and end.

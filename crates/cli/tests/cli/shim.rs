@@ -1,5 +1,5 @@
-//! The nvidia-smi that a job finds first: it answers the two queries of safe-gpu inside a lease, and
-//! passes everything else to the real one.
+//! The nvidia-smi that a job finds first: it answers the two queries of safe-gpu inside a lease,
+//! and passes all other queries to the real one.
 
 use crate::live::{out, script};
 use std::io::Write;
@@ -41,7 +41,7 @@ fn only_the_queries_of_safe_gpu_are_answered_inside_a_lease() {
     assert_eq!(out(&output), expected, "{output:?}");
 }
 
-/// Those of another job that shares the device must not make it look used.
+/// Processes of another job that shares the device must not make it look used.
 #[test]
 fn only_processes_of_the_own_job_are_listed() {
     let output = script(

@@ -203,7 +203,7 @@ fn silent_library_does_not_make_machine_real() {
     }
 }
 
-/// Starting the program again instead would take a quarter of the time of a look.
+/// Restarting the program instead would take a quarter of the time of a snapshot.
 #[test]
 fn driver_is_queried_by_fork_of_program() {
     let dir = tempfile::tempdir().unwrap();

@@ -18,7 +18,7 @@ fn script_that_cannot_start_its_worker_does_not_drain_the_node() {
 
 #[test]
 fn health_check_that_does_not_get_to_its_end_drains_the_node() {
-    // Consoles stand in for the devices, and the question which processes Slurm tracks hangs.
+    // Consoles stand in for the devices, and the query for the processes that Slurm tracks hangs.
     let script = "cd \"$1\" && mkdir bin sbin && mknod nvidia0 c 4 40 && mknod nvidia-uvm c 4 44 &&\n\
                   true <> nvidia0 || { echo skipped; exit; }\n\
                   printf '#!/bin/sh\\necho \"$@\" >> %s/asked\\ncase \"$*\" in listpids) exec sleep 20;;\n\

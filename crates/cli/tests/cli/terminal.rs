@@ -6,8 +6,8 @@ use snapbox::Data;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Runs a command in a pseudo-terminal of so many columns, and prints its output with `E` for the
-/// escape character. When the output contains a text, it ends the command by SIGTERM.
+/// Runs a command in a pseudo-terminal of this width, and prints its output with `E` for the escape
+/// character. When the output contains a text, it ends the command by SIGTERM.
 const PTY: &str = "import fcntl, os, pty, signal, struct, sys, termios, time
 columns, until, *command = sys.argv[1:]
 pid, terminal = pty.fork()
@@ -37,7 +37,7 @@ fn on_terminal(columns: usize, words: &[&str], set: &[(&str, &str)]) -> String {
     until(columns, "", words, set)
 }
 
-/// Returns the same of a command that is ended at this text, or runs in the `background`.
+/// Like `on_terminal`, but the command is ended at this text, or runs in the `background`.
 fn until(columns: usize, text: &str, words: &[&str], set: &[(&str, &str)]) -> String {
     let mut command = Command::new("python3");
     command.args(["-c", PTY, &columns.to_string(), text, GPUWS]).args(words);
@@ -99,7 +99,7 @@ fn terminal_gets_colours_unless_disabled() {
     assert!(shown(&["--color", "always", "status"], &PLAIN).contains("E["));
 }
 
-/// A job with so many events, and without segments.
+/// A job with this many events and without segments.
 fn events(count: usize) -> String {
     let head = "{\"schema\":1,\"kind\":\"memory-trace\"}\n".to_owned();
     let actions = ["alloc", "free_completed"].iter().cycle().take(count);
@@ -210,7 +210,7 @@ fn status_line_fits_terminal_advances_and_is_erased() {
         assert!(first.starts_with("gpuws: waiting for 3 GPUs; 2nd"), "{words}: {shown}");
         assert!(first.contains("… ⠋ 0:0") && second.contains("… ⠙ 0:0"), "{words}: {shown}");
         assert_eq!((first.chars().count(), second.chars().count()), (39, 39), "{words}: {shown}");
-        // About 30; a wait by itself looks for changes three times a second.
+        // About 30 pieces; the wait itself checks for changes three times a second.
         assert!(pieces.len() > 17, "it is updated ten times a second: {words}: {shown}");
         assert_eq!(last.trim_start_matches("E[K"), end, "{words}: {shown}");
     }

@@ -1,5 +1,5 @@
-//! `gpuws top` on a pseudo-terminal: it shows the machine, and gives the terminal back on every way
-//! out.
+//! `gpuws top` on a pseudo-terminal: it shows the machine, and restores the terminal on every exit
+//! path.
 
 use crate::live::{GPUWS, out};
 use std::process::{Command, Stdio};
@@ -61,7 +61,7 @@ pub(crate) fn on_terminal((columns, rows): (u16, u16), steps: &str, words: &[&st
     for name in ["CUDA_VISIBLE_DEVICES", "GPUWS_SIM_SESSION", "NO_COLOR", "COLUMNS", "LINES"] {
         command.env_remove(name);
     }
-    // Not the settings of the user who runs the tests.
+    // Do not use the settings of the user who runs the tests.
     command.env("XDG_CONFIG_HOME", "/nonexistent");
     command.env("TZ", "UTC").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
     let output = command.stdin(Stdio::null()).output().unwrap();
@@ -127,13 +127,13 @@ fn only_selected_devices_and_users_are_shown() {
     let words = [&TOP[..], &["-i", "2-3", "--user", "bob"]].concat();
     let shown = on_terminal((80, 24), "18250=q", &words);
     assert!(!shown.contains("21044") && !shown.contains("71.0/80.0 GiB"), "{shown}");
-    // Memory that nobody lists is nobody's to hide.
+    // Memory without a listed process is never hidden.
     assert!(shown.contains("19777"), "{shown}");
 }
 
 #[test]
 fn keys_are_answered_while_the_driver_hangs() {
-    // The first two looks make eight of these calls.
+    // The first two snapshots make eight of these calls.
     let hang = "nvmlDeviceGetUtilizationRates=hang,from=9";
     let words = ["sim", "labbox", "--fault", hang, "--", GPUWS, "top"];
     let shown = on_terminal((120, 24), "nvmlDeviceGetUtilizationRates=m|▼=q", &words);
@@ -156,7 +156,8 @@ fn process_of_a_session_is_ended_from_the_view_and_its_memory_comes_back() {
     let then =
         r#""$0" top; "$0" query --query-gpu=index,memory.used --format=csv,noheader,nounits"#;
     let words = [&words[..], &[then, GPUWS]].concat();
-    // Blanks may be missing on the screen: only what changes is written. The result is printed when the view has ended.
+    // Blanks may be missing on the screen, because only changes are written. The result is printed
+    // when the view has ended.
     let steps = "notebook.py=jj|notebook.py=K|requested=\\ry|seen=q";
     let shown = on_terminal((100, 30), steps, &words);
     assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
@@ -226,7 +227,7 @@ fn history_is_played_from_a_time_and_sought() {
     let dir = history();
     let path = dir.path().to_str().unwrap();
     let words = ["top", "--replay", path, "--at", "10:02"];
-    // A stop is shown after the frame that was sought; then the whole screen is drawn again.
+    // A stop is shown after the frame of the jump; then the whole screen is redrawn.
     let steps = "10:02:0=g10:04:30\\rz|pause=\\x0c|10:04:3=K?|forward=q";
     let shown = on_terminal((120, 50), steps, &words);
     assert!(shown.starts_with("ended with 0, same settings: True\n"), "{shown}");
@@ -256,8 +257,8 @@ fn replayed_frame_is_judged_with_the_minute_before_it() {
     let words = ["--sim", "shared-lab", "record", "--names", "--for", "16m", "--every", "5s"];
     let recorded = Command::new(GPUWS).args(words).arg(path).output().unwrap();
     assert!(recorded.status.success(), "{recorded:?}");
-    // Its GPU rests and its CPU does not: one frame does not tell.
-    // A stop is shown after the frame that was sought.
+    // Its GPU is idle and its CPU is not, so one frame is not enough evidence. A stop is shown
+    // after the frame of the jump.
     for steps in ["finetune=q", "finetune=[|pause=\\x0c|finetune=q"] {
         let words = ["top", "--replay", path, "--at", "10:15:50"];
         let shown = on_terminal((120, 50), steps, &words);

@@ -1,13 +1,13 @@
-//! `gpuws top` when it is stopped from outside, when its terminal is closed or changes its size
-//! without end.
+//! `gpuws top` when it is stopped from outside, when its terminal is closed, or when its terminal
+//! changes its size endlessly.
 
 use crate::live::{GPUWS, out};
 use crate::top::{RESTORED, TOP, on_terminal};
 use std::process::{Command, Stdio};
 
 /// Runs a command on a pseudo-terminal that does not control it, or that controls it if the first
-/// argument is `controls`, until it shows a process. Then does what the second argument says, and
-/// prints how the command ended and whether it spent more than a second of CPU time.
+/// argument is `controls`, until it shows a process. Then performs the action of the second
+/// argument, and prints how the command ended and whether it spent more than a second of CPU time.
 const LOSES: &str = "import fcntl, os, resource, signal, struct, sys, termios, time
 controls, then, *command = sys.argv[1:]
 signal.alarm(60)

@@ -53,7 +53,7 @@ fn report_has_a_table_for_users_jobs_gpus_and_days() {
 fn report_of_recording_is_that_of_a_history() {
     let dir = history();
     printed(dir.path(), "--sim labbox record --looks 721 --every 1m --names past.gpuws");
-    // The history ends a minute before.
+    // The history ends a minute earlier.
     let [history, recording] = ["past", "past.gpuws"].map(|path| {
         let rows = printed(dir.path(), &format!("report {path} --until 21:59 --format csv"));
         rows.lines().map(str::to_owned).collect::<Vec<_>>()
@@ -164,7 +164,7 @@ fn report_covers_the_requested_time_and_leaves_gaps_out() {
 #[test]
 fn samples_from_before_the_clock_was_set_back_are_reported() {
     let dir = history();
-    // It starts when the other did.
+    // It starts at the same time as the other one.
     printed(dir.path(), "--sim labbox record --for 6m --every 1m --names past");
     let table = printed(dir.path(), "report past");
     assert_eq!(table.lines().nth(1), Some("4 GPUs, 12 h 4 min watched in 726 samples"));

@@ -131,7 +131,7 @@ fn gpustat_format_selects_devices_or_fails() {
     };
     let one = of("labbox", "2");
     assert_eq!((one.code, one.stdout.matches("\"index\": ").count()), (0, 1), "{}", one.stdout);
-    // As with nvidia-smi, a missing one does not hide the others.
+    // As with nvidia-smi, a missing device does not hide the others.
     let some = of("labbox", "0,9");
     assert_eq!((some.code, some.stdout.matches("\"index\": ").count()), (0, 1), "{}", some.stderr);
     let missing = of("labbox", "9");

@@ -118,7 +118,7 @@ fn streams_parse_back() {
     let processes = rows("--sim shared-lab pmon -c 2 -d 10ms -s um", Kind::Pmon);
     assert_eq!(processes.len(), 40);
     assert_eq!(processes[5]["command"], Cell::Text("python".to_owned()));
-    // The header is repeated before the second look.
+    // The header is repeated before the second sample.
     let text = out(&gpuws("--sim shared-lab pmon -c 2 -d 10ms"));
     assert_eq!(text.matches("# gpu").count(), 2, "{text}");
     for words in ["dmon -i 9 -c 2 -d 10ms", "pmon -i 9 -c 1"] {

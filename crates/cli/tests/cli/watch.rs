@@ -103,7 +103,7 @@ fn policy_that_others_can_change_is_refused() {
     let valid = run(&["watch", "--check-policy", &fine]);
     assert_eq!(valid.status.code(), Some(0));
     assert!(out(&valid).ends_with("valid; reaps by 1 rule, at most 2 processes an hour\n"));
-    // What the watcher would refuse, the check refuses.
+    // The check refuses whatever the watcher would refuse.
     let mail = write(dir.path().join("mail.toml"), "[notify]\non_finding = [\"mail\"]", 0o600);
     let nobody = REAP.replace("admin", "nobody-here");
     let nobody = write(dir.path().join("nobody.toml"), &nobody, 0o600);
@@ -160,7 +160,7 @@ fn program_gets_each_event_and_its_failure_is_not_fatal() {
     }
 }
 
-/// A watcher that runs until a signal, and the first line that it has printed.
+/// A running watcher, and the first line that it has printed.
 fn started(policy: &Path) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = by_signals()
         .args(["--sim", "labbox", "watch", "--every", "1h", "--policy"])
@@ -215,7 +215,7 @@ fn history_is_continued_and_never_written_where_others_can_write() {
     }
     let names = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(names.count() >= 3, "data, index and lock");
-    // No file may become larger than 8 KiB, as on a full disk.
+    // No file may exceed 8 KiB, as on a full disk.
     let full = dir.path().join("full");
     let line = format!(
         "ulimit -f 16; exec \"$0\" --sim p100-ghost watch --for 10m --every 1s --history '{}'",

@@ -1,4 +1,4 @@
-//! A client: it sends a request, waits for a look, and takes an answer.
+//! A client: it sends a request, waits for a snapshot, and receives an answer.
 
 use super::request::{MOST_BYTES, Reply, Request, Wanted};
 use rustix::event::{PollFd, PollFlags};
@@ -17,19 +17,19 @@ pub(super) struct Connection {
 
 #[derive(Debug)]
 enum State {
-    /// It has sent so much of its request.
+    /// It has sent this part of its request.
     Reads(Vec<u8>),
-    /// It waits for a look, and has this much time in all.
+    /// It waits for a snapshot, and has this much time in total.
     Waits(Wanted, Duration),
-    /// It has taken this many bytes of the head and the body of its answer.
+    /// It has received this many bytes of the head and the body of its answer.
     Writes([String; 2], usize),
 }
 
-/// What came of reading or writing.
+/// The result of reading or writing.
 #[derive(Debug)]
 pub(super) enum Progress {
     GoesOn,
-    /// The connection is to be closed.
+    /// The connection should be closed.
     IsOver,
     Asks(Request),
 }
@@ -40,8 +40,8 @@ impl Connection {
         Ok(Connection { stream, state: State::Reads(Vec::new()), until })
     }
 
-    /// Returns what to wait for. While it waits for a look, only its end matters, which poll(2)
-    /// always reports.
+    /// Returns the events to poll for. While it waits for a snapshot, only its end matters, which
+    /// poll(2) always reports.
     pub(super) fn wait(&self) -> PollFd<'_> {
         let flags = match self.state {
             State::Reads(_) => PollFlags::IN,
@@ -56,7 +56,7 @@ impl Connection {
         self.until
     }
 
-    /// Returns what it wants of a look, and the time that it has in all, if it waits for one.
+    /// Returns the page that it wants and its total time, if it waits for a snapshot.
     pub(super) fn awaits(&self) -> Option<(Wanted, Duration)> {
         match self.state {
             State::Waits(wanted, allowed) => Some((wanted, allowed)),
@@ -81,14 +81,14 @@ impl Connection {
     pub(super) fn progress(&mut self) -> Progress {
         match &mut self.state {
             State::Reads(bytes) => read(&mut self.stream, bytes),
-            // It hung up, or it would not be ready.
+            // The client hung up; otherwise the connection would not be ready.
             State::Waits(..) => Progress::IsOver,
             State::Writes(answer, done) => {
                 let written = write(&mut self.stream, answer, done);
                 match written {
                     Ok(false) => Progress::GoesOn,
                     Ok(true) => {
-                        // The answer goes out before the connection is closed.
+                        // Send the answer before the connection is closed.
                         let _ = self.stream.shutdown(Shutdown::Write);
                         Progress::IsOver
                     }
@@ -118,7 +118,7 @@ fn read(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Progress {
     }
 }
 
-/// Returns whether all was written.
+/// Returns whether everything was written.
 fn write(stream: &mut TcpStream, answer: &[String; 2], done: &mut usize) -> io::Result<bool> {
     let [head, body] = answer.each_ref().map(|part| part.as_bytes());
     while *done < head.len() + body.len() {

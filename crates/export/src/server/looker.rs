@@ -1,4 +1,4 @@
-//! The thread that looks.
+//! The thread that takes snapshots.
 
 use crate::metrics::Metrics;
 use std::io::{self, Read, Write};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
 
-/// Takes looks on a thread of its own, one at a time, when it is asked to.
+/// Takes snapshots on its own thread, one at a time, on request.
 #[derive(Debug)]
 pub struct Looker {
     requests: Sender<Duration>,
@@ -16,11 +16,11 @@ pub struct Looker {
 }
 
 impl Looker {
-    /// Starts the thread. `look` is called with the time that is left for the scrape; a look that
-    /// takes longer is used for the next scrapes.
+    /// Starts the thread. `look` is called with the time that is left for the scrape; a snapshot
+    /// that takes longer is used for the next scrapes.
     ///
-    /// The thread ends with this value, after the present look. It is not waited for, because that
-    /// look may never end.
+    /// When this value is dropped, the thread ends after the current snapshot. The drop does not
+    /// wait for it, because that snapshot may never end.
     ///
     /// # Errors
     /// When the thread cannot be started.
@@ -32,7 +32,7 @@ impl Looker {
         let mut look = look;
         let work = move || {
             for left in asked {
-                // The server has ended if it takes nothing.
+                // The server has ended if it does not receive.
                 if results.send(look(left)).is_err() || wakes.write_all(&[0]).is_err() {
                     return;
                 }
@@ -42,7 +42,7 @@ impl Looker {
         Ok(Looker { requests, results: looks, waker })
     }
 
-    /// What can be read after a look, and when the thread has ended.
+    /// Becomes readable after a snapshot, and when the thread has ended.
     pub(super) fn waker(&self) -> &UnixStream {
         &self.waker
     }
@@ -51,7 +51,7 @@ impl Looker {
         self.requests.send(left).map_err(|_| ended())
     }
 
-    /// Returns the result of a look that has ended; `None` if none has.
+    /// Returns the result of a finished snapshot; `None` if there is none.
     pub(super) fn take(&mut self) -> io::Result<Option<Arc<Metrics>>> {
         while (&self.waker).read(&mut [0; 16]).is_ok_and(|count| count > 0) {}
         match self.results.try_recv() {

@@ -1,11 +1,12 @@
-//! The HTTP server that is scraped.
+//! The HTTP server for scrapes.
 //!
-//! The main decision is that one thread serves all connections without waiting for any: it polls. A
-//! client that is slow, silent or greedy costs a few kilobytes for a few seconds, and never another
-//! client's answer. It is no general server: a request has no body, an answer ends the connection.
+//! The main decision is that one thread polls, and so serves all connections without blocking on
+//! any. A client that is slow, silent or greedy costs a few kilobytes for a few seconds, and never
+//! another client's answer. It is not a general server: a request has no body, and an answer ends
+//! the connection.
 //!
-//! Looks are taken by a [`Looker`]. A scrape that is not answered by a look within the time that
-//! Prometheus allows gets the page that says so, and the look goes on for the next one.
+//! A [`Looker`] takes the snapshots. If no snapshot completes within the time that Prometheus
+//! allows, the scrape gets a page that says so, and the snapshot continues for the next scrape.
 
 mod connection;
 mod looker;
@@ -27,19 +28,19 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a server grants to its clients.
+/// The limits for clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most connections at a time. One more takes the place of the one that has been sending
-    /// its request for the longest time, or else of a scrape.
+    /// The most connections at a time. One more evicts the connection that has been sending its
+    /// request for the longest time, or else a scrape.
     pub connections: usize,
     /// The time to send a request.
     pub reading: Duration,
-    /// The time to take an answer.
+    /// The time to receive an answer.
     pub writing: Duration,
-    /// The time for a scrape that does not name its own.
+    /// The time for a scrape that does not state its own.
     pub scrape: Duration,
-    /// A scrape this soon after the end of a look gets the same look.
+    /// A scrape this soon after the end of a snapshot gets the same snapshot.
     pub reuse: Duration,
 }
 
@@ -62,16 +63,16 @@ pub struct Server {
     looker: Looker,
     limits: Limits,
     connections: Vec<Connection>,
-    /// The last look.
+    /// The last snapshot.
     latest: Option<Taken>,
-    /// The look that is under way.
+    /// The snapshot in progress.
     looking: Option<Looking>,
     /// New connections are not accepted before this time, because the process has no descriptor
     /// for them.
     pause: Duration,
 }
 
-/// A look that is under way.
+/// A snapshot in progress.
 #[derive(Clone, Copy, Debug)]
 struct Looking {
     /// The time of the scrape for which it is taken.
@@ -80,7 +81,7 @@ struct Looking {
     since: Duration,
 }
 
-/// A look that has ended.
+/// A finished snapshot.
 #[derive(Debug)]
 struct Taken {
     metrics: Arc<Metrics>,
@@ -91,22 +92,22 @@ struct Taken {
 }
 
 impl Taken {
-    /// Returns whether it answers a scrape that has so much time in all. One in which the driver did
-    /// not answer does not if it was given less: whoever allows little time must not make the driver
-    /// look silent to others.
+    /// Returns whether it answers a scrape with this total time. A snapshot in which the driver did
+    /// not answer does not, if it had less time than that: a scrape with a short timeout must not
+    /// report the driver as down to others.
     fn answers(&self, allowed: Duration) -> bool {
         self.given >= allowed || self.metrics.value(Metric::Up, &[]) != Some(0.0)
     }
 }
 
-/// The time for which nothing is accepted after the process ran out of descriptors.
+/// How long to stop accepting after the process ran out of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Server {
     /// Returns a server on a socket.
     ///
     /// # Errors
-    /// When the socket cannot be made not to wait.
+    /// When the socket cannot be made non-blocking.
     pub fn new(listener: TcpListener, looker: Looker, limits: Limits) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         Ok(Server {
@@ -120,10 +121,10 @@ impl Server {
         })
     }
 
-    /// Serves until `end` can be read.
+    /// Serves until `end` is readable.
     ///
     /// # Errors
-    /// When the kernel does not let it wait, or the thread of the looker has ended.
+    /// When poll(2) fails, or the looker's thread has ended.
     pub fn run(&mut self, clock: &dyn Clock, end: BorrowedFd<'_>) -> io::Result<()> {
         loop {
             let now = clock.monotonic();
@@ -149,7 +150,7 @@ impl Server {
                 return Ok(());
             }
             let now = clock.monotonic();
-            // The latest connections are at the end, where `ready` has nothing of them.
+            // The latest connections are at the end, beyond the entries of `ready`.
             self.progress(&ready[3..], now);
             if ready[1] {
                 self.take_look(now)?;
@@ -160,15 +161,15 @@ impl Server {
         }
     }
 
-    /// Returns the time until something is due; `None` if nothing is.
+    /// Returns the time until the next deadline; `None` if there is none.
     fn timeout(&self, now: Duration) -> Option<Timespec> {
         let due = self.connections.iter().map(Connection::until);
         let due = due.chain((now < self.pause).then_some(self.pause)).min()?;
-        // A whole millisecond more: poll(2) may end early, and would be called again and again.
+        // Add a whole millisecond: poll(2) may return early, and would be called again and again.
         Timespec::try_from(due.saturating_sub(now) + Duration::from_millis(1)).ok()
     }
 
-    /// Answers the scrapes whose time is over, and drops the clients whose time is.
+    /// Answers the scrapes whose time is over, and drops the clients whose time is over.
     fn expire(&mut self, now: Duration) {
         let is_due = |connection: &&mut Connection| connection.until() <= now;
         for connection in self.connections.iter_mut().filter(is_due) {
@@ -180,7 +181,7 @@ impl Server {
         self.connections.retain(|connection| connection.until() > now);
     }
 
-    /// Starts a look if a scrape waits for one and none is under way. It is given the time of the
+    /// Starts a snapshot if a scrape waits for one and none is in progress. It gets the time of the
     /// scrape that has most.
     fn start_look(&mut self, now: Duration) -> io::Result<()> {
         let waiting = self.connections.iter().filter_map(|connection| {
@@ -189,7 +190,7 @@ impl Server {
         });
         let Some((allowed, until)) = waiting.max() else { return Ok(()) };
         if self.looking.is_none() {
-            // It is too old for the next scrape, and as large as what replaces it.
+            // It is too old for the next scrape, and as large as its replacement.
             self.latest = None;
             self.looker.request(until.saturating_sub(now))?;
             self.looking = Some(Looking { given: allowed, since: now });
@@ -197,7 +198,7 @@ impl Server {
         Ok(())
     }
 
-    /// Takes the result of a look, and answers those who wait for it.
+    /// Takes the result of a snapshot, and answers the scrapes that wait for it.
     fn take_look(&mut self, now: Duration) -> io::Result<()> {
         let Some(metrics) = self.looker.take()? else {
             return Ok(());
@@ -208,14 +209,14 @@ impl Server {
             let waits = connection.awaits().filter(|(_, allowed)| taken.answers(*allowed));
             let Some((wanted, _)) = waits else { return true };
             connection.answer(answer(&taken.metrics, wanted), now + self.limits.writing);
-            // Who takes it at once does not stand in the way of the next client.
+            // A client that receives it at once does not delay the next client.
             matches!(connection.progress(), Progress::GoesOn)
         });
         self.latest = Some(taken);
         Ok(())
     }
 
-    /// Reads from and writes to those connections that are ready.
+    /// Reads from and writes to the connections that are ready.
     fn progress(&mut self, ready: &[bool], now: Duration) {
         let mut ready = ready.iter();
         let (limits, latest) = (self.limits, &self.latest);
@@ -249,12 +250,12 @@ impl Server {
     }
 
     fn accept(&mut self, now: Duration) {
-        // So few at a time, and one that takes the place of another alone, that a client whose request
-        // is here already is read before a flood of others takes its place.
+        // Accept few at a time, and evict at most one for each: a client that has already sent its
+        // request is then read before a flood of others evicts it.
         for _ in 0..(self.limits.connections / 4).max(1) {
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    // A client that is gone already has no options to set.
+                    // The client is already gone, so its options cannot be set.
                     let Ok(mut new) = Connection::new(stream, now + self.limits.reading) else {
                         continue;
                     };
@@ -264,13 +265,13 @@ impl Server {
                         self.connections.push(new);
                         return;
                     } else {
-                        // All others are being answered.
+                        // All others are already receiving answers.
                         new.answer(refusal(Reply::Busy), now);
                         new.progress();
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The client is gone again.
+                // The client is already gone.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
                     self.pause = now + PAUSE;
@@ -280,9 +281,9 @@ impl Server {
         }
     }
 
-    /// Ends the connection that has been sending its request for the longest time, or else a scrape:
-    /// that which allows the most time, if that is more than usual, and the oldest of the others.
-    /// Returns false if there is neither.
+    /// Ends the connection that has been sending its request for the longest time. If there is
+    /// none, ends a scrape: the one that allows the most time, if that is more than usual, or else
+    /// the oldest. Returns false if there is neither.
     fn evict(&mut self, now: Duration) -> bool {
         let all = || self.connections.iter().enumerate();
         let reading = all().filter(|(_, other)| other.reads());
@@ -298,7 +299,7 @@ impl Server {
         let last =
             waiting.min_by_key(|(.., allowed, since)| (Reverse(*allowed.max(&usual)), *since));
         let Some((place, wanted, allowed, _)) = last else { return false };
-        // Only a look that took as long as it allows says that the driver is silent.
+        // Only a snapshot that took as long as the scrape allows shows that the driver is silent.
         let is_silent = self.looking.is_some_and(|look| now.saturating_sub(look.since) >= allowed);
         let mut evicted = self.connections.remove(place);
         evicted.answer(
@@ -308,7 +309,7 @@ impl Server {
             },
             now,
         );
-        // It is short enough to be taken at once.
+        // It is short enough to be sent at once.
         evicted.progress();
         true
     }

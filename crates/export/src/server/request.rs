@@ -9,23 +9,23 @@ pub(super) const MOST_BYTES: usize = 8 << 10;
 /// The most headers of a request.
 const MOST_HEADERS: usize = 64;
 
-/// The header by which Prometheus says how long it waits.
+/// The header in which Prometheus states its timeout.
 const TIMEOUT: &str = "X-Prometheus-Scrape-Timeout-Seconds";
 /// The longest time for a scrape, whatever the header says.
 const LONGEST: Duration = Duration::from_secs(120);
 /// The time for the answer to reach Prometheus, but at most a quarter of the whole.
 const RESERVE: Duration = Duration::from_millis(500);
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Request {
-    /// The metrics, and within which time if it says so.
+    /// The metrics, and the time limit if the client states one.
     Page(Wanted, Option<Duration>),
     /// Anything else.
     Other(Reply),
 }
 
-/// How the metrics are wanted.
+/// The requested form of the metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub(super) format: Format,
@@ -77,7 +77,7 @@ impl Request {
     }
 }
 
-/// Returns the time in which to answer a client that waits for these seconds.
+/// Returns the time in which to answer a client that waits for this many seconds.
 fn allowed(seconds: &str) -> Option<Duration> {
     let seconds: f64 = seconds.trim().parse().ok()?;
     let whole = Duration::try_from_secs_f64(seconds).ok()?.min(LONGEST);

@@ -1,4 +1,4 @@
-//! docs/metrics.md, the alert rules and the dashboard name the metrics that exist.
+//! docs/metrics.md, the alert rules and the dashboard use only existing metrics.
 
 use gpu_export::{Family, Kind, Metric};
 use std::collections::BTreeSet;

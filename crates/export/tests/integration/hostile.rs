@@ -25,12 +25,12 @@ fn served(limits: Limits) -> Served {
 #[test]
 fn silent_and_slow_clients_do_not_keep_others_out() {
     let served = served(limits());
-    // Many times as many as there is room for, each with a part of a request.
+    // Many more connections than there is room for, each with a part of a request.
     let slow: Vec<_> = (0..100).map(|_| served.connect(b"GET /metrics HTTP/1.1\r\nA: ")).collect();
     for _ in 0..20 {
         assert!(served.scrape("").contains("\ngpuws_up 0.0\n"));
     }
-    // The newest of them are still there, and the others were dropped.
+    // The newest of them are still connected, and the others were dropped.
     let mut newest = slow.into_iter().next_back().unwrap();
     let _ = newest.0.write_all(b"b\r\n\r\n");
     newest.answer();
@@ -49,7 +49,7 @@ fn endless_headers_are_refused() {
     let served = served(limits());
     let endless = [b"GET /metrics HTTP/1.1\r\nA: ".to_vec(), vec![b'a'; 7000]].concat();
     let mut client = served.connect(&endless);
-    // It may have refused the rest already.
+    // The server may have refused the rest already.
     let _ = client.0.write_all(&[b'a'; 5000]);
     let answer = client.answer();
     assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
@@ -82,14 +82,14 @@ fn client_that_leaves_costs_nothing() {
 fn clients_that_read_nothing_do_not_keep_others_out() {
     let served = served(limits());
     for _ in 0..10 {
-        // Fewer than there is room for: a scrape that is under way is not dropped for another.
+        // Fewer than there is room for: a scrape in progress is not dropped for another.
         let silent: Vec<_> = (0..6).map(|_| served.connect(SCRAPE)).collect();
         assert!(served.scrape("").contains("\ngpuws_up 0.0\n"));
         drop(silent);
     }
 }
 
-/// Serves with a look that ends when what is returned is dropped.
+/// Serves with a snapshot that ends when the returned sender is dropped.
 fn served_by_a_driver_that_hangs(connections: usize) -> (Served, Sender<()>) {
     let (release, held) = channel::<()>();
     let limits = Limits { connections, ..limits() };
@@ -108,7 +108,7 @@ fn one_scrape_too_many_takes_the_place_of_another_which_is_told_so() {
     assert!(last.contains("\ngpuws_up 0.0\n"), "{last}");
     drop(release);
     let [oldest, other] = first.map(Client::answer);
-    // It allowed 10 s, and has not waited for them: nothing is known of the driver.
+    // It allowed 10 s and has not waited that long, so the state of the driver is unknown.
     assert!(oldest.starts_with("HTTP/1.1 503 "), "{oldest}");
     assert!(other.contains("\ngpuws_up 0.0\n"), "{other}");
 }
@@ -137,7 +137,7 @@ fn scrapes_that_allow_little_time_do_not_make_the_driver_silent_to_others() {
         others.extend((0..6).map(|_| hasty()));
         usual
     });
-    // The oldest is refused, and not told that the driver is silent.
+    // The oldest is refused, without a report that the driver is silent.
     let old = old.answer();
     assert!(old.starts_with("HTTP/1.1 503 "), "{old}");
     drop(release);

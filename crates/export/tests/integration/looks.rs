@@ -1,4 +1,4 @@
-//! Which values a look has, and which it does not have.
+//! The values that a snapshot has, and those that it lacks.
 
 use gpu_claim::Ledger;
 use gpu_core::{
@@ -216,7 +216,7 @@ fn a_thousand_users_are_a_hundred_and_the_others() {
 #[test]
 fn a_thousand_owners_of_unused_leases_are_a_hundred_and_the_others() {
     let snapshot = machine(vec![device(0, &[]), device(1, &[])], Vec::new());
-    // A user each, and those with large numbers have three leases on the second device.
+    // A different user each; those with large numbers have three leases on the second device.
     let leases = (1..=1000).flat_map(|owner| {
         let first = (owner <= 900).then(|| lease(&format!("a{owner}"), owner, 7, &["GPU-0"]));
         let more = if owner > 900 { 0..3 } else { 0..0 };
@@ -270,14 +270,14 @@ fn forged_leases_hide_no_job_of_another_user() {
     let floods: [(&str, Vec<LeaseEntry>, &_, usize); 6] = [
         ("numbers of Slurm jobs", numbers(60), &idle, 1),
         ("the same, earlier", numbers(1), &idle, 1),
-        // No process shows which of the two users forges, so one lease of each stays.
+        // No process shows which of the two users forged a lease, so one lease of each stays.
         ("later leases", plausible(60), &idle, 2),
         ("earlier leases", plausible(1), &idle, 2),
         ("earlier leases on a device in use", plausible(1), &in_use, 1),
         ("the same ID", vec![forge(id(0xb0b), 1)], &in_use, 1),
     ];
     for (what, flood, snapshot, count) in floods {
-        // As many users as a GPU has jobs leave no room for one more.
+        // As many users as a GPU has jobs leave no room for another one.
         let owners = if what == "earlier leases" { &[1000][..] } else { &[1000, 4000] };
         for &owner in owners {
             // Or each lease has its own user.
@@ -323,7 +323,7 @@ fn lease_is_used_by_its_descendants_also_within_another_lease() {
         within: vec![OuterLease { id: outer.id.clone(), owner: 1000 }],
         ..lease("0000000000a2", 1000, 8, &["GPU-1"])
     };
-    // A lease of a user of whom no process is on the device, beside a stranger's process.
+    // A lease of a user without a process on the device, next to a stranger's process.
     let idle = lease("0000000000a3", 1002, 30, &["GPU-2"]);
     let snapshot = machine(
         vec![device(0, &[]), device(1, &[(8, 1)]), device(2, &[(9, 1)])],
@@ -449,13 +449,14 @@ fn wait_of_a_lease_is_from_its_ticket_to_its_grant() {
     let add = |waits: &mut Waits, leases: Vec<LeaseEntry>, seconds| {
         waits.add(&Ledger::new(leases, Vec::new()), at(seconds));
     };
-    // Those that were there before are not counted: a new start would count them again.
+    // Older leases are not counted: a restart would count them again.
     add(&mut waits, vec![granted("old", 1, 1_050)], 100);
-    // Asked for at 110 s after boot, granted at 1,130 s on the wall clock, which is 130 s after it.
+    // Requested at 110 s after boot, granted at 1,130 s on the wall clock, which is 130 s after
+    // boot.
     let new = granted("new", 110, 1_130);
     add(&mut waits, vec![granted("old", 1, 1_050), new.clone()], 160);
     add(&mut waits, vec![new], 220);
-    // Whatever its owner writes into a lease, it has not waited longer than since the boot.
+    // Whatever its owner writes into a lease, it has not waited longer than since boot.
     add(&mut waits, vec![granted("forged", 0, 0), granted("early", 0, 9_999_999)], 230);
     let snapshot = machine(Vec::new(), Vec::new());
     let (ledger, diagnosis) = (Ledger::default(), Diagnosis::default());

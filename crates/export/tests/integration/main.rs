@@ -1,5 +1,5 @@
-//! The server with friendly and hostile clients, the values of looks, and the documents that name
-//! the metrics.
+//! The server with friendly and hostile clients, the values of snapshots, and the documents that
+//! name the metrics.
 
 mod documents;
 mod hostile;

@@ -1,4 +1,4 @@
-//! What a scrape gets, and when.
+//! The answer to a scrape, and its time.
 
 use crate::served::{RealClock, Served};
 use gpu_core::Clock;
@@ -53,10 +53,10 @@ fn look_that_never_ends_gives_up_zero_within_the_time_of_the_scrape() {
         let begin = clock.monotonic();
         let answer = served.scrape("X-Prometheus-Scrape-Timeout-Seconds: 1\r\n");
         assert!(answer.contains("\ngpuws_up 0.0\n"), "{answer}");
-        // Not earlier, or a slow driver would be called silent.
+        // Not earlier, or a slow driver would be reported as silent.
         assert!(clock.monotonic() - begin >= Duration::from_millis(700));
     }
-    // One look was started, and was told how much time the scrape had.
+    // One snapshot was started, with the time of the scrape.
     let left = times.recv().unwrap();
     assert!(left > Duration::from_millis(100) && left <= Duration::from_millis(750), "{left:?}");
     assert!(times.try_recv().is_err(), "a second look waits for the first");
@@ -102,7 +102,7 @@ fn scrape_soon_after_a_look_gets_the_same_look() {
 
 #[test]
 fn scrape_with_little_time_does_not_make_the_driver_silent_to_others() {
-    // A driver that needs longer than half a second.
+    // A driver that takes longer than half a second.
     let clock = RealClock::new();
     let limits = Limits { reuse: Duration::from_secs(3600), ..Limits::default() };
     let served = Served::start(limits, move |left| {

@@ -34,7 +34,7 @@ impl Clock for RealClock {
     }
 }
 
-/// A server, which ends with this value.
+/// A server, which ends when this value is dropped.
 pub(crate) struct Served {
     pub(crate) address: SocketAddr,
     end: UnixStream,
@@ -73,7 +73,7 @@ impl Served {
         Client(stream)
     }
 
-    /// Returns the error with which the server has ended.
+    /// Returns the error that ended the server.
     pub(crate) fn failure(mut self) -> String {
         self.thread.take().unwrap().join().unwrap().unwrap_err().to_string()
     }
@@ -91,7 +91,7 @@ impl Drop for Served {
 pub(crate) struct Client(pub(crate) TcpStream);
 
 impl Client {
-    /// Returns all that comes until the server closes the connection; nothing if it was reset.
+    /// Returns everything received until the server closes the connection; empty if it was reset.
     pub(crate) fn answer(mut self) -> String {
         let mut bytes = Vec::new();
         match self.0.read_to_end(&mut bytes) {

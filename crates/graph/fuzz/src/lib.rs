@@ -1,6 +1,6 @@
-//! The invariants of every fuzz target: the same answer twice, a result in proportion to the file,
-//! names where they are needed, errors that a terminal can show, and graphs that are built and
-//! placed or refused.
+//! The invariants of every fuzz target: the same result twice, a result in proportion to the file,
+//! names where they are needed, errors that are safe to print on a terminal, and graphs that are
+//! built and placed or refused.
 
 use gpu_graph::placer::{self, Options};
 use gpu_graph::read::{self, Document, Form, Limits, ReadError};
@@ -59,14 +59,14 @@ fn check(bytes: &[u8], read: impl Fn() -> Result<Document, ReadError>) {
         check_node(node);
         values += 1 + node.inputs.len() + node.attrs.values().map(count).sum::<usize>();
     }
-    // Nodes of ONNX have at most four attributes that the file does not have.
+    // ONNX nodes have at most four attributes that are not in the file.
     assert!(values <= 8 * bytes.len() + 8, "{values} values");
-    // Text, because a number that is none differs from itself.
+    // Compare as text, because NaN differs from itself.
     assert_eq!(read().map(|again| format!("{:?}", again.graph)), Ok(format!("{graph:?}")));
     place(document);
 }
 
-/// Builds and places a graph with the kernels of TensorFlow and with kernels for everything.
+/// Builds and places a graph with TensorFlow's kernels and with kernels for all operations.
 fn place(document: Document) {
     let Document { graph: def, registry: own, .. } = document;
     let names = ["CPU:0", "GPU:0"].map(|of| format!("/job:localhost/replica:0/task:0/device:{of}"));

@@ -1,12 +1,12 @@
-//! How many values a file may demand: a few bytes of it can ask for many.
+//! The number of values that a file may require: a few bytes of it can require many.
 
 use super::BuildError;
 use crate::def::Attr;
 
-/// So many bytes of a text or of a shape count as one value more.
+/// This many bytes of a text or of a shape count as one additional value.
 const VALUE: usize = 64;
 
-/// What is left of a number of values.
+/// The remaining number of values.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget(usize);
 
@@ -40,7 +40,7 @@ pub(crate) fn count(attr: &Attr) -> usize {
     }
 }
 
-/// Returns how many values more a text counts as because it is long.
+/// Returns how many additional values a text counts as because of its length.
 pub(crate) fn length(text: &str) -> usize {
     text.len() / VALUE
 }

@@ -1,4 +1,4 @@
-//! The cycles that prevent an order of nodes in which each follows its inputs.
+//! The cycles that prevent an order of nodes in which each node follows its inputs.
 
 use super::BuildError;
 use crate::node::Node;
@@ -14,7 +14,7 @@ pub(crate) fn check(nodes: &[Node]) -> Result<(), BuildError> {
     for at in &order {
         ordered[*at as usize] = true;
     }
-    // Each node that is left needs another that is left: walking back arrives where it was before.
+    // Each remaining node needs another remaining one, so a walk backwards reaches a visited node.
     let mut visited_at = vec![usize::MAX; nodes.len()];
     let mut path = Vec::new();
     let mut next = ordered.iter().position(|done| !done);

@@ -5,8 +5,8 @@ use crate::def::{ArgDef, ArgKind, Attr};
 use crate::dtype::ValueType;
 use std::collections::BTreeMap;
 
-/// The largest number of values that one argument may have. TensorFlow has no bound; a file must
-/// not be able to demand more memory than it has bytes.
+/// The largest number of values that one argument may have. TensorFlow has no bound; here a file
+/// must not be able to require more memory than it has bytes.
 pub(super) const MOST_VALUES: usize = 65_536;
 
 /// Returns the types of arguments, one for each value, and takes their number from the budget.
@@ -39,7 +39,8 @@ pub(crate) fn add(
     })
 }
 
-/// Calls a function with the types of the values of one argument and how many in a row have each.
+/// Calls a function with the types of the values of one argument, each with the number of
+/// consecutive values of this type.
 pub(crate) fn each<'a>(
     kind: &ArgKind,
     reference: bool,

@@ -1,4 +1,4 @@
-//! What runs a graph: processors and the routes between them.
+//! The processors that run a graph, and the routes between them.
 
 use gpu_core::{Bytes, Rates, Route, Topology};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// Processors and the routes between them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
-    /// The processors. An index into them names a processor.
+    /// The processors. An index into them identifies a processor.
     pub processors: Vec<Processor>,
     /// `routes[i][j]`: from processor i to processor j; square.
     pub routes: Vec<Vec<Route>>,
@@ -28,8 +28,8 @@ pub struct Processor {
 }
 
 impl Cluster {
-    /// Returns the devices of a machine, by their indices in its topology, and after them the host
-    /// if it is given. Each processor sends one value at a time and receives one at a time.
+    /// Returns the devices of a machine, by their indices in its topology, followed by the host if
+    /// it is given. Each processor sends one value at a time and receives one at a time.
     pub fn of_machine(
         devices: Vec<Processor>,
         host: Option<Processor>,
@@ -49,7 +49,7 @@ impl Cluster {
         Cluster { processors, routes, one_port: true }
     }
 
-    /// Returns the route between two processors; one without cost if it is not given.
+    /// Returns the route between two processors; a route without cost if it is not given.
     pub fn route(&self, from: u32, to: u32) -> Route {
         let row = self.routes.get(from as usize);
         row.and_then(|row| row.get(to as usize)).copied().unwrap_or_default()

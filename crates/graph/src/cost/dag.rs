@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// Items of work and the values that flow between them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dag {
-    /// The items. An index into them names an item.
+    /// The items. An index into them identifies an item.
     pub items: Vec<Item>,
 }
 
@@ -15,7 +15,7 @@ pub struct Dag {
 pub struct Item {
     /// Its name, for messages.
     pub name: Arc<str>,
-    /// What it waits for.
+    /// The inputs that it waits for.
     pub inputs: Vec<Input>,
     /// The size of each output.
     pub outputs: Vec<Bytes>,
@@ -34,22 +34,22 @@ pub struct Item {
     pub fixed: Option<u32>,
 }
 
-/// What an item waits for.
+/// An input that an item waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Input {
     /// The item that must have run before.
     pub item: u32,
-    /// Which of its outputs is needed; `None` for order only.
+    /// The index of the required output; `None` for order only.
     pub output: Option<u32>,
 }
 
 impl Input {
-    /// An input that is an output of an item.
+    /// Returns an input that needs an output of an item.
     pub const fn value(item: u32, output: u32) -> Self {
         Input { item, output: Some(output) }
     }
 
-    /// An input that only orders.
+    /// Returns an input that only determines the order.
     pub const fn order(item: u32) -> Self {
         Input { item, output: None }
     }

@@ -1,4 +1,4 @@
-//! What the nodes of a graph cost, by measurement where there is one and by estimate elsewhere.
+//! The costs of the nodes of a graph, measured where possible and otherwise estimated.
 
 use super::cluster::Cluster;
 use super::dag::{Dag, Input, Item};
@@ -10,18 +10,18 @@ use crate::registry::{Kernel, Registry};
 use gpu_core::Bytes;
 use std::collections::HashMap;
 
-/// What is assumed where a graph and its kernels do not tell.
+/// The assumptions where a graph and its kernels have no information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Estimates {
     /// The size of an output whose shape is unknown. Default: 4 KiB.
     pub output: Bytes,
     /// The time to start an operation, in nanoseconds. Default: 5 µs, a launch of a CUDA kernel.
     pub start_nanos: u64,
-    /// How many bytes of inputs and outputs an operation goes through in a second, on a processor
-    /// with speed 1. Default: 500 GB/s, the memory of a GPU with GDDR6.
+    /// The bytes of inputs and outputs that an operation processes per second on a processor with
+    /// speed 1. Default: 500 GB/s, the memory of a GPU with GDDR6.
     pub bytes_per_second: u64,
-    /// By how much operations take longer that use each byte many times (matrix products,
-    /// convolutions). Default: 16.
+    /// The factor by which operations that use each byte many times (matrix products, convolutions)
+    /// take longer. Default: 16.
     pub dense_factor: u64,
 }
 
@@ -36,31 +36,32 @@ impl Default for Estimates {
     }
 }
 
-/// A node whose request for a device cannot be understood.
+/// A node with an invalid device request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the device '{device}' of node '{node}' is malformed")]
 pub struct EstimateError {
     /// The node.
     pub node: String,
-    /// What it requests.
+    /// Its request.
     pub device: String,
 }
 
 /// Returns the work of a graph on a cluster, an item for each node.
 ///
 /// - A node can run on the processors whose type has a kernel for it (or `DEFAULT` has), and on all
-///   if its operation has neither a kernel nor a definition; of these on the one that it was
-///   assigned to or those that match its request, also where soft placement would choose another.
+///   if its operation has neither a kernel nor a definition. Of these, it can run on the one that
+///   it was assigned to or those that match its request, even where soft placement would choose
+///   another.
 /// - Its time is its attribute `_nanos_GPU` (for that type of device) or `_nanos`, or that of its
-///   kernel; else an estimate from the bytes of its inputs and outputs and from the operation,
+///   kernel, or else an estimate from the bytes of its inputs and outputs and from the operation,
 ///   divided by the speed of the processor.
-/// - The size of an output is the attribute `_output_bytes` (one number or one for each output), or that of
-///   the shape in `_output_shapes` or `shape`, or [`Estimates::output`]. References and resources
-///   have none: the variable behind them is persistent memory of its node. The initializers of
-///   ONNX models are persistent memory, too.
-/// - Nodes that share a reference, a resource or a group in `_class` stay together. A group need not
-///   be the name of a node.
-/// - Of a loop, one iteration counts: inputs from `NextIteration` are left out.
+/// - The size of an output is the attribute `_output_bytes` (one number or one for each output), or
+///   that of the shape in `_output_shapes` or `shape`, or [`Estimates::output`]. References and
+///   resources have none: the variable behind them is persistent memory of its node. The
+///   initializers of ONNX models are persistent memory, too.
+/// - Nodes that share a reference, a resource or a group in `_class` stay together. A group need
+///   not be the name of a node.
+/// - One iteration of a loop counts: inputs from `NextIteration` are left out.
 ///
 /// # Errors
 /// If a request for a device is malformed.
@@ -129,7 +130,7 @@ pub fn estimate(
 
 impl Estimates {
     fn nanos(&self, op: &str, moved: Bytes) -> u64 {
-        // `Constant`, `Initializer` and `Input` are those of ONNX.
+        // `Constant`, `Initializer` and `Input` come from ONNX.
         const STRUCTURE: [&str; 11] = [
             "Const",
             "Constant",
@@ -154,13 +155,13 @@ impl Estimates {
     }
 }
 
-/// Returns the kernel of a node for a type of device: its own with the highest priority, or that of
-/// all devices.
+/// Returns the kernel of a node for a type of device: its own with the highest priority, or the
+/// kernel for all devices.
 fn kernel<'a>(registry: &'a Registry, node: &Node, kind: &str) -> Option<&'a Kernel> {
     let of = |kind: &str| {
         let kernels = registry.kernels(&node.op).iter();
         let fit = kernels.filter(|of| of.device_type == kind && of.accepts(&node.attrs));
-        // Of equal priorities, the first.
+        // The first of several equal priorities.
         fit.rev().max_by_key(|kernel| kernel.priority)
     };
     of(kind).or_else(|| of("DEFAULT"))
@@ -176,7 +177,7 @@ fn sizes(node: &Node, estimates: &Estimates) -> Vec<Bytes> {
     };
     let size = |(at, of): (usize, &crate::ValueType)| {
         let stated = stated.get(at).and_then(Attr::as_int);
-        // −1 where it is not given.
+        // −1 for a missing value.
         if let Some(bytes) = stated.and_then(|bytes| u64::try_from(bytes).ok()) {
             return Bytes(bytes);
         }

@@ -5,11 +5,11 @@ use super::placer::{Placer, Selection};
 use super::problem::Problem;
 use super::schedule::{Choice, Schedule};
 
-/// How many items all schedules that are tried may have together.
+/// The total number of items in all schedules that are tried.
 const BUDGET: usize = 12_000;
 /// Above this size, too few schedules could be tried.
 const MAX_ITEMS: usize = 600;
-/// From how many of the schedules the search starts.
+/// The number of schedules from which the search starts.
 const STARTS: usize = 3;
 
 /// An order of the items and a processor for each, which determine a schedule.
@@ -21,8 +21,8 @@ struct Solution {
 
 /// Returns a schedule that ends no later than the first of those given, which are sorted by end.
 ///
-/// It moves items to other processors and to other places in the order as long as that helps. Where
-/// nothing helps any more, it moves two items at random (from a fixed seed) and goes on.
+/// It moves items to other processors and to other positions in the order as long as that helps.
+/// When no move helps any more, it moves two items at random (from a fixed seed) and continues.
 pub(super) fn improved(problem: &Problem<'_>, found: Vec<Schedule>) -> Schedule {
     let count = problem.len();
     let mut starts = found.into_iter();
@@ -69,7 +69,7 @@ impl Solution {
 
 struct Search<'p> {
     problem: &'p Problem<'p>,
-    /// How many more schedules may be tried.
+    /// The remaining number of schedules to try.
     tries: usize,
     placer: Placer,
 }
@@ -94,7 +94,7 @@ impl Search<'_> {
         Some(partial)
     }
 
-    /// Takes a solution as the best schedule if it ends earlier.
+    /// Keeps a solution as the best schedule if it ends earlier.
     fn keep(&mut self, solution: &Solution, end: u64, best: &mut Schedule) {
         if end >= best.makespan_nanos {
             return;
@@ -186,7 +186,7 @@ impl Search<'_> {
     }
 }
 
-/// Assigns an item, and with it its group.
+/// Assigns an item and its group.
 fn assign(problem: &Problem<'_>, assigned: &mut [u32], item: u32, processor: u32) {
     match problem.group[item as usize] {
         None => assigned[item as usize] = processor,
@@ -197,7 +197,7 @@ fn assign(problem: &Problem<'_>, assigned: &mut [u32], item: u32, processor: u32
     }
 }
 
-/// Returns the first and the last place in the order that an item may have.
+/// Returns the first and the last position in the order that an item may have.
 fn range(problem: &Problem<'_>, order: &[u32], place: usize) -> (usize, usize) {
     let item = order[place];
     let inputs = &problem.dag.items[item as usize].inputs;

@@ -1,4 +1,4 @@
-//! List scheduling: items in the order of their urgency, each where it ends first.
+//! List scheduling: items in descending order of rank, each where it ends first.
 
 use super::cluster::Cluster;
 use super::dag::Dag;
@@ -19,18 +19,18 @@ const RANKS: [Rank; 5] = [
     Rank { work: Work::Mean, transfer_percent: 200 },
 ];
 
-/// How many items all passes together may schedule, if there is more than one pass.
+/// The total number of items that all passes may schedule, if there is more than one pass.
 const PASSES_BUDGET: usize = 400_000;
 
-/// Chooses where and when each item runs, so that the last one ends early.
+/// Chooses a processor and a time for each item, so that the last one ends early.
 ///
-/// Items are taken by upward rank and put where they end first, transfers included, also into gaps
-/// (HEFT: Topcuoglu, Hariri and Wu, 2002). A place whose memory would be exceeded at any time is not
-/// chosen; an item waits for memory where that helps. Several rank functions are tried, with and
-/// without the lookahead of PEFT (Arabnejad and Barbosa, 2014), and everything on one processor. The
-/// schedule that ends first is taken. Up to 40,000 items there are ten passes besides those on one
-/// processor; above, fewer, at least one. Schedules of up to 600 items are then improved by local
-/// search. The result depends only on the arguments.
+/// Items are taken by upward rank and put where they end first, including transfers and using gaps
+/// (HEFT: Topcuoglu, Hariri and Wu, 2002). A processor whose memory would be exceeded at any time
+/// is not chosen; an item waits for memory where that helps. Several rank functions are tried, with
+/// and without the lookahead of PEFT (Arabnejad and Barbosa, 2014), and all items on one processor.
+/// The schedule that ends first is taken. Up to 40,000 items there are ten passes besides those on
+/// one processor; above, fewer, at least one. Schedules of up to 600 items are then improved by
+/// local search. The result depends only on the arguments.
 ///
 /// # Errors
 /// If the graph is malformed or has a cycle, if no processor can run an item or all items of a
@@ -159,7 +159,7 @@ mod tests {
         let mut cluster = cluster(2, 1);
         cluster.processors[0].memory = Some(Bytes::from_mib(1));
         cluster.processors[1].memory = Some(Bytes::from_mib(2));
-        // Alone, each would be faster on processor 0.
+        // Each item alone would be faster on processor 0.
         let mut items = vec![item("u", &[1, 90], &[], 0), item("v", &[1, 90], &[], 0)];
         for item in &mut items {
             item.group = Some(7);
@@ -216,7 +216,7 @@ mod tests {
         let dag = dag(100_000, 8, 5, Shape { groups: false });
         let schedule = list_schedule(&dag, &cluster).unwrap();
         verify(&dag, &cluster, &schedule).unwrap();
-        // No more than three times the work divided by the processors.
+        // At most three times the work divided by the processors.
         let least = |item: &Item| item.nanos.iter().flatten().min().copied().unwrap_or(0);
         let work: u64 = dag.items.iter().map(least).sum();
         assert!(schedule.makespan_nanos < 3 * work / 8, "{}", schedule.makespan_nanos);

@@ -5,13 +5,13 @@ use crate::device::{Device, DeviceSet, DeviceSpec};
 use gpu_core::{Bytes, Rates, Route, Topology};
 use std::collections::BTreeMap;
 
-/// The speed of a CPU beside a GPU: its memory passes about a tenth as much.
+/// The speed of a CPU relative to a GPU: its memory has about a tenth of the bandwidth.
 const CPU_SPEED: f64 = 0.1;
 
 /// The route between devices of two tasks, which usually run on two machines: 10-gigabit Ethernet.
 const NETWORK: Route = Route { latency_nanos: 50_000, bytes_per_second: 1_250_000_000 };
 
-/// What is known of a GPU.
+/// The known properties of a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gpu {
     /// Its free memory; `None` for no limit.
@@ -21,8 +21,8 @@ pub struct Gpu {
 }
 
 impl Cluster {
-    /// Returns devices as processors. `gpus` and `topology` say by index what is known of the GPUs
-    /// and how they are connected; devices of different tasks are connected by a network.
+    /// Returns devices as processors. `gpus` and `topology` contain the known properties and the
+    /// connections of the GPUs, by index; devices of different tasks are connected by a network.
     ///
     /// The speed of a GPU is relative to the fastest, by the rate at which it reads its memory,
     /// since most operations are bound by it; if the rate of one is unknown, all have speed 1. Each

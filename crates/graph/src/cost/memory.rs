@@ -1,4 +1,4 @@
-//! How much memory of a processor is in use, over time.
+//! The memory in use on a processor, over time.
 
 use std::cell::Cell;
 
@@ -7,21 +7,21 @@ const MOST_STEPS: usize = 48;
 
 /// The memory in use as a step function of time.
 ///
-/// A value counts from the time at which it is made until the end, until its last use is known.
-/// What a partial schedule counts is therefore never less than what the complete one uses.
+/// Until the last use of a value is known, it counts from its creation to the end. A partial
+/// schedule therefore never counts less than the complete one uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Memory {
-    /// In use all the time.
+    /// The memory in use all the time.
     base: u64,
-    /// The steps in order of time. A chunk is passed over at once if its highest level allows.
+    /// The steps in order of time. A chunk is skipped as a whole if its highest level allows it.
     chunks: Vec<Chunk>,
-    /// In use at the end, without the base.
+    /// The memory in use at the end, without the base.
     last: i64,
     /// At least the maximum over all times, without the base.
     ceiling: Cell<i64>,
 }
 
-/// Steps that follow one another; at least one.
+/// Consecutive steps; at least one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Chunk {
     /// Times, each with the change of the level.
@@ -102,12 +102,12 @@ impl Memory {
         self.base.saturating_add(unsigned(peak))
     }
 
-    /// Returns how much is in use at the end.
+    /// Returns the memory in use at the end.
     pub(super) fn left(&self) -> u64 {
         self.base.saturating_add(unsigned(self.last))
     }
 
-    /// Returns how much a limit lacks for additional memory at all times; 0 if it fits.
+    /// Returns how much additional memory at all times exceeds a limit; 0 if it fits.
     pub(super) fn lack_always(&self, bytes: u64, limit: u64) -> u64 {
         if bytes == 0 {
             return 0;
@@ -125,7 +125,7 @@ impl Memory {
     /// limit.
     ///
     /// # Errors
-    /// How much the limit lacks, if there is no such time.
+    /// By how much the limit is exceeded, if there is no such time.
     pub(super) fn earliest(&self, first: u64, bytes: u64, limit: u64) -> Result<u64, u64> {
         let needed = self.base.saturating_add(bytes);
         let room = limit.checked_sub(needed).map(signed);
@@ -221,7 +221,7 @@ mod tests {
         };
         let (mut memory, mut steps) = (Memory::default(), Vec::new());
         for round in 0..2_000_u64 {
-            // Sometimes near the end, sometimes anywhere, and often at a time that has a step.
+            // Sometimes near the end, sometimes anywhere, and often at the time of a step.
             let from = if random(4) == 0 { 0 } else { round };
             let (at, lasting, bytes) = (1 + from + random(40), 1 + random(60), 1 + random(9));
             memory.add(at, bytes);

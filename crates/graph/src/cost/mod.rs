@@ -1,8 +1,8 @@
 //! Placing a graph by its costs: when and where each operation runs, by simulation.
 //!
-//! A [`Dag`] holds what operations cost and what they produce, a [`Cluster`] what runs them and how
-//! it is connected. [`list_schedule`] chooses a processor and a time for every item, [`optimal`]
-//! finds the best schedule of a small graph, and [`verify`] checks any schedule without the code
+//! A [`Dag`] holds the costs and outputs of operations, a [`Cluster`] the processors and the routes
+//! between them. [`list_schedule`] chooses a processor and a time for every item, [`optimal`] finds
+//! the best schedule of a small graph, and [`verify`] checks any schedule independently of the code
 //! that made it. The three share one model of time, transfers and memory, which [`Schedule`]
 //! describes.
 

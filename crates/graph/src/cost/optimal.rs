@@ -18,24 +18,25 @@ pub const MAX_ITEMS: usize = 32;
 pub struct Optimum {
     /// The schedule.
     pub schedule: Schedule,
-    /// Whether the search completed, so that no schedule ends earlier; with limits of memory or
-    /// [`Cluster::one_port`], no list schedule does (see [`optimal`]).
+    /// Whether the search completed, so that no schedule ends earlier; with memory limits or
+    /// [`Cluster::one_port`], no list schedule ends earlier (see [`optimal`]).
     pub proven: bool,
-    /// How many partial schedules it looked at.
+    /// How many partial schedules it examined.
     pub states: u64,
 }
 
 /// Finds the schedule that ends first, by branch and bound from that of
-/// [`list_schedule`](super::list_schedule), looking at `max_states` partial schedules at most.
+/// [`list_schedule`](super::list_schedule), examining at most `max_states` partial schedules.
 ///
-/// Without limits of memory and with [`Cluster::one_port`] off, no schedule ends earlier than a
-/// proven one: items are appended in every order that the inputs allow, and a partial schedule is
+/// Without memory limits and with [`Cluster::one_port`] off, no schedule ends earlier than a proven
+/// one: items are appended in every order that the inputs allow, and a partial schedule is
 /// abandoned only if its bound (the longest path, or the work divided by the processors) is no
-/// better than the best end, or if another one of the same items is nowhere later.
+/// better than the best end, or if another partial schedule of the same items is later in no
+/// respect.
 ///
-/// With them, the space is that of list schedules: items in every order and on every processor,
-/// each at the earliest time with its transfers at their earliest times. A schedule that delays an
-/// item or a transfer on purpose is not in it.
+/// With them, the search covers list schedules: items in every order and on every processor, each
+/// at the earliest time with its transfers at their earliest times. It does not cover schedules
+/// that delay an item or a transfer on purpose.
 ///
 /// # Errors
 /// As `list_schedule`, and if there are more than [`MAX_ITEMS`] items.
@@ -71,18 +72,18 @@ pub fn optimal(dag: &Dag, cluster: &Cluster, max_states: u64) -> Result<Optimum,
     Ok(Optimum { schedule, proven, states: search.states })
 }
 
-/// Where things stand, so that another partial schedule of the same items can be compared.
+/// The current state, for comparison with other partial schedules of the same items.
 type Places = (u32, Vec<Option<u32>>);
 
 struct Search<'p> {
     problem: &'p Problem<'p>,
     tails: Vec<u64>,
-    /// For each processor, a lower one that cannot be told from it.
+    /// For each processor, a lower one that is indistinguishable from it.
     twins: Vec<Option<u32>>,
     append: bool,
     best_end: u64,
     best: Option<Partial<'p>>,
-    /// For each set of items, the times of the partial schedules that none of the others dominates.
+    /// For each set of items, the times of the undominated partial schedules.
     undominated: HashMap<Places, Vec<Vec<u64>>>,
     /// Complete descriptions of the partial schedules so far.
     seen: HashSet<(Vec<Option<Slot>>, Vec<Transfer>)>,
@@ -91,7 +92,7 @@ struct Search<'p> {
 }
 
 impl<'p> Search<'p> {
-    /// Tries everything that can follow. `placed` has a bit for each item of the partial schedule.
+    /// Tries all continuations. `placed` has a bit for each item of the partial schedule.
     fn visit(&mut self, partial: &Partial<'p>, placed: u32) {
         let problem = self.problem;
         if placed.count_ones() as usize == problem.len() {
@@ -137,7 +138,8 @@ impl<'p> Search<'p> {
         }
     }
 
-    /// Returns whether a processor and a lower one like it are both unused: the lower one is enough.
+    /// Returns whether a processor and its lower twin are both unused: trying the lower one is
+    /// enough.
     fn is_mirrored(&self, partial: &Partial<'_>, processor: u32) -> bool {
         let used = |of: u32| {
             let mut slots = (0..self.problem.len() as u32).filter_map(|item| partial.slot(item));
@@ -146,7 +148,7 @@ impl<'p> Search<'p> {
         self.twins[processor as usize].is_some_and(|twin| !used(processor) && !used(twin))
     }
 
-    /// Returns whether no partial schedule so far makes this one superfluous, and notes it.
+    /// Returns whether no partial schedule so far makes this one superfluous, and records it.
     fn is_new(&mut self, partial: &Partial<'_>, placed: u32) -> bool {
         if !self.append {
             let slots = (0..self.problem.len() as u32).map(|item| partial.slot(item)).collect();
@@ -166,7 +168,7 @@ impl<'p> Search<'p> {
         true
     }
 
-    /// Returns all times on which what follows depends: the earlier, the better.
+    /// Returns all times that affect the continuation: the earlier, the better.
     fn times(&self, partial: &Partial<'_>, placed: u32) -> Vec<u64> {
         let problem = self.problem;
         let processors = problem.processors() as u32;
@@ -183,13 +185,13 @@ impl<'p> Search<'p> {
         times
     }
 
-    /// Returns when an output of an added item can be on a processor at the earliest.
+    /// Returns the earliest time at which an output of an added item can be on a processor.
     fn arrival(&self, partial: &Partial<'_>, item: u32, output: Option<u32>, to: u32) -> u64 {
         let Some(slot) = partial.slot(item) else { return 0 };
         slot.end_nanos.saturating_add(self.problem.comm(item, output, slot.processor, to))
     }
 
-    /// Returns a time before which no schedule that begins like this one can end.
+    /// Returns a lower bound for the end of all continuations.
     fn bound(&self, partial: &Partial<'_>) -> u64 {
         let problem = self.problem;
         let count = problem.processors();

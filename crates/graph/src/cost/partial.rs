@@ -1,4 +1,4 @@
-//! A schedule of some of the items, to which one more is added at a time.
+//! A schedule of some of the items, extended by one item at a time.
 
 use super::memory::Memory;
 use super::problem::Problem;
@@ -6,14 +6,14 @@ use super::schedule::{Choice, Schedule, Slot, Transfer};
 use super::timeline::{Timeline, earliest_common};
 use gpu_core::Bytes;
 
-/// A schedule of the items so far. Items are added after what they wait for.
+/// A schedule of the items so far. Items are added after their inputs.
 #[derive(Clone, Debug)]
 pub(super) struct Partial<'p> {
     problem: &'p Problem<'p>,
-    /// Whether items are only appended to what a processor does, and fill no gaps.
+    /// Whether items are only appended to the work of a processor, without filling gaps.
     append: bool,
     slots: Vec<Option<Slot>>,
-    /// For each value, where it is.
+    /// For each value, the processors that have it.
     copies: Vec<Vec<Copied>>,
     uses_left: Vec<u32>,
     busy: Vec<Timeline>,
@@ -33,7 +33,7 @@ struct Copied {
     last_use: u64,
 }
 
-/// An item on a processor, with the transfers that it needs. Reused to save allocations.
+/// A trial of an item on a processor, with the required transfers. Reused to save allocations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trial {
     pub(super) processor: u32,
@@ -80,7 +80,7 @@ impl<'p> Partial<'p> {
         self.problem.group[item as usize].and_then(|group| self.groups[group as usize])
     }
 
-    /// Returns how much memory of a processor is in use at the end.
+    /// Returns the memory of a processor in use at the end.
     pub(super) fn memory_left(&self, processor: u32) -> u64 {
         self.memory[processor as usize].left()
     }
@@ -92,7 +92,7 @@ impl<'p> Partial<'p> {
     /// Computes when an item would run on a processor, where it takes `nanos`.
     ///
     /// # Errors
-    /// How much memory the processor lacks.
+    /// How much additional memory the processor would need.
     pub(super) fn try_on(
         &self,
         item: u32,
@@ -184,7 +184,7 @@ impl<'p> Partial<'p> {
         trial.end = trial.start.saturating_add(nanos);
     }
 
-    /// Adds an item as tried.
+    /// Adds an item as in the trial.
     pub(super) fn add(&mut self, item: u32, trial: &Trial) {
         let (problem, to) = (self.problem, trial.processor as usize);
         let persistent = self.persistent(item);
@@ -237,7 +237,7 @@ impl<'p> Partial<'p> {
             if self.uses_left[value] == 0 {
                 let from = &problem.dag.items[input.item as usize];
                 let bytes = from.outputs[output as usize];
-                // The value itself is first, its copies follow.
+                // The value itself is first, followed by its copies.
                 for copy in self.copies[value].iter().skip(usize::from(from.keeps_outputs)) {
                     self.memory[copy.processor as usize].release(copy.last_use, bytes.0);
                 }

@@ -1,24 +1,24 @@
-//! The processor for one item.
+//! Selects the processor for one item.
 
 use super::partial::{Partial, Trial};
 use super::problem::Problem;
 use super::schedule::{Choice, Lack, ScheduleError};
 use gpu_core::Bytes;
 
-/// How a processor is chosen for an item.
+/// The rule that selects a processor for an item.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Selection<'a> {
-    /// Where it ends first (HEFT).
+    /// The processor on which it ends first (HEFT).
     EarliestEnd,
-    /// Where its end and the lower bound for what follows are least (PEFT).
+    /// The processor with the least sum of its end and the lower bound for the rest (PEFT).
     WithTail(&'a [u64]),
-    /// Where most memory is left.
+    /// The processor with the most memory left.
     MostMemory,
-    /// Where the assignment says, by item.
+    /// The processor in the assignment, by item.
     Assigned(&'a [u32]),
 }
 
-/// Places items, with room for trials that is reused.
+/// Places items; trials are reused.
 #[derive(Debug, Default)]
 pub(super) struct Placer {
     trial: Trial,
@@ -26,7 +26,7 @@ pub(super) struct Placer {
 }
 
 impl Placer {
-    /// Adds an item where the selection wants it.
+    /// Adds an item on the selected processor.
     pub(super) fn place(
         &mut self,
         problem: &Problem<'_>,

@@ -5,23 +5,23 @@ use super::dag::Dag;
 use super::schedule::ScheduleError;
 use std::collections::{HashMap, VecDeque};
 
-/// How many items of a cycle an error names.
+/// The maximum number of items of a cycle that an error names.
 const NAMED: usize = 8;
 
-/// A graph and a cluster with what scheduling asks for often.
+/// A graph and a cluster with precomputed data for scheduling.
 #[derive(Debug)]
 pub(super) struct Problem<'a> {
     pub(super) dag: &'a Dag,
     pub(super) cluster: &'a Cluster,
-    /// All items, each after what it waits for.
+    /// All items, each after its inputs.
     pub(super) order: Vec<u32>,
     /// For each item, the items that wait for it, with the output that they need; once per input.
     pub(super) successors: Vec<Vec<(u32, Option<u32>)>>,
     /// For each item, the position of its first output among all outputs.
     pub(super) first_value: Vec<usize>,
-    /// For each output, the number of inputs that it is.
+    /// For each output, the number of inputs that use it.
     pub(super) uses: Vec<u32>,
-    /// For each item, the processors that it may run on and the time that it takes there.
+    /// For each item, the processors that it may run on, with its time there.
     pub(super) feasible: Vec<Vec<(u32, u64)>>,
     /// For each item, its group, numbered from 0.
     pub(super) group: Vec<Option<u32>>,
@@ -30,7 +30,7 @@ pub(super) struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    /// Checks a graph and indexes it.
+    /// Checks and indexes a graph.
     pub(super) fn new(dag: &'a Dag, cluster: &'a Cluster) -> Result<Self, ScheduleError> {
         let count = dag.items.len();
         let mut first_value = Vec::with_capacity(count);
@@ -98,7 +98,8 @@ impl<'a> Problem<'a> {
         self.cluster.route(from, to).nanos(bytes)
     }
 
-    /// Returns the persistent bytes that the first item of a group brings, or an item without one.
+    /// Returns the persistent bytes that the first item of a group adds, or an item without a
+    /// group.
     pub(super) fn persistent(&self, item: u32) -> u64 {
         match self.group[item as usize] {
             Some(group) => self.group_bytes[group as usize],
@@ -128,8 +129,8 @@ impl<'a> Problem<'a> {
         Err(ScheduleError::Cycle { items: self.cycle(&waits) })
     }
 
-    /// Names items of one cycle, in its direction. Each item that still waits has a predecessor
-    /// that does, so a walk backwards meets a cycle.
+    /// Names items of one cycle, in its direction. Each waiting item has a waiting predecessor, so
+    /// a walk backwards reaches a cycle.
     fn cycle(&self, waits: &[usize]) -> Vec<String> {
         let before = |at: usize| {
             let inputs = self.dag.items[at].inputs.iter().map(|input| input.item as usize);

@@ -4,14 +4,14 @@ use super::improve::Random;
 use super::{Cluster, Dag, Input, Item, Processor};
 use gpu_core::{Bytes, Route};
 
-/// What random graphs have.
+/// The properties of random graphs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) groups: bool,
 }
 
-/// Returns a graph whose items wait for up to three of the twelve before them. Work takes up to
-/// 1 ms, and transfers about as long, half as long or twice as long, by the seed.
+/// Returns a graph with items that wait for up to three of the previous twelve. Depending on the
+/// seed, work takes up to 1 ms, and transfers take about as long, half as long or twice as long.
 pub(super) fn dag(count: usize, processors: usize, seed: u64, shape: Shape) -> Dag {
     let mut random = Random(seed.wrapping_mul(7919) + 1);
     let size = [50_000, 400_000, 1_000_000][random.below(3)];
@@ -45,7 +45,7 @@ pub(super) fn dag(count: usize, processors: usize, seed: u64, shape: Shape) -> D
     Dag { items: items.collect() }
 }
 
-/// Returns processors with routes of about 1 GB/s and without limits of memory.
+/// Returns processors with routes of about 1 GB/s and without memory limits.
 pub(super) fn cluster(count: usize, seed: u64) -> Cluster {
     let mut random = Random(seed ^ 0x5eed);
     let processor =

@@ -1,8 +1,8 @@
-//! How urgent an item is: the length of the longest path from it to the end.
+//! The rank of an item: the length of the longest path from it to the end.
 
 use super::problem::Problem;
 
-/// Which of the times on different processors a rank uses.
+/// The time among those on different processors that a rank uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     Mean,
@@ -17,10 +17,10 @@ pub(super) struct Rank {
     pub(super) transfer_percent: u64,
 }
 
-/// Returns for each item its upward rank in nanoseconds: its work and the highest of the ranks of
-/// what waits for it, with the transfers between.
+/// Returns for each item its upward rank in nanoseconds: its work plus the highest rank of its
+/// successors, including the transfers.
 ///
-/// Mean work and full transfers are those of HEFT (Topcuoglu, Hariri and Wu, 2002).
+/// HEFT uses mean work and full transfers (Topcuoglu, Hariri and Wu, 2002).
 pub(super) fn upward(problem: &Problem<'_>, rank: Rank) -> Vec<u64> {
     let mean = MeanRoute::of(problem);
     let mut ranks = vec![0_u64; problem.len()];
@@ -77,8 +77,8 @@ impl MeanRoute {
 }
 
 /// Returns for each item and processor, at `item * processors + processor`, the least time from the
-/// end of the item there to the end of the last item that depends on it, if every item had a
-/// processor to itself.
+/// end of the item there to the end of the last item that depends on it, if every item had its own
+/// processor.
 ///
 /// This is the optimistic cost table of PEFT (Arabnejad and Barbosa, 2014) with the times of the
 /// actual routes, and therefore a lower bound.

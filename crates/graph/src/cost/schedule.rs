@@ -1,10 +1,10 @@
-//! Where and when each item runs, and why.
+//! A schedule: the processor and the time of each item, and the reason.
 
 use gpu_core::{Bytes, amount};
 use std::fmt;
 use std::sync::Arc;
 
-/// Where and when each item runs.
+/// The processor and the time of each item.
 ///
 /// The model: a processor runs one item at a time, to its end. A value that another processor needs
 /// is copied there once, after the item that made it has ended; the copy overlaps with work. With
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// (reading or sending), and each copy from the start of its transfer to the end of its last use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// For each item, where and when it runs.
+    /// The processor and the time of each item.
     pub slots: Vec<Slot>,
     /// The copies between processors, by start.
     pub transfers: Vec<Transfer>,
@@ -25,11 +25,11 @@ pub struct Schedule {
     pub makespan_nanos: u64,
     /// For each processor, the most memory in use at one time.
     pub peaks: Vec<Bytes>,
-    /// For each item, why it runs there.
+    /// For each item, the reason for its processor.
     pub reasons: Vec<Choice>,
 }
 
-/// Where and when an item runs.
+/// The processor and the time of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slot {
     /// The processor, by index.
@@ -49,17 +49,17 @@ pub struct Transfer {
     pub end_nanos: u64,
     /// The item that made the value.
     pub item: u32,
-    /// Which of its outputs.
+    /// The index of the output.
     pub output: u32,
-    /// From this processor.
+    /// The source processor.
     pub from: u32,
-    /// To this processor.
+    /// The destination processor.
     pub to: u32,
     /// The size.
     pub bytes: Bytes,
 }
 
-/// Why an item runs on its processor.
+/// The reason why an item runs on its processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
     /// It is fixed there.
@@ -68,9 +68,9 @@ pub enum Choice {
     Only,
     /// An item of its group runs there.
     Group,
-    /// Of the processors with enough memory, it was best there when its turn came.
+    /// Among the processors with enough memory, it was best there at its turn.
     Earliest {
-        /// The processor that was second, and when the item would have ended there.
+        /// The second-best processor, and the end of the item there.
         next: Option<(u32, u64)>,
     },
     /// A search over complete schedules found it best there.
@@ -92,7 +92,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// A processor whose memory does not suffice.
+/// A processor with too little memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     /// Its name.
@@ -110,7 +110,7 @@ pub enum ScheduleError {
         /// The item.
         item: Arc<str>,
     },
-    /// Items wait for each other.
+    /// Items form a cycle.
     #[error("items in a cycle: {}", .items.join(", "))]
     Cycle {
         /// Some of them.
@@ -128,12 +128,12 @@ pub enum ScheduleError {
         /// The first item of the group.
         item: Arc<str>,
     },
-    /// The memory of no processor suffices.
+    /// No processor has enough memory.
     #[error("no memory for '{item}': {}", lacking(.lacks))]
     Memory {
         /// The item.
         item: Arc<str>,
-        /// What each processor that can run it lacks.
+        /// The missing memory of each processor that can run it.
         lacks: Vec<Lack>,
     },
     /// The graph is too large for an exact search.

@@ -1,10 +1,10 @@
-//! When a processor or a port of one is busy.
+//! The busy times of a processor or one of its ports.
 
 /// The number of gaps that a timeline remembers. Items arrive roughly in the order of time, so only
-/// the latest gaps are of use; the limit keeps the time for each item constant.
+/// the latest gaps are useful; the limit keeps the time for each item constant.
 const GAPS: usize = 64;
 
-/// Busy time, as the gaps before its end.
+/// Busy time, represented by the gaps before its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Timeline {
     /// Start and end of each gap, in order.
@@ -13,7 +13,7 @@ pub(super) struct Timeline {
 }
 
 impl Timeline {
-    /// Returns the earliest time from `ready` on at which there is room for a length.
+    /// Returns the earliest time from `ready` on with room for a length.
     pub(super) fn earliest(&self, ready: u64, length: u64) -> u64 {
         if length == 0 || ready >= self.end {
             return ready;
@@ -24,7 +24,7 @@ impl Timeline {
         fit.next().map_or(self.end, |(start, _)| start)
     }
 
-    /// Makes a time busy that [`Timeline::earliest`] returned.
+    /// Marks a time returned by [`Timeline::earliest`] as busy.
     pub(super) fn book(&mut self, start: u64, length: u64) {
         let stop = start.saturating_add(length);
         if length == 0 {
@@ -54,7 +54,7 @@ impl Timeline {
         }
     }
 
-    /// Forgets the gaps: what follows is appended.
+    /// Drops the gaps: further work is appended.
     pub(super) fn close_gaps(&mut self) {
         self.gaps.clear();
     }

@@ -1,4 +1,4 @@
-//! Checks a schedule against the model, without the code that made it.
+//! Checks a schedule against the model, independently of the code that made it.
 
 use super::cluster::Cluster;
 use super::dag::{Dag, Input};
@@ -7,14 +7,14 @@ use gpu_core::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What is wrong with a schedule.
+/// The kind of error in a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// It has another number of items or processors, or it or the graph names ones that do not
-    /// exist.
+    /// Its number of items or processors differs, or the schedule or the graph refers to
+    /// nonexistent ones.
     #[error("the schedule is not one of this graph and this cluster")]
     Shape,
-    /// An item is where it cannot run, or not for as long as it takes.
+    /// An item is where it cannot run, or its duration is wrong.
     #[error("item '{item}' does not run there, or not for that time")]
     Time {
         /// The item.
@@ -26,12 +26,12 @@ pub enum Violation {
         /// The item.
         item: Arc<str>,
     },
-    /// An item starts before an input is there.
+    /// An item starts before an input is available.
     #[error("item '{item}' starts before its input from '{input}' arrives")]
     Input {
         /// The item.
         item: Arc<str>,
-        /// Where the input comes from.
+        /// The source of the input.
         input: Arc<str>,
     },
     /// A transfer starts before its value exists, is too short, or is made twice.
@@ -51,10 +51,10 @@ pub enum Violation {
     Memory {
         /// The processor.
         processor: Arc<str>,
-        /// The most that is in use at one time.
+        /// The maximum memory in use at one time.
         needed: Bytes,
     },
-    /// The end or the peaks are not those of the slots.
+    /// The end or the peaks do not match the slots.
     #[error("the end or the peak memory of the schedule is wrong")]
     Totals,
 }
@@ -188,7 +188,7 @@ fn overlaps(cluster: &Cluster, schedule: &Schedule) -> Result<(), Violation> {
             lanes.push(port(|transfer| transfer.to));
         }
         for mut lane in lanes {
-            // What takes no time does not occupy anything.
+            // Work that takes no time does not occupy a lane.
             lane.retain(|(start, end): &(u64, u64)| start < end);
             lane.sort_unstable();
             if lane.windows(2).any(|pair| pair[0].1 > pair[1].0) {
@@ -201,7 +201,7 @@ fn overlaps(cluster: &Cluster, schedule: &Schedule) -> Result<(), Violation> {
 
 /// Returns the most memory in use at one time, for each processor.
 fn peaks(dag: &Dag, schedule: &Schedule, processors: usize) -> Vec<Bytes> {
-    // Of each value on each processor, when it comes to be and when its last use ends.
+    // For each value on each processor, the time of its creation and the end of its last use.
     let mut lives: HashMap<(u32, u32, u32), (u64, u64)> = HashMap::new();
     for ((at, item), slot) in (0_u32..).zip(&dag.items).zip(&schedule.slots) {
         for (output, _) in (0_u32..).zip(&item.outputs) {
@@ -244,7 +244,7 @@ fn peaks(dag: &Dag, schedule: &Schedule, processors: usize) -> Vec<Bytes> {
         base[slot.processor as usize] += i128::from(item.persistent.0);
     }
     let peak = |(base, mut steps): (i128, Vec<(u64, i128)>)| {
-        // At one time, what ends makes room before what starts.
+        // At equal times, releases come before allocations.
         steps.sort_unstable();
         let mut level = base;
         let levels = steps.iter().map(|(_, step)| {

@@ -1,8 +1,8 @@
 //! The nodes and edges that are placed together: a graph, or the body of a function.
 //!
 //! Calls of functions that return resources are isolated first: each of their inputs and outputs
-//! gets an identity of its own, as TensorFlow's `placer_inspection_required_ops_utils.cc` does, so
-//! that the devices of the resources within bind the identities and not the call.
+//! gets its own identity, as TensorFlow's `placer_inspection_required_ops_utils.cc` does, so that
+//! the devices of the inner resources bind the identities and not the call.
 
 use super::error::{PlaceError, PlaceErrorKind};
 use crate::build::BuildError;
@@ -14,7 +14,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// A value that one node gives to another.
+/// A value passed from one node to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Edge {
     pub(super) from: u32,
@@ -23,16 +23,16 @@ pub(super) struct Edge {
     pub(super) input: u32,
 }
 
-/// Nodes, the order in which they are placed, and their edges in the order in which TensorFlow
-/// would have added them.
+/// Nodes, their placement order, and their edges in the order in which TensorFlow would have added
+/// them.
 #[derive(Clone, Debug)]
 pub(super) struct Body<'g> {
     pub(super) nodes: Cow<'g, [Node]>,
     pub(super) order: Vec<u32>,
     pub(super) edges: Vec<Edge>,
-    /// For each node whether it is a call to look into.
+    /// For each node, whether it is a call to inspect.
     pub(super) inspected: Vec<bool>,
-    /// How many nodes were given; the others are identities.
+    /// The number of original nodes; the others are identities.
     pub(super) given: usize,
 }
 
@@ -79,13 +79,13 @@ struct Isolation {
     order: Vec<u32>,
     /// Edges that were removed are `None`.
     edges: Vec<Option<Edge>>,
-    /// The positions of the edges from each node.
+    /// The indices of the edges from each node.
     outgoing: Vec<Vec<usize>>,
-    /// The position of the edge to each input of each node.
+    /// The index of the edge to each input of each node.
     incoming: Vec<Vec<usize>>,
     names: HashSet<Arc<str>>,
-    /// For each name that was taken when an identity asked for it, the first number to try as its
-    /// suffix. Those below it are taken.
+    /// For each name that was already taken when an identity requested it, the first number to try
+    /// as its suffix. Lower numbers are taken.
     suffixes: HashMap<Arc<str>, u64>,
     calls: Vec<bool>,
     given: usize,
@@ -161,7 +161,7 @@ impl Isolation {
         Ok(())
     }
 
-    /// Replaces an edge with an identity and the edges to and from it.
+    /// Replaces an edge by an identity with an incoming and an outgoing edge.
     fn insert_between(
         &mut self,
         at: usize,
@@ -176,7 +176,7 @@ impl Isolation {
         Ok(())
     }
 
-    /// Returns a name with the first suffix that makes it unique, if any is needed.
+    /// Returns a name with the first suffix that makes it unique, if one is needed.
     fn unique(&mut self, name: Arc<str>) -> Arc<str> {
         if self.names.insert(name.clone()) {
             return name;
@@ -191,7 +191,7 @@ impl Isolation {
         }
     }
 
-    /// Adds an identity of an output.
+    /// Adds an identity for an output.
     fn insert(
         &mut self,
         name: String,
@@ -247,7 +247,7 @@ mod tests {
             let body = Body::new(&nodes, vec![0, 1], vec![false, true], true, &mut budget);
             body.map(|body| body.nodes.len() - body.given).map_err(|error| error.kind)
         };
-        // Three for the inputs and one for the output, each as eleven values.
+        // Three for the inputs and one for the output; each counts as eleven values.
         assert_eq!([identities(), identities()], [Ok(4), Ok(4)]);
         assert_eq!(identities(), Err(PlaceErrorKind::Function));
     }

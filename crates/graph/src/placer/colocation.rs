@@ -1,5 +1,5 @@
-//! Which nodes must be on one device, and what restricts it: requests, kernels, references,
-//! resources and `_class`.
+//! The groups of nodes that must be on one device, and their constraints: requests, kernels,
+//! references, resources and `_class`.
 //!
 //! The rules and their order are those of TensorFlow's `colocation_graph.cc`.
 
@@ -15,7 +15,7 @@ use crate::dtype::Dtype;
 use crate::node::{Node, NodeId};
 use std::collections::HashMap;
 
-/// Operations that use a resource without being where it is: they hand it on.
+/// Operations that use a resource without being on its device: they pass it on.
 const FREE_USERS: &[&str] = &[
     "DeleteMultiDeviceIterator",
     "ExperimentalGroupByReducerDataset",
@@ -64,13 +64,13 @@ fn makes_dataset(node: &Node) -> bool {
         && (&*node.op == "DatasetFromGraph" || node.op.ends_with("Dataset") || is_versioned)
 }
 
-/// The groups of a body and what is known of them.
+/// The groups of a body, and their known properties.
 #[derive(Debug)]
 pub(super) struct Colocation<'g> {
     pub(super) body: Body<'g>,
     pub(super) groups: Groups,
     pub(super) warnings: Vec<Warning>,
-    /// For each device the number that debugging information gives it, from the first use on.
+    /// The number of each device in debugging information, assigned at the first use.
     pub(super) device_numbers: HashMap<u32, usize>,
 }
 
@@ -86,15 +86,15 @@ impl<'g> Colocation<'g> {
         Ok(())
     }
 
-    /// Colocates the ends of references and resources. Returns the calls to look into, in order,
-    /// each with the edges that leave it.
+    /// Colocates the ends of references and resources. Returns the calls to inspect, in order, each
+    /// with its outgoing edges.
     pub(super) fn follow_edges(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Result<Vec<(u32, Vec<Edge>)>, PlaceError> {
         let mut calls: Vec<(u32, Vec<Edge>)> = Vec::new();
         let mut positions: HashMap<u32, usize> = HashMap::new();
-        // Of the last node with references, because the edges to a node follow each other.
+        // For the last node with references, because the edges to a node are consecutive.
         let mut takes_references: (Option<u32>, Vec<bool>) = (None, Vec::new());
         for at in 0..self.body.edges.len() {
             let edge = self.body.edges[at];
@@ -127,7 +127,8 @@ impl<'g> Colocation<'g> {
                 self.bind(edge, cx)?;
             }
         }
-        // TensorFlow keeps them in a hash set of addresses. With few, it visits the last first.
+        // TensorFlow keeps them in a hash set of addresses. If they are few, it visits the last
+        // first.
         calls.reverse();
         Ok(calls)
     }
@@ -136,8 +137,8 @@ impl<'g> Colocation<'g> {
         self.body.inspected[node as usize]
     }
 
-    /// Colocates the ends of a reference or resource. Where their requests differ, that of the
-    /// source wins.
+    /// Colocates the ends of a reference or resource. If their requests differ, that of the source
+    /// takes precedence.
     pub(super) fn bind(&mut self, edge: Edge, cx: &mut Context<'_>) -> Result<(), PlaceError> {
         let (from_root, to_root) = (self.groups.root(edge.from), self.groups.root(edge.to));
         let (from, to) = (self.body.node(edge.from), self.body.node(edge.to));
@@ -186,12 +187,12 @@ impl<'g> Colocation<'g> {
         })
     }
 
-    /// Makes one group of those of two nodes.
+    /// Unites the groups of two nodes.
     pub(super) fn unite(&mut self, a: u32, b: u32, cx: &mut Context<'_>) -> Result<(), PlaceError> {
         self.try_unite(a, b, cx).map_err(|conflict| self.conflict(a, b, conflict, cx))
     }
 
-    /// Makes one group of those of two nodes; the conflict is put into words only where needed,
+    /// Unites the groups of two nodes. Builds the message about a conflict only if it is needed,
     /// because that takes a walk over all nodes.
     fn try_unite(&mut self, a: u32, b: u32, cx: &mut Context<'_>) -> Result<(), Conflict> {
         let (a_root, b_root) = (self.groups.root(a), self.groups.root(b));
@@ -222,8 +223,8 @@ impl<'g> Colocation<'g> {
         PlaceError::new(PlaceErrorKind::CannotColocate, message)
     }
 
-    /// Colocates the nodes that name each other, or the same name, in `_class`. Names that no node
-    /// has are groups, too.
+    /// Colocates the nodes that name each other, or the same name, in `_class`. Names without a
+    /// node are groups, too.
     pub(super) fn follow_classes(&mut self, cx: &mut Context<'_>) -> Result<(), PlaceError> {
         if self.body.nodes.iter().all(|node| node.colocation().next().is_none()) {
             return Ok(());
@@ -256,7 +257,7 @@ impl<'g> Colocation<'g> {
         Ok(())
     }
 
-    /// Removes types of devices that only a request may choose from groups without such a request.
+    /// Removes types of devices that require a request from groups without such a request.
     pub(super) fn drop_xla(&mut self, cx: &mut Context<'_>) {
         for at in 0..self.body.nodes.len() as u32 {
             let root = self.groups.root(at);
@@ -318,7 +319,7 @@ impl<'g> Colocation<'g> {
 const NO_COMMON_KIND: &str =
     " because no device type supports both of those nodes and the other nodes colocated with them";
 
-/// Returns what is known of a node alone.
+/// Returns the known properties of a single node.
 fn member(node: &Node, at: u32, cx: &mut Context<'_>) -> Result<Member, PlaceError> {
     let request = cx.names.parse(&node.requested);
     let local = cx.local;
@@ -368,7 +369,7 @@ fn member(node: &Node, at: u32, cx: &mut Context<'_>) -> Result<Member, PlaceErr
     Ok(member)
 }
 
-/// Returns the device that a node was placed on before, if it is there and supports the node.
+/// Returns the device of an earlier placement of a node, if it exists and supports the node.
 fn assigned_name(
     node: &Node,
     assigned: &str,

@@ -1,5 +1,5 @@
-//! What a placement knows besides the graph: devices, kernels and functions, with what was found
-//! out about them so far.
+//! The inputs of a placement apart from the graph: devices, kernels and functions, with cached
+//! results about them.
 
 use super::error::{PlaceError, PlaceErrorKind};
 use super::function;
@@ -28,18 +28,18 @@ pub(super) struct Context<'a> {
     pub(super) kinds: Kinds<'a>,
     pub(super) device_names: Vec<Name>,
     device_kinds: Vec<Option<Symbol>>,
-    /// The position of each device by the priority of its type, then by name.
+    /// The rank of each device by the priority of its type, then by name.
     ranks: Vec<usize>,
     default_device: Option<u32>,
     /// The process that places.
     pub(super) local: Name,
-    /// The devices that match a name and whose types support a list, the best first.
+    /// The devices that match a name and support a list of types, best first.
     found: HashMap<(Name, KindList), Rc<[u32]>>,
-    /// What the bodies of functions demand, by name and attributes.
+    /// The requirements of the bodies of functions, by name and attributes.
     pub(super) limits: HashMap<(String, String), Rc<Limits>>,
-    /// How many more values the bodies of functions may have.
+    /// The remaining number of values in the bodies of functions.
     pub(super) budget: Budget,
-    /// How many more identities may be inserted around calls.
+    /// The remaining number of identities to insert around calls.
     pub(super) identities: Budget,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Context<'a> {
         }
         let default = options.default_device.as_deref();
         let default_name = default.and_then(|name| names.parse(name));
-        // Without a default device, the process is known where some devices are of others.
+        // Without a default device, the process is known if some devices belong to others.
         let is_split = device_names.iter().any(|(_, is_local)| !is_local);
         let of_local = device_names.iter().find(|(_, is_local)| is_split && *is_local);
         let process = default_name.or(of_local.map(|(name, _)| *name)).unwrap_or_default();
@@ -114,7 +114,7 @@ impl<'a> Context<'a> {
         self.device_names.iter().any(|device| name.matches(device))
     }
 
-    /// Returns the position of the device with a full name, in any form.
+    /// Returns the index of the device with a full name, in any form.
     pub(super) fn position(&mut self, name: &str) -> Option<u32> {
         let exact = self.devices.position(name);
         let found = exact.or_else(|| {
@@ -153,7 +153,7 @@ impl<'a> Context<'a> {
         Ok((found.ok_or_else(missing)?, attrs))
     }
 
-    /// Returns for each input whether it takes a reference, not only the value that it refers to.
+    /// Returns for each input whether it takes a reference rather than only the referenced value.
     pub(super) fn takes_references(&self, node: &Node) -> Vec<bool> {
         let Some(of) = build::definition(&node.op, self.functions, self.registry) else {
             return vec![true; node.inputs.len()];

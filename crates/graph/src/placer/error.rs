@@ -1,6 +1,6 @@
 //! Why a graph cannot be placed.
 
-/// What kind of obstacle it is.
+/// The kind of obstacle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PlaceErrorKind {
@@ -8,34 +8,34 @@ pub enum PlaceErrorKind {
     NoDevices,
     /// The name of a requested device is malformed.
     MalformedRequest,
-    /// The device that a node was placed on before is malformed or not there.
+    /// The device of an earlier placement is malformed or does not exist.
     UnknownAssigned,
-    /// The device that a node was placed on before has no kernel for it.
+    /// The device of an earlier placement has no kernel for the node.
     AssignedWithoutKernel,
     /// No device has a kernel for an operation.
     NoKernel,
-    /// A reference or resource connects groups whose devices differ.
+    /// A reference or resource connects groups with different devices.
     IncompatibleEdge,
     /// Nodes that must be colocated cannot be.
     CannotColocate,
-    /// No device is as requested and supports the node and those colocated with it.
+    /// No device satisfies the request and supports the node and those colocated with it.
     Unsatisfiable,
     /// A function calls itself.
     RecursiveFunction,
-    /// A node calls a function that is not there or that cannot be built, or functions that are
-    /// nested too deep or too large.
+    /// A node calls a function that does not exist or cannot be built, or functions that are nested
+    /// too deeply or too large.
     Function,
 }
 
-/// A graph cannot be placed. The message is the one that people know from TensorFlow.
+/// A graph cannot be placed. The message is TensorFlow's, which users know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PlaceError {
-    /// What kind of obstacle it is.
+    /// The kind of obstacle.
     pub kind: PlaceErrorKind,
-    /// The node, if it is about one.
+    /// The node, if the error concerns one.
     pub node: Option<String>,
-    /// The message, of many lines where groups of colocated nodes are shown.
+    /// The message; it has many lines if it shows groups of colocated nodes.
     pub message: String,
 }
 
@@ -44,7 +44,7 @@ impl PlaceError {
         PlaceError { kind, node: None, message }
     }
 
-    /// Names the node that the error is about at the end of the message.
+    /// Appends the name of the node that the error concerns.
     pub(super) fn at(mut self, node: &str) -> PlaceError {
         let shown = if self.message.contains("{{node ") {
             node.to_owned()

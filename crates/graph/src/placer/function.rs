@@ -8,13 +8,13 @@ use crate::graph::Graph;
 use crate::registry::Registry;
 use std::collections::{BTreeMap, HashMap};
 
-/// A function with the values of its attributes put in.
+/// A function with its attributes substituted.
 #[derive(Debug)]
 pub(super) struct Instance {
     pub(super) graph: Graph,
-    /// The positions of the nodes for the arguments, in their order.
+    /// The indices of the nodes for the arguments, in their order.
     pub(super) arguments: Vec<u32>,
-    /// The positions of the nodes for the results, in their order.
+    /// The indices of the nodes for the results, in their order.
     pub(super) results: Vec<u32>,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn returns_resource(
     Ok(found)
 }
 
-/// Puts the values of attributes into a function.
+/// Substitutes the values of attributes in a function.
 ///
 /// # Errors
 /// [`BuildError::TooLarge`] if it has more values than the budget.
@@ -53,7 +53,7 @@ pub(super) fn instantiate(
     let signature = &function.signature;
     let mut attrs = attrs.clone();
     build::add_defaults(&mut attrs, signature, budget)?;
-    // What each name in an input stands for, as inputs of a graph.
+    // The meaning of each name in an input, as inputs of a graph.
     let mut values: HashMap<String, Vec<String>> = HashMap::new();
     let mut nodes = Vec::new();
     for arg in &signature.inputs {
@@ -101,7 +101,7 @@ pub(super) fn instantiate(
         let given = function.returns.get(&result.name).map(std::slice::from_ref);
         let given = translate(given.unwrap_or_default(), &values, budget)?;
         for (at, mut node) in taken.into_iter().enumerate() {
-            // A result without a value is an error of the number of inputs.
+            // A result without a value is reported as a wrong number of inputs.
             node.inputs = given.get(at).cloned().into_iter().collect();
             nodes.push(node);
         }
@@ -111,8 +111,8 @@ pub(super) fn instantiate(
     Ok(Instance { graph, arguments: arguments.collect(), results })
 }
 
-/// Returns the nodes for the values of an argument or a result; several have numbers in their
-/// names.
+/// Returns the nodes for the values of an argument or a result; with several values, the names
+/// contain numbers.
 fn boundary(
     arg: &ArgDef,
     op: &str,
@@ -139,7 +139,7 @@ fn boundary(
     Ok(types.into_iter().enumerate().map(node).collect())
 }
 
-/// Replaces the names of values in a function by those in its graph. Unknown ones stay.
+/// Replaces the names of values in a function by those in its graph. Unknown names remain.
 fn translate(
     inputs: &[String],
     values: &HashMap<String, Vec<String>>,
@@ -161,7 +161,7 @@ fn translate(
     Ok(translated)
 }
 
-/// Returns attributes with the values of the function's where they refer to them.
+/// Returns attributes with references to the function's attributes substituted.
 fn all_substituted(
     of: &BTreeMap<String, Attr>,
     attrs: &BTreeMap<String, Attr>,
@@ -174,7 +174,7 @@ fn all_substituted(
     each.collect()
 }
 
-/// Returns an attribute with the values of the function's where it refers to them.
+/// Returns an attribute with references to the function's attributes substituted.
 fn substituted(
     attr: &Attr,
     attrs: &BTreeMap<String, Attr>,

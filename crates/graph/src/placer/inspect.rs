@@ -1,4 +1,4 @@
-//! What the body of a function demands of the nodes around a call.
+//! The requirements of a function's body for the nodes around a call.
 //!
 //! The rules are those of TensorFlow's `inspecting_placer.cc`.
 
@@ -16,10 +16,10 @@ use crate::node::Node;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// The deepest nesting of calls. TensorFlow has no bound but its stack.
+/// The deepest nesting of calls. TensorFlow is limited only by its stack.
 const MOST_NESTED: usize = 64;
 
-/// A call that is being looked into.
+/// A call that is being inspected.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     /// The function that contains the call; empty for the graph.
@@ -29,7 +29,7 @@ pub(super) struct Frame {
 }
 
 impl<'g> Colocation<'g> {
-    /// Determines the groups of a body. The functions that are being looked into are `stack`.
+    /// Determines the groups of a body. `stack` contains the functions that are being inspected.
     pub(super) fn new(
         body: Body<'g>,
         stack: &[Frame],
@@ -53,8 +53,8 @@ impl<'g> Colocation<'g> {
     }
 }
 
-/// Applies what the function of a call demands to the nodes around the call, which the edges
-/// `leaving` it reach.
+/// Applies the requirements of a called function to the nodes around the call; the edges `leaving`
+/// it lead to them.
 fn apply(
     colocation: &mut Colocation<'_>,
     (call, leaving): (u32, &[Edge]),
@@ -73,7 +73,7 @@ fn apply(
         );
         return Err(PlaceError::new(PlaceErrorKind::Function, message).at(&node.name));
     }
-    // For each group its nodes, and for each whether it gets a resource from the call.
+    // For each group its nodes, each with whether it gets a resource from the call.
     let mut around: Vec<Vec<(u32, bool)>> = vec![Vec::new(); limits.groups.len()];
     for (source, group) in node.inputs.iter().zip(&limits.arguments) {
         around[*group].push((source.node.0, false));
@@ -109,13 +109,14 @@ fn apply(
         }
         member.requested = requested;
         member.resource = resource;
-        // Like in TensorFlow, no common type is no error here, but where the node is placed.
+        // As in TensorFlow, the lack of a common type is not an error here, but where the node is
+        // placed.
         member.kinds = cx.kinds.merge(member.kinds, limit.kinds).unwrap_or(member.kinds);
     }
     Ok(())
 }
 
-/// Returns what the function that a node calls demands.
+/// Returns the requirements of the function that a node calls.
 fn limits(node: &Node, stack: &[Frame], cx: &mut Context<'_>) -> Result<Rc<Limits>, PlaceError> {
     let fail = |message: String| PlaceError::new(PlaceErrorKind::Function, message).at(&node.name);
     let (function, attrs) = cx.called(node)?;

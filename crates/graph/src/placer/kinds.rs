@@ -7,14 +7,14 @@ use crate::registry::{Kernel, Registry};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-/// A list of types of devices, by its number in [`Kinds`].
+/// A list of types of devices, identified by its number in [`Kinds`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct KindList(u32);
 
 /// A type of device and the priority of its kernel.
 type Prioritized = (Symbol, i32);
 
-/// The lists of types of devices that occur, each kept once.
+/// The lists of types of devices that occur, each stored once.
 #[derive(Debug)]
 pub(super) struct Kinds<'a> {
     registry: &'a Registry,
@@ -28,12 +28,12 @@ pub(super) struct Kinds<'a> {
     merged: HashMap<(KindList, KindList), Option<KindList>>,
 }
 
-/// Types of devices that the placer uses only where a request names them.
+/// Types of devices that the placer uses only if a request names them.
 fn is_xla(kind: &str) -> bool {
     matches!(kind, "XLA_CPU_JIT" | "XLA_GPU_JIT" | "XLA_TPU_JIT" | "XLA_CPU" | "XLA_GPU" | "TPU")
 }
 
-/// Types of devices that stand for compilation and have no kernels by default.
+/// Types of devices that represent compilation and have no kernels by default.
 fn is_symbolic(kind: &str) -> bool {
     matches!(kind, "XLA_CPU_JIT" | "XLA_GPU_JIT" | "XLA_TPU_JIT")
 }
@@ -59,8 +59,8 @@ impl<'a> Kinds<'a> {
         &self.lists[list.0 as usize]
     }
 
-    /// Returns the types of devices that support a node, which requests `requested`. The process
-    /// that places is `local`: what other processes support is not known.
+    /// Returns the types of devices that support a node, which requests `requested`. `local` is the
+    /// process that places; support by other processes is unknown.
     pub(super) fn supported(&mut self, node: &Node, requested: &Name, local: &Name) -> KindList {
         if let Some(list) = self.plain.get(&*node.op) {
             return *list;
@@ -68,7 +68,7 @@ impl<'a> Kinds<'a> {
         let registry = self.registry;
         let kernels = registry.kernels(&node.op);
         if kernels.is_empty() && registry.op(&node.op).is_none() {
-            // A function, or an operation that is not known: nothing speaks against a device.
+            // A function or an unknown operation excludes no device.
             let all = self.all.iter().map(|(kind, _)| (*kind, 0)).collect();
             return self.remember(&node.op, all);
         }
@@ -112,8 +112,8 @@ impl<'a> Kinds<'a> {
 
     /// Returns the types that are in both lists; `None` if there is none.
     ///
-    /// Where one list has priorities, its order is kept. Where both have, and disagree on the
-    /// order, neither counts.
+    /// If only one list has priorities, its order is kept. If both have priorities but disagree on
+    /// the order, neither counts.
     pub(super) fn merge(&mut self, a: KindList, b: KindList) -> Option<KindList> {
         if let Some(merged) = self.merged.get(&(a, b)) {
             return *merged;
@@ -147,7 +147,7 @@ impl<'a> Kinds<'a> {
         list
     }
 
-    /// Returns the list with one type only; `None` if it does not have that type.
+    /// Returns the list reduced to one type; `None` if it does not contain that type.
     pub(super) fn only(
         &mut self,
         list: KindList,
@@ -159,8 +159,7 @@ impl<'a> Kinds<'a> {
         Some(self.number(vec![kept]))
     }
 
-    /// Returns the list without the types that only a request may choose, unless only those are
-    /// left.
+    /// Returns the list without the types that require a request, unless only those are left.
     pub(super) fn without_xla(&mut self, list: KindList, names: &Names) -> KindList {
         let kept = self.get(list).iter().filter(|(kind, _)| !is_xla(names.text(*kind)));
         let kept: Vec<Prioritized> = kept.copied().collect();
@@ -171,17 +170,17 @@ impl<'a> Kinds<'a> {
     }
 }
 
-/// Returns whether a type is one that the placer uses only where a request names it.
+/// Returns whether the placer uses a type only if a request names it.
 pub(super) fn is_named_only(kind: Symbol, names: &Names) -> bool {
     is_xla(names.text(kind))
 }
 
-/// Returns the kernel that runs a node on a type of device: of those that accept the attributes the
-/// one of the highest priority, else the one for all types.
+/// Returns the kernel that runs a node on a type of device: among those that accept the attributes,
+/// the one with the highest priority, or else the one for all types.
 fn kernel<'k>(kernels: &'k [Kernel], kind: &str, node: &Node) -> Option<&'k Kernel> {
     let on = |kind: &str| {
         let of_kind = kernels.iter().filter(|kernel| kernel.device_type == kind);
-        // Of equals, the first.
+        // The first of several equal ones.
         of_kind.rev().filter(|kernel| kernel.accepts(&node.attrs)).max_by_key(|k| k.priority)
     };
     on(kind).or_else(|| if is_symbolic(kind) { None } else { on("DEFAULT") })

@@ -1,9 +1,9 @@
-//! What the body of a function demands, as its calls need it.
+//! The requirements of a function's body, in the form that its calls need.
 
 use super::kinds::KindList;
 use super::name::Name;
 
-/// The groups in which a body puts arguments and results, and what it demands of each.
+/// The groups of arguments and results in a body, and the requirements for each.
 #[derive(Debug)]
 pub(super) struct Limits {
     pub(super) arguments: Vec<usize>,

@@ -1,7 +1,7 @@
 //! Lists of strings and resources, which only the CPU can hold.
 //!
-//! A variant does not tell what it holds. Like TensorFlow's `colocation_graph.cc`, this looks for
-//! the operation that made or changed the list.
+//! The type of a variant does not show its content. Like TensorFlow's `colocation_graph.cc`, this
+//! looks for the operation that made or changed the list.
 
 use super::colocation::Colocation;
 use super::context::Context;
@@ -32,8 +32,8 @@ const LIST_OPS: &[&str] = &[
 
 const VARIANT: ValueType = ValueType::of(Dtype::VARIANT);
 
-/// Returns the type of the elements of a list that a node makes or uses; of lists of lists it is
-/// not known here.
+/// Returns the type of the elements of a list that a node makes or uses; unknown for lists of
+/// lists.
 fn element(node: &Node) -> Option<Dtype> {
     let element = node.attrs.get("element_dtype").and_then(Attr::as_type)?.dtype;
     (element != Dtype::VARIANT && LIST_OPS.contains(&&*node.op)).then_some(element)

@@ -3,11 +3,12 @@
 use super::kinds::{KindList, Kinds};
 use super::name::{Incompatible, Name};
 
-/// What is known of a node, and of its group if it is the root.
+/// The known properties of a node, and of its group if it is the root.
 ///
-/// Of the three names each restricts what the one before does, and maybe more: a node that was
-/// placed before is `assigned`; a node that makes a resource and requests a device has a `resource`
-/// device, which moves only if there is no other way; every other request is only `requested`.
+/// Each of the three names restricts what the previous one restricts, and maybe more: a node of an
+/// earlier placement is `assigned`; a node that makes a resource and requests a device has a
+/// `resource` device, which moves only if there is no other way; every other request is only
+/// `requested`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Member {
     pub(super) parent: u32,
@@ -16,13 +17,13 @@ pub(super) struct Member {
     pub(super) resource: Name,
     pub(super) requested: Name,
     pub(super) kinds: KindList,
-    /// The node whose request or device `requested` is, if one is known.
+    /// The node that the request or device in `requested` comes from, if known.
     pub(super) requested_by: Option<u32>,
-    /// The device that a node of the group got, and the first node that did.
+    /// The device assigned to a node of the group, and the first node that it was assigned to.
     pub(super) placed: Option<(u32, u32)>,
 }
 
-/// Why two groups cannot be one.
+/// Why two groups cannot be united.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Conflict {
     /// Their devices differ.
@@ -55,7 +56,7 @@ impl Groups {
         root
     }
 
-    /// Returns a root's knowledge of its group.
+    /// Returns a root's properties of its group.
     pub(super) fn get(&self, root: u32) -> &Member {
         &self.members[root as usize]
     }
@@ -64,9 +65,10 @@ impl Groups {
         &mut self.members[root as usize]
     }
 
-    /// Makes one group of two. The deeper tree gets the other, and of equals the first the second.
+    /// Unites two groups. The shallower tree is attached to the deeper one; with equal depths, the
+    /// second to the first.
     ///
-    /// Like TensorFlow's, a union that fails for want of a common type leaves its merged names
+    /// As in TensorFlow, a union that fails for lack of a common type leaves its merged names
     /// behind.
     pub(super) fn unite(
         &mut self,
@@ -95,7 +97,7 @@ impl Groups {
 }
 
 impl Member {
-    /// Merges the names of another group, or changes nothing.
+    /// Merges the names of another group; on an error, nothing changes.
     fn take_names(&mut self, other: &Member, soft: bool) -> Result<(), Incompatible> {
         let assigned = self.assigned.merged(&other.assigned, false)?;
         let resource = self.resource.merged(&other.resource, false)?;
@@ -107,7 +109,7 @@ impl Member {
         Ok(())
     }
 
-    /// Restricts the group to the device that one of its nodes got.
+    /// Restricts the group to the device assigned to one of its nodes.
     pub(super) fn assign(
         &mut self,
         device: u32,
@@ -125,8 +127,8 @@ impl Member {
         Ok(())
     }
 
-    /// Returns the request without the type and index that no assignment, and no resource if
-    /// `keep_resource`, demands.
+    /// Returns the request without the type and index, unless an assignment requires them, or a
+    /// resource with `keep_resource`.
     pub(super) fn soft_name(&self, keep_resource: bool) -> Name {
         let resource = if keep_resource { self.resource } else { Name::default() };
         let kept = self.assigned.specified(&resource);

@@ -1,4 +1,4 @@
-//! The texts of messages, in the form that TensorFlow gives them.
+//! The texts of messages, in TensorFlow's form.
 
 use crate::def::Attr;
 use crate::node::Node;
@@ -79,7 +79,7 @@ pub(super) fn input_types(nodes: &[Node], node: &Node) -> String {
     join(types, ", ")
 }
 
-/// Names a node where the placement is concerned.
+/// Names a node in the context of placement.
 pub(super) fn colocated(node: &Node) -> String {
     format!("{{{{colocation_node {}}}}}", node.name)
 }

@@ -4,11 +4,11 @@ use crate::device::DeviceSpec;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// A text, by its number in [`Names`].
+/// A text, identified by its number in [`Names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Symbol(u32);
 
-/// A partial name of a device: each part that is `None` may be anything.
+/// A partial name of a device: each part that is `None` matches any value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Name {
     pub(super) job: Option<Symbol>,
@@ -18,7 +18,7 @@ pub(super) struct Name {
     pub(super) index: Option<u32>,
 }
 
-/// Two names that differ in a part that both give.
+/// Two names that differ in a part that both have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Incompatible {
     pub(super) part: &'static str,
@@ -37,12 +37,12 @@ fn merge<T: PartialEq + Copy>(target: &mut Option<T>, other: Option<T>) -> Resul
 }
 
 impl Name {
-    /// Returns whether it restricts anything.
+    /// Returns whether it has any restriction.
     pub(super) fn is_some(&self) -> bool {
         *self != Name::default()
     }
 
-    /// Returns whether every part that is given here is the same there.
+    /// Returns whether every part that is given here has the same value there.
     pub(super) fn matches(&self, device: &Name) -> bool {
         fn fits<T: PartialEq>(wanted: Option<T>, of: Option<T>) -> bool {
             wanted.is_none() || wanted == of
@@ -54,7 +54,7 @@ impl Name {
             && fits(self.index, device.index)
     }
 
-    /// Returns whether no part that both give differs.
+    /// Returns whether the names agree in all parts that both have.
     pub(super) fn is_compatible(&self, other: &Name) -> bool {
         fn fits<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
             a.is_none() || b.is_none() || a == b
@@ -66,7 +66,7 @@ impl Name {
             && fits(self.index, other.index)
     }
 
-    /// Adds the parts of another name. If `soft`, types or indices that differ become any.
+    /// Adds the parts of another name. If `soft`, differing types or indices become unrestricted.
     pub(super) fn merged(mut self, other: &Name, soft: bool) -> Result<Name, Incompatible> {
         let fail = |part, target| Incompatible { part, target, other: *other };
         merge(&mut self.job, other.job).map_err(|()| fail("jobs", self))?;
@@ -86,7 +86,8 @@ impl Name {
         Ok(self)
     }
 
-    /// Adds the parts of another name; its type and index win. Jobs, replicas and tasks must agree.
+    /// Adds the parts of another name, whose type and index take precedence. Jobs, replicas and
+    /// tasks must agree.
     pub(super) fn overridden(mut self, other: &Name) -> Result<Name, Incompatible> {
         if other.kind.is_some() {
             self.kind = other.kind;
@@ -97,7 +98,7 @@ impl Name {
         self.merged(other, false)
     }
 
-    /// Returns the name with every part that the other gives.
+    /// Returns the name with every part that the other one has.
     pub(super) fn specified(self, by: &Name) -> Name {
         Name {
             job: by.job.or(self.job),
@@ -108,7 +109,7 @@ impl Name {
         }
     }
 
-    /// Returns whether both name a job, replica or task, and not the same one.
+    /// Returns whether both name a job, replica or task, but different ones.
     pub(super) fn is_other_process(&self, other: &Name) -> bool {
         let process = |name: &Name| Name { kind: None, index: None, ..*name };
         !process(self).is_compatible(&process(other))
@@ -192,7 +193,7 @@ impl Names {
 mod tests {
     use super::*;
 
-    /// Merges two names and writes the result or the part that differs.
+    /// Merges two names and formats the result, or the part that differs.
     fn merge(a: &str, b: &str, soft: bool) -> String {
         let mut names = Names::default();
         let (a, b) = (names.parse(a).unwrap(), names.parse(b).unwrap());

@@ -21,27 +21,27 @@ fn reads_metadata(node: &Node) -> bool {
     matches!(&*node.op, "Shape" | "Size" | "Rank")
 }
 
-/// Returns the node whose device a node follows: its first input. TensorFlow takes the first of a
-/// set of edges, and where an identity was inserted before a node, the last edge for order is first
-/// in that set. `given` is the position of the first identity.
+/// Returns the node that determines the device of a node: its first input. TensorFlow takes the
+/// first of a set of edges, and if an identity was inserted before a node, the last control edge is
+/// first in that set. `given` is the index of the first identity.
 fn first_edge(node: &Node, given: usize) -> Option<NodeId> {
     let input = node.inputs.first()?.node;
     let order = node.controls.last().filter(|_| input.index() >= given);
     Some(*order.unwrap_or(&input))
 }
 
-/// The edges that leave a node, with values and for order.
+/// The edges that leave a node: data edges and control edges.
 #[derive(Clone, Copy, Debug, Default)]
 struct Leaving {
     count: u32,
-    /// Where one of them goes.
+    /// The destination of one of them.
     to: Option<u32>,
 }
 
-/// The devices that a node may be placed on, the best first.
+/// The devices that a node may be placed on, best first.
 struct Candidates {
     devices: Rc<[u32]>,
-    /// The request that was not satisfied, if soft placement found them.
+    /// The unsatisfied request, if soft placement found them.
     instead_of: Option<String>,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn run(
 }
 
 impl Pass<'_, '_, '_> {
-    /// Places all nodes but generators, which it returns.
+    /// Places all nodes except generators, which it returns.
     fn first(&mut self) -> Result<Vec<u32>, PlaceError> {
         let order = self.colocation.body.order.clone();
         for at in &order {
@@ -134,13 +134,13 @@ impl Pass<'_, '_, '_> {
     }
 
     /// Returns whether a node is an identity that need not copy from one device to another: it has
-    /// one user, and no request of its own, and the nodes before and after it request the same.
+    /// one user and no request, and the nodes before and after it have the same request.
     fn is_plain_identity(&self, at: u32) -> bool {
         let body = &self.colocation.body;
         let node = body.node(at);
         let [input] = node.inputs.as_slice() else { return false };
         let leaving = self.leaving[at as usize];
-        // A node of the graph whose value is not used is followed by the sink.
+        // The sink follows a node of the graph whose value is not used.
         let is_followed = leaving.count == 1 || leaving.count == 0 && (at as usize) < body.given;
         let after = leaving.to.map_or("", |to| &body.node(to).requested);
         matches!(&*node.op, "Identity" | "RefIdentity")
@@ -185,14 +185,14 @@ impl Pass<'_, '_, '_> {
         consumers
     }
 
-    /// Places a node where it follows others, or on the best device.
+    /// Places a node where it follows others, or else on the best device.
     fn choose(
         &mut self,
         at: u32,
         candidates: &Candidates,
         follows: Option<(u32, Reason)>,
     ) -> Result<(), PlaceError> {
-        // There is a candidate, or it would have been an error.
+        // There is a candidate; otherwise an error was returned.
         let best = candidates.devices.first().copied().unwrap_or_default();
         let (device, follows) = match follows {
             Some((device, reason)) => (device, Some(reason)),
@@ -272,7 +272,7 @@ impl Pass<'_, '_, '_> {
         }
     }
 
-    /// Gives a device the next number in debugging information.
+    /// Assigns the next number in debugging information to a device.
     fn number(&mut self, device: Option<u32>) {
         if let Some(device) = device {
             let next = self.colocation.device_numbers.len() + 1;
@@ -309,7 +309,7 @@ impl Pass<'_, '_, '_> {
         Err(PlaceError::new(PlaceErrorKind::Unsatisfiable, message).at(&name))
     }
 
-    /// Puts into words why no device is possible.
+    /// Describes why no device is possible.
     fn unsatisfiable(&mut self, at: u32, root: u32, requested: &Name) -> String {
         let debug = self.colocation.debug(root, self.cx);
         let body = &self.colocation.body;

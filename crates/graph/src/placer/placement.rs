@@ -1,4 +1,4 @@
-//! Where each node of a graph is placed, and why.
+//! The device of each node of a graph, and the reason.
 
 use crate::device::DeviceSet;
 use crate::graph::Graph;
@@ -9,9 +9,9 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// It was placed there before.
+    /// From an earlier placement.
     Assigned,
-    /// It requests the device, or the device is the first that is as it requests.
+    /// It requests the device, or the device is the first that satisfies its request.
     Requested,
     /// It must be where this node is: references, resources or `_class` connect them.
     Colocated(NodeId),
@@ -21,37 +21,37 @@ pub enum Reason {
     FollowsConsumers(NodeId),
     /// It is the first device with a kernel.
     FirstWithKernel,
-    /// It is the first device; which ones have a kernel is not known.
+    /// It is the first device; it is unknown which devices have a kernel.
     FirstDevice,
     /// It is the only device with a kernel.
     OnlyWithKernel,
-    /// No device is as requested and has a kernel; this is the first with one.
+    /// No device satisfies the request and has a kernel; this is the first one with a kernel.
     SoftFallback {
         /// The request of the node or its group.
         from: String,
     },
 }
 
-/// What was not done as requested, without being an error.
+/// A request that was not satisfied, without being an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
     /// Soft placement dropped the type and the index of a request.
     Fallback {
-        /// The node that was placed first of its group.
+        /// The node of the group that was placed first.
         node: NodeId,
         /// The request.
         requested: String,
-        /// The device instead, by its position.
+        /// The index of the device used instead.
         device: usize,
     },
     /// Soft placement moved the device of a resource.
     ResourceMoved {
-        /// The node that was placed first of its group.
+        /// The node of the group that was placed first.
         node: NodeId,
         /// The request.
         requested: String,
-        /// The device instead, by its position.
+        /// The index of the device used instead.
         device: usize,
     },
     /// Soft placement ignored a request to colocate.
@@ -63,7 +63,7 @@ pub enum Warning {
         /// Why it cannot be colocated.
         reason: String,
     },
-    /// Soft placement dropped requests of nodes that are colocated and differ.
+    /// Soft placement dropped conflicting requests of colocated nodes.
     RequestsDiffer {
         /// A node.
         node: NodeId,
@@ -89,8 +89,8 @@ pub enum Warning {
 
 /// The placement of a graph: the answer to [`place`](super::place).
 ///
-/// Positions of nodes count the nodes of the graph, and then those that [`Placement::inserted`]
-/// tells. Positions of devices are those of the [`DeviceSet`].
+/// Indices of nodes count the nodes of the graph, and then those of [`Placement::inserted`].
+/// Indices of devices are those of the [`DeviceSet`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Placement {
     pub(super) devices: Vec<u32>,
@@ -101,15 +101,15 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// Returns the position of the device of a node.
+    /// Returns the index of the device of a node.
     ///
     /// # Panics
-    /// If the node is of another graph.
+    /// If the node belongs to another graph.
     pub fn device(&self, node: NodeId) -> usize {
         self.devices[node.index()] as usize
     }
 
-    /// Returns the positions of the devices of all nodes, in their order.
+    /// Returns the indices of the devices of all nodes, in their order.
     pub fn devices(&self) -> impl ExactSizeIterator<Item = usize> + '_ {
         self.devices.iter().map(|device| *device as usize)
     }
@@ -117,7 +117,7 @@ impl Placement {
     /// Returns why a node is on its device.
     ///
     /// # Panics
-    /// If the node is of another graph.
+    /// If the node belongs to another graph.
     pub fn reason(&self, node: NodeId) -> &Reason {
         &self.reasons[node.index()]
     }
@@ -132,12 +132,12 @@ impl Placement {
         &self.inserted
     }
 
-    /// Returns what was not done as requested.
+    /// Returns the requests that were not satisfied.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// Returns the warnings in words, with the names of nodes and devices.
+    /// Returns the warnings as text, with the names of nodes and devices.
     pub fn warning_lines<'a>(
         &'a self,
         graph: &'a Graph,
@@ -202,7 +202,7 @@ impl Placement {
         }
     }
 
-    /// Returns a reason in words, with the names of the nodes.
+    /// Returns a reason as text, with the names of the nodes.
     pub fn explain<'a>(&'a self, graph: &'a Graph, id: NodeId) -> impl fmt::Display + 'a {
         Explained { placement: self, graph, id }
     }

@@ -1,4 +1,4 @@
-//! The form of a file, from its content: none of the forms begins with a mark of its own.
+//! Detects the form of a file from its content, because no form has a magic number.
 
 use super::Form;
 use super::error::{Place, ReadError, Reason};
@@ -8,11 +8,11 @@ use super::wire::Wire;
 
 /// Detects the form of a file.
 ///
-/// Binary forms are told apart by the numbers and encodings of their outermost fields; lists of
+/// Binary forms are distinguished by the numbers and encodings of their outermost fields; lists of
 /// operations and kernels by their first item, or by the first name in text.
 ///
 /// # Errors
-/// If the file is empty or of no form that is known.
+/// If the file is empty or of unknown form.
 pub fn detect(file: &[u8]) -> Result<Form, ReadError> {
     let blank = |byte: &u8| byte.is_ascii_whitespace();
     let file = file.strip_prefix(b"\xef\xbb\xbf").unwrap_or(file);
@@ -38,13 +38,13 @@ pub fn detect(file: &[u8]) -> Result<Form, ReadError> {
     Err(ReadError { form: None, place: Place::Whole, reason })
 }
 
-/// Whether an object of JSON goes on so.
+/// Whether the rest continues a JSON object.
 fn in_braces(rest: &[u8]) -> bool {
     let first = rest.iter().find(|byte| !byte.is_ascii_whitespace());
     matches!(first, None | Some(b'"' | b'}'))
 }
 
-/// Whether a message in text form may begin so.
+/// Whether this may be the start of a message in text form.
 fn is_text(text: &[u8]) -> bool {
     text.first().is_some_and(|first| first.is_ascii_alphabetic() || b"#_[".contains(first))
         && text.iter().take(1 << 10).all(|byte| *byte >= b' ' || byte.is_ascii_whitespace())
@@ -81,7 +81,7 @@ fn outline(file: &[u8]) -> Option<Vec<(u32, Kind)>> {
     Some(fields)
 }
 
-/// No message here has as many fields.
+/// More fields than any message has here.
 const MOST_FIELDS: usize = 64;
 
 fn binary(file: &[u8]) -> Option<Form> {
@@ -109,9 +109,9 @@ fn binary(file: &[u8]) -> Option<Form> {
     (!fields.is_empty() && only(&graph)).then_some(Form::GraphBinary)
 }
 
-/// Returns what the items of field 1 are. Field 2 of a node is the name of its operation, of a kernel
-/// a type of device, which is in capitals, and of an operation a message or absent. Field 5 of a
-/// node is a message, its attribute, and of a kernel text.
+/// Returns the type of the items of field 1. Field 2 is the name of the operation in a node, a type
+/// of device in capitals in a kernel, and a message or absent in an operation. Field 5 is a
+/// message, the attribute, in a node, and text in a kernel.
 fn list(file: &[u8]) -> Form {
     let item = first(file, 1).unwrap_or_default();
     let in_capitals = |text: &[u8]| !text.iter().any(u8::is_ascii_lowercase);

@@ -8,22 +8,22 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("read {}{place}: {reason}", .form.map_or("the graph", Form::name))]
 pub struct ReadError {
-    /// What the file was read as; `None` if that could not be told.
+    /// The form as which the file was read; `None` if the form is unknown.
     pub form: Option<Form>,
-    /// Where the reader stopped.
+    /// The position at which the reader stopped.
     pub place: Place,
-    /// What is wrong there.
+    /// The reason.
     pub reason: Reason,
 }
 
-/// A place in a file.
+/// A position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The file as a whole.
     Whole,
     /// The byte at this offset.
     Offset(u64),
-    /// A place in text; both count from 1, columns in bytes.
+    /// A position in text; both numbers count from 1, columns in bytes.
     Line {
         /// The line.
         line: u64,
@@ -32,27 +32,27 @@ pub enum Place {
     },
 }
 
-/// What is wrong.
+/// The reason for an error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Reason {
     /// A limit is exceeded.
     #[error("more than {limit} {what}")]
     Limit {
-        /// What is limited.
+        /// The limited quantity.
         what: &'static str,
         /// The limit.
         limit: u64,
     },
-    /// The content is not what the form prescribes.
+    /// The content violates the form.
     #[error("{0}")]
     Malformed(String),
 }
 
-/// Text from a file in a message is at most this long.
+/// The maximum length of text from a file in a message.
 const QUOTED_CHARS: usize = 200;
 
 impl Reason {
-    /// Returns a reason; control characters are escaped, and the rest of a long text is left out.
+    /// Returns a reason; control characters are escaped, and long text is truncated.
     pub(super) fn malformed(text: impl AsRef<str>) -> Reason {
         let mut kept = String::new();
         for char in text.as_ref().chars() {

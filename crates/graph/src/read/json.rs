@@ -1,4 +1,4 @@
-//! Our own form in JSON: a graph, the operations and kernels it needs, and the devices.
+//! The JSON form of gpuws: a graph, its operations and kernels, and the devices.
 
 mod attr;
 mod form;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// The newest version of the form.
 const SCHEMA: u64 = 1;
 
-/// The memory that a byte of the file may need: a list of numbers of one digit needs the most.
+/// The memory that a byte of the file may need; a list of one-digit numbers needs the most.
 const MEMORY_PER_BYTE: u64 = 128;
 
 /// Reads a document.
@@ -65,7 +65,7 @@ pub(super) fn read(file: &[u8], limits: &Limits) -> Result<Document, ReadError> 
     Ok(Document { registry, devices, ..Document::of(Form::Json, graph) })
 }
 
-/// Returns a device; the job, replica and task that are not named are those of a single process.
+/// Returns a device; a missing job, replica or task defaults to that of a single process.
 fn device(name: &str, is_local: bool) -> Option<Device> {
     Some(Device { is_local, ..Device::local(name)? })
 }
@@ -109,7 +109,7 @@ fn node(node: form::Node) -> NodeDef {
     }
 }
 
-/// A number as an attribute.
+/// Converts a number to an attribute.
 fn whole(number: u64) -> Attr {
     Attr::Int(i64::try_from(number).unwrap_or(i64::MAX))
 }

@@ -1,18 +1,18 @@
-//! Limits on what a file may make a reader do.
+//! Limits on the work that a file may cause.
 
 use super::error::Reason;
 use crate::def::{ArgDef, Attr, NodeDef, OpDef};
 use crate::registry::Kernel;
 use std::mem::size_of;
 
-/// Limits on what a file may make a reader do. A file that exceeds one is refused.
+/// Limits on the work that a file may cause. A file that exceeds one is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The size of a file in bytes.
     pub bytes: u64,
-    /// The number of nodes, those of functions included.
+    /// The number of nodes, including those of functions.
     pub nodes: u64,
-    /// How deep messages, lists and functions may nest.
+    /// The maximum nesting depth of messages, lists and functions.
     pub depth: usize,
     /// The memory for the result, in bytes, counted generously; at most 128 times the file and
     /// 1 MiB.
@@ -29,12 +29,12 @@ impl Default for Limits {
 
 /// A growing vector holds its old and its new allocation for a moment.
 const GROWTH: usize = 3;
-/// What an allocation needs beside its content.
+/// The overhead of an allocation.
 const ALLOCATION: usize = 32;
 /// A leaf of a map of attributes, which has room for 11.
 const LEAF: usize = 11 * (size_of::<String>() + size_of::<Attr>()) + 2 * ALLOCATION;
 
-/// What is left of the limits while a file is read.
+/// The remaining limits while a file is read.
 #[derive(Clone, Debug)]
 pub(super) struct Budget {
     limits: Limits,
@@ -74,13 +74,13 @@ impl Budget {
         self.charge(text.len() + ALLOCATION)
     }
 
-    /// A text that becomes an item of a list.
+    /// Charges for a text that becomes an item of a list.
     pub(super) fn item(&mut self, text: &str) -> Result<(), Reason> {
         self.charge(GROWTH * size_of::<String>())?;
         self.text(text)
     }
 
-    /// An attribute of a map that has `before` others.
+    /// Charges for an attribute of a map that has `before` others.
     pub(super) fn attribute(&mut self, name: &str, before: usize) -> Result<(), Reason> {
         self.charge(if before == 0 { LEAF } else { LEAF / 4 })?;
         self.text(name)

@@ -1,13 +1,13 @@
-//! The fields of a protobuf message, whether it is written as text or as binary.
+//! The fields of a protobuf message, in text or in binary form.
 //!
-//! A reader of a message asks for one field after the other and takes each value where it stands, so
-//! nothing is built that the result does not need. With this, one reader serves both forms.
+//! A reader of a message requests one field after the other and reads each value in place, so it
+//! builds only what the result needs. Thus one reader serves both forms.
 
 use super::error::{ReadError, Reason};
 use super::limit::Budget;
 use crate::dtype::ValueType;
 
-/// How a field is encoded in binary.
+/// The binary encoding of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A number, a flag or an enumeration: a variable number of bytes.
@@ -18,7 +18,7 @@ pub(super) enum Kind {
     Fixed64,
     /// Text, bytes or a message, with their length.
     Length,
-    /// Numbers: each a field of its own, or many packed into one value with its length.
+    /// Numbers: each as a separate field, or many packed into one value with its length.
     Repeated(&'static Kind),
 }
 
@@ -36,7 +36,7 @@ impl Kind {
 /// The fields of a message: number, name and encoding.
 pub(super) type Fields = &'static [(u32, &'static str, Kind)];
 
-/// A file of nested messages, at one place in it.
+/// A file of nested messages, at one position.
 pub(super) trait Message {
     /// Moves to the next field of the message, or to the next item of a repeated field, and returns
     /// its number. At the end of the message, returns to the enclosing one.
@@ -51,7 +51,7 @@ pub(super) trait Message {
     /// Takes bytes.
     fn bytes(&mut self) -> Result<Vec<u8>, ReadError>;
 
-    /// Takes a whole number.
+    /// Takes an integer.
     fn int(&mut self) -> Result<i64, ReadError>;
 
     /// Takes a number of 32 bits.
@@ -63,16 +63,16 @@ pub(super) trait Message {
     /// Takes a truth value.
     fn flag(&mut self) -> Result<bool, ReadError>;
 
-    /// Takes an element type; the number of one that is not known.
+    /// Takes an element type; if it is unknown, its number.
     fn dtype(&mut self) -> Result<Result<ValueType, i64>, ReadError>;
 
-    /// Leaves the value out.
+    /// Skips the value.
     fn skip(&mut self) -> Result<(), ReadError>;
 
-    /// Returns what is left of the limits.
+    /// Returns the remaining limits.
     fn budget(&mut self) -> &mut Budget;
 
-    /// Returns an error at this place.
+    /// Returns an error at this position.
     fn error(&self, reason: Reason) -> ReadError;
 
     /// Counts against the limits.

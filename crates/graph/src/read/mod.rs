@@ -1,6 +1,6 @@
 //! Readers of graphs, operations and kernels from files.
 //!
-//! A file is hostile: it is read within [`Limits`], in one pass, and what is not needed, such as the
+//! A file is hostile: it is read within [`Limits`], in one pass, and unneeded data, such as the
 //! contents of tensors, is not copied. docs/graph-formats.md describes the forms.
 
 mod detect;
@@ -27,10 +27,10 @@ use std::fmt;
 use text::Text;
 use wire::Wire;
 
-/// The forms that files have.
+/// The forms of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// Our own form in JSON: a graph, operations, kernels and devices.
+    /// The JSON form of gpuws: a graph, operations, kernels and devices.
     Json,
     /// TensorFlow's `GraphDef` in protobuf's text form (`.pbtxt`).
     GraphText,
@@ -49,7 +49,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns what a file of this form is called, with an article.
+    /// Returns the name of this form, with an article.
     pub fn name(self) -> &'static str {
         match self {
             Form::Json => "the graph in JSON",
@@ -77,11 +77,11 @@ pub struct Document {
     pub form: Form,
     /// The graph.
     pub graph: GraphDef,
-    /// The operations and kernels, where the file lists some.
+    /// The operations and kernels, if the file lists any.
     pub registry: Option<Registry>,
-    /// The devices, where the file lists them.
+    /// The devices, if the file lists them.
     pub devices: Option<Vec<Device>>,
-    /// What the file has and the graph does not.
+    /// Notes on content of the file that the graph lacks.
     pub notes: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ pub fn graph(file: &[u8], limits: &Limits) -> Result<Document, ReadError> {
     graph_as(detect(file)?, file, limits)
 }
 
-/// Reads a graph from a file of a form that is known.
+/// Reads a graph from a file of a known form.
 ///
 /// # Errors
 /// If the content is malformed, the form has no graph, or a limit is exceeded.
@@ -131,7 +131,7 @@ pub fn ops(file: &[u8], limits: &Limits) -> Result<Vec<OpDef>, ReadError> {
 }
 
 /// Reads TensorFlow's `KernelList`, in text or in binary form. Kernels with a label are left out,
-/// because a node has to ask for the label; constraints on numbers and flags are not kept.
+/// because a node must request the label; constraints on numbers and flags are dropped.
 ///
 /// # Errors
 /// If the content is malformed, or a limit is exceeded.

@@ -69,13 +69,13 @@ const TENSOR_TYPE: Fields = &[(1, "elem_type", Varint), (2, "shape", Length)];
 const SHAPE: Fields = &[(1, "dim", Length)];
 const DIM: Fields = &[(1, "dim_value", Varint), (2, "dim_param", Length)];
 
-/// A graph as the file has it: values by name.
+/// A graph as in the file: values by name.
 #[derive(Default)]
 struct Raw {
     nodes: Vec<RawNode>,
     initializers: Vec<Tensor>,
     inputs: Vec<String>,
-    /// What is told of values, by name.
+    /// The information about values, by name.
     values: HashMap<String, Info>,
     subgraphs: u64,
     sparse: u64,
@@ -104,7 +104,7 @@ struct Tensor {
 #[derive(Clone, Default)]
 struct Info {
     element: Element,
-    /// `None` if not even the number of dimensions is told; −1 for one that varies.
+    /// `None` if even the number of dimensions is unknown; −1 for a variable one.
     shape: Option<Vec<i64>>,
 }
 
@@ -174,7 +174,7 @@ fn graph(m: &mut Wire<'_>) -> Result<Raw, ReadError> {
 }
 
 fn node(m: &mut Wire<'_>, subgraphs: &mut u64) -> Result<RawNode, ReadError> {
-    // Once as it is read and once as it is returned.
+    // Once for reading and once for the result.
     m.charge(|budget| budget.node())?;
     m.charge(|budget| budget.charge(3 * size_of::<RawNode>()))?;
     m.enter()?;
@@ -201,7 +201,7 @@ fn node(m: &mut Wire<'_>, subgraphs: &mut u64) -> Result<RawNode, ReadError> {
     Ok(node)
 }
 
-/// Reads the rest of an attribute; `None` if it has no value that is kept.
+/// Reads the rest of an attribute; `None` if it has no supported value.
 fn attribute(m: &mut Wire<'_>, subgraphs: &mut u64) -> Result<Option<(String, Attr)>, ReadError> {
     let (mut name, mut single) = (String::new(), None);
     let mut list = None;
@@ -232,7 +232,8 @@ fn attribute(m: &mut Wire<'_>, subgraphs: &mut u64) -> Result<Option<(String, At
                 Attr::Int(nodes)
             }
             _ => {
-                // The kind of the attribute; the value tells it too, unless the list is empty.
+                // The kind of the attribute; the value also determines it, unless the list is
+                // empty.
                 if matches!(m.int()?, 6..=10) {
                     list.get_or_insert_with(Vec::new);
                 }
@@ -249,7 +250,7 @@ fn attribute(m: &mut Wire<'_>, subgraphs: &mut u64) -> Result<Option<(String, At
     Ok(value.map(|value| (name, value)))
 }
 
-/// Reads a tensor; its content is stepped over.
+/// Reads a tensor and skips its content.
 fn tensor(m: &mut Wire<'_>) -> Result<Tensor, ReadError> {
     m.enter()?;
     let mut tensor = Tensor::default();

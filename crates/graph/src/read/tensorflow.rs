@@ -174,7 +174,7 @@ fn node<M: Message>(m: &mut M) -> Result<NodeDef, ReadError> {
 }
 
 fn function<M: Message>(m: &mut M) -> Result<FunctionDef, ReadError> {
-    // A function has the size of an operation and two more fields.
+    // A function has the size of an operation with two more fields.
     m.charge(|budget| budget.op().and_then(|()| budget.op()))?;
     m.enter()?;
     let mut function = FunctionDef::default();
@@ -207,7 +207,7 @@ fn function<M: Message>(m: &mut M) -> Result<FunctionDef, ReadError> {
     Ok(function)
 }
 
-/// Reads an attribute into a map; a later one of the same name replaces it, as in protobuf.
+/// Reads an attribute into a map; a later one with the same name replaces it, as in protobuf.
 fn attribute<M: Message>(m: &mut M, attrs: &mut BTreeMap<String, Attr>) -> Result<(), ReadError> {
     m.enter()?;
     let (mut name, mut found) = (String::new(), None);
@@ -235,7 +235,7 @@ fn value<M: Message>(m: &mut M) -> Result<Option<Attr>, ReadError> {
                 let mut items = Vec::new();
                 while let Some(field) = m.next(LIST)? {
                     m.charge(|budget| budget.values(1))?;
-                    // The numbers are those of a single value, but for functions.
+                    // The numbers are those of a single value, except for functions.
                     items.push(single(m, if field == 9 { 10 } else { field })?);
                 }
                 Attr::List(items)

@@ -2,7 +2,7 @@
 //!
 //! The grammar is that of protobuf's text format specification: messages in `{}` or `<>`, lists in
 //! `[]`, strings that continue in the next string, numbers in three bases, comments, and separators
-//! that may be left out. Fields are taken where they stand; no tree is built.
+//! that may be left out. Fields are read in place; no tree is built.
 
 mod scan;
 
@@ -18,21 +18,21 @@ use scan::Scan;
 pub(super) struct Text<'a> {
     scan: Scan<'a>,
     form: Form,
-    /// The messages around this place; the first is the file.
+    /// The messages around this position; the first is the file.
     levels: Vec<Level>,
     budget: Budget,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Level {
-    /// What ends the message; none for the file.
+    /// The token that ends the message; none for the file.
     closer: Option<u8>,
-    /// The field whose list this place is in.
+    /// The field that contains the list around this position.
     list: Option<u32>,
 }
 
 impl<'a> Text<'a> {
-    /// Begins with the first field of a file.
+    /// Starts at the first field of a file.
     ///
     /// # Errors
     /// If the file is too large.
@@ -66,7 +66,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Moves to the next item of the list that this place is in, or behind the list.
+    /// Moves to the next item of the list around this position, or past the list.
     fn item(&mut self, field: u32) -> Result<Option<u32>, ReadError> {
         self.scan.blanks();
         if self.scan.eat(b',') {
@@ -93,7 +93,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Steps over a value.
+    /// Skips a value.
     fn step_over(&mut self) -> Result<(), ReadError> {
         self.scan.blanks();
         match self.scan.peek() {
@@ -288,7 +288,7 @@ impl Text<'_> {
     /// Takes the separator that may follow a field.
     fn separator(&mut self) {
         if self.level().list.is_none() {
-            // Without one, this place stays at the end of the field, for errors about it.
+            // Without a separator, the position stays at the end of the field, for errors about it.
             let end = self.scan.at();
             self.scan.blanks();
             if !self.scan.eat(b',') && !self.scan.eat(b';') {

@@ -1,7 +1,7 @@
 //! Protobuf's binary form, read in place.
 //!
-//! A decoder that builds each message first spends 24 to 200 bytes on a field of two bytes. This one
-//! hands out fields where they stand; contents of tensors are stepped over.
+//! A decoder that builds each message first spends 24 to 200 bytes on a field of two bytes. This
+//! one reads fields in place and skips the contents of tensors.
 
 use super::Form;
 use super::error::{Place, ReadError, Reason};
@@ -15,9 +15,9 @@ pub(super) struct Wire<'a> {
     file: &'a [u8],
     form: Form,
     at: usize,
-    /// The ends of the messages around this place.
+    /// The ends of the messages around this position.
     ends: Vec<usize>,
-    /// The field whose items are packed up to an end.
+    /// The field with packed items up to an end.
     packed: Option<Packed>,
     value: Value<'a>,
     budget: Budget,
@@ -30,7 +30,7 @@ struct Packed {
     end: usize,
 }
 
-/// The value of the field at this place.
+/// The value of the field at this position.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'a> {
     Number(u64),
@@ -38,7 +38,7 @@ pub(super) enum Value<'a> {
 }
 
 impl<'a> Wire<'a> {
-    /// Begins with the first field of a file.
+    /// Starts at the first field of a file.
     ///
     /// # Errors
     /// If the file is too large.
@@ -102,7 +102,7 @@ impl<'a> Wire<'a> {
         Ok(bytes.iter().rev().fold(0, |number, byte| (number << 8) | u64::from(*byte)))
     }
 
-    /// Moves to the next field of any number, and returns it and its encoding.
+    /// Moves to the next field of any number, and returns its number and its encoding.
     pub(super) fn field(&mut self) -> Result<Option<(u32, Kind)>, ReadError> {
         if self.at >= self.end() {
             self.ends.pop();
@@ -147,7 +147,7 @@ impl Message for Wire<'_> {
             };
             let Some((_, name, expected)) = fields.iter().find(|(known, ..)| *known == field)
             else {
-                // A newer version of the form has it.
+                // A newer version of the form has this field.
                 continue;
             };
             match (self.value, *expected) {
@@ -156,7 +156,7 @@ impl Message for Wire<'_> {
                     return Ok(Some(field));
                 }
                 (Value::Bytes { bytes, start }, Kind::Repeated(item)) => {
-                    // Checked before the items, which `skip` steps over.
+                    // Check this before the items, which `skip` skips.
                     if item.size().is_some_and(|size| !(bytes.len() as u64).is_multiple_of(size)) {
                         return self.malformed(&format!("{name} ends within a number"));
                     }

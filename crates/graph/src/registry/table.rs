@@ -14,7 +14,7 @@ pub(super) fn tensorflow() -> &'static Table {
     &TENSORFLOW
 }
 
-/// Operations by name, each parsed when it is first asked for.
+/// Operations by name, each parsed at its first use.
 #[derive(Debug)]
 pub(super) struct Table {
     entries: HashMap<&'static str, Entry>,

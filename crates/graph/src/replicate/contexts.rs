@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-/// A device as MXNet writes it: `gpu(0)`, `cpu(0)`.
+/// A device in MXNet's notation: `gpu(0)`, `cpu(0)`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Context {
     /// `GPU` or `CPU`.
@@ -53,7 +53,7 @@ impl fmt::Display for Context {
 /// A batch that cannot be split.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
-    /// There is no context, or not one load for each.
+    /// There is no context, or the number of loads differs.
     #[error("{loads} loads for {contexts} contexts")]
     Loads {
         /// The number of loads.
@@ -78,7 +78,7 @@ pub enum ContextError {
 }
 
 /// Splits a batch in proportion to the loads, as MXNet's `_split_input_slice` does
-/// (`executor_manager.py`): each part is rounded, half to even, and the last one takes the rest.
+/// (`executor_manager.py`): each part is rounded, half to even, and the last one gets the rest.
 ///
 /// # Errors
 /// If a load is not a positive number or a part is empty.

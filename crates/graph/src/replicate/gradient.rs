@@ -1,4 +1,4 @@
-//! Which values of a training graph are gradients.
+//! Finds the gradients in a training graph.
 
 use crate::def::GraphDef;
 
@@ -7,12 +7,12 @@ use crate::def::GraphDef;
 pub struct Gradient {
     /// The node that applies it, such as an `ApplyGradientDescent`.
     pub update: String,
-    /// Which of its inputs.
+    /// The index of that input.
     pub input: usize,
 }
 
-/// Operations that apply a gradient, without `Resource` in front, and the input that it is, by
-/// TensorFlow's `training_ops.cc` and `state_ops.cc`.
+/// Operations that apply a gradient, without the prefix `Resource`, and the index of the gradient's
+/// input, from TensorFlow's `training_ops.cc` and `state_ops.cc`.
 const UPDATES: [(&str, usize); 13] = [
     ("ApplyGradientDescent", 2),
     ("ApplyMomentum", 3),
@@ -32,7 +32,7 @@ const UPDATES: [(&str, usize); 13] = [
 /// Finds the gradients of a graph by the operations that apply them: `Apply…`, `ResourceApply…` and
 /// `AssignSub`.
 ///
-/// `AssignAdd` is not one of them, because step counters use it.
+/// `AssignAdd` is excluded, because step counters use it.
 pub fn gradients(graph: &GraphDef) -> Vec<Gradient> {
     let of = |op: &str| {
         let bare = op.strip_prefix("Resource").unwrap_or(op);

@@ -15,7 +15,7 @@ const MAX_REPLICAS: usize = 64;
 /// The attribute with the size of each output.
 const BYTES: &str = "_output_bytes";
 
-/// How a graph is replicated.
+/// The options of a replication.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replicas {
     /// The devices, such as `/device:GPU:0`, one replica on each, in the order of the ring or tree.
@@ -66,18 +66,18 @@ pub enum ReplicateError {
     },
 }
 
-/// Copies a training graph to several devices. Every copy applies the reduced gradients of all.
+/// Copies a training graph to several devices. Each copy applies the reduced gradients of all.
 ///
 /// Node `x` becomes `replica_0/x`, `replica_1/x` and so on; each requests its device, except that a
-/// node that requests a CPU keeps its request. Colocation groups are renamed too. The nodes of the
-/// reduction are below `reduce/`, and each requests the device that does the step. A gradient that
-/// several nodes apply is reduced once. Functions are shared.
+/// node that requests a CPU keeps its request. Colocation groups are renamed, too. The nodes of the
+/// reduction are below `reduce/`, and each requests the device that performs the step. A gradient
+/// that several nodes apply is reduced once. Functions are shared.
 ///
 /// The variables of the replicas stay equal if they start equal, which is up to the caller: an
 /// initializer with random values needs one seed, or its values are copied.
 ///
 /// # Errors
-/// If the devices or the gradients do not make sense.
+/// If the devices or the gradients are invalid.
 pub fn data_parallel(graph: &GraphDef, how: &Replicas) -> Result<GraphDef, ReplicateError> {
     let count = how.devices.len();
     if !(1..=MAX_REPLICAS).contains(&count) {
@@ -85,7 +85,7 @@ pub fn data_parallel(graph: &GraphDef, how: &Replicas) -> Result<GraphDef, Repli
     }
     let mut seen = HashSet::new();
     for device in &how.devices {
-        // `/gpu:0` and `/device:GPU:0` are one device.
+        // `/gpu:0` and `/device:GPU:0` are the same device.
         if !DeviceSpec::parse(device).is_some_and(|spec| seen.insert(spec)) {
             return Err(ReplicateError::Device { device: device.clone() });
         }
@@ -103,7 +103,7 @@ pub fn data_parallel(graph: &GraphDef, how: &Replicas) -> Result<GraphDef, Repli
         let at = *by_name.get(update.as_str()).ok_or_else(wrong)?;
         let value = graph.nodes.get(at).and_then(|node| node.inputs.get(*input));
         let value = value.filter(|value| !value.starts_with('^')).ok_or_else(wrong)?;
-        // `grad` and `grad:0` are one value.
+        // `grad` and `grad:0` are the same value.
         let (name, output) = value.rsplit_once(':').unwrap_or((value, "0"));
         let output = output.parse().map_err(|_| wrong())?;
         let number = reduced.len();
@@ -148,7 +148,7 @@ fn copied(node: &NodeDef, replica: usize, device: &str) -> NodeDef {
     copy
 }
 
-/// The type and the size of a gradient, where the graph tells.
+/// The type and the size of a gradient, if the graph states them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value {
     of: Option<ValueType>,

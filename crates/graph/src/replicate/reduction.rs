@@ -1,22 +1,22 @@
-//! Ring or tree: how devices sum their gradients.
+//! Ring or tree: methods to sum gradients over devices.
 
 use gpu_core::{Bytes, Link, PeerAccess, Rates, Route, Topology};
 
 /// The largest number of devices for which a ring is searched.
 const MAX_RING: usize = 16;
 
-/// How the sum of a value over all devices is computed.
+/// The method to sum a value over all devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reduction {
-    /// In chunks around a ring: n − 1 steps that add, n − 1 that hand the sums on. Each device sends
-    /// 2(n − 1)/n of the value, which is the least possible (Patarasuk and Yuan, 2009).
+    /// In chunks around a ring: n − 1 steps that add, n − 1 that pass the sums on. Each device
+    /// sends 2(n − 1)/n of the value, which is the least possible (Patarasuk and Yuan, 2009).
     Ring,
     /// Whole values up a binomial tree and back: 2⌈log₂ n⌉ steps (Thakur, Rabenseifner and Gropp,
     /// 2005: reduce and broadcast).
     Tree,
 }
 
-/// A reduction that was chosen for a machine.
+/// A reduction chosen for a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Selection {
     /// Ring or tree.
@@ -35,7 +35,12 @@ pub(super) struct Selection {
 /// cycles, it takes one whose slowest link is fastest. Where there is one, the reduction that takes
 /// less time by the alpha–beta model is chosen (a tree for small values); elsewhere a tree, whose
 /// steps may go through the host. Above 16 devices no ring is searched.
-pub(super) fn choose(topology: &Topology, devices: &[usize], bytes: Bytes, rates: &Rates) -> Selection {
+pub(super) fn choose(
+    topology: &Topology,
+    devices: &[usize],
+    bytes: Bytes,
+    rates: &Rates,
+) -> Selection {
     let count = devices.len();
     let slowest = |pairs: &mut dyn Iterator<Item = (usize, usize)>| {
         let routes = pairs.map(|(from, to)| rates.between(topology, from, to));
@@ -89,7 +94,7 @@ pub(super) fn tree_edges(count: usize) -> Vec<(usize, usize, usize)> {
     edges
 }
 
-/// Finds a cycle of direct links through all devices whose slowest link is fastest.
+/// Finds a cycle of direct links through all devices with the fastest slowest link.
 fn ring(topology: &Topology, devices: &[usize], rates: &Rates) -> Option<Vec<usize>> {
     let count = devices.len();
     if !(2..=MAX_RING).contains(&count) {

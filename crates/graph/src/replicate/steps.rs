@@ -1,11 +1,11 @@
-//! The operations that a reduction consists of.
+//! The operations of a reduction.
 
 use crate::def::{ArgDef, ArgKind, Attr, OpDef};
 use crate::dtype::Dtype;
 use crate::registry::{Kernel, Registry};
 
-/// Splits a value into `N` chunks of equal size, the first ones an element longer if it does not
-/// divide.
+/// Splits a value into `N` chunks of equal size; if it does not divide, the first ones are an
+/// element longer.
 pub const SPLIT: &str = "ReduceSplit";
 /// Copies a chunk to the device of the node.
 pub const COPY: &str = "ReduceCopy";

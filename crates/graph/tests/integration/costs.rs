@@ -63,7 +63,7 @@ fn operation_that_is_not_known_runs_on_every_device_as_for_the_placer() {
     let devices = DeviceSet::named(names.iter().map(String::as_str)).unwrap();
     let placement = placer::place(&graph, &registry, &devices, &Options::default()).unwrap();
     assert_eq!(placement.devices().collect::<Vec<_>>(), [schedule.slots[0].processor as usize]);
-    // Times and requests count all the same.
+    // Times and requests still count.
     let times = r#", "nanos": {"CPU": 7}, "device": "/cpu:0""#;
     let dag = scheduled(node(times), &registry, &cluster(None)).1;
     assert_eq!(dag.items[0].nanos, [None, None, Some(7)]);
@@ -88,7 +88,7 @@ fn weights_of_onnx_models_take_no_time_and_stay_in_memory() {
     ]}"#;
     let (def, _) = read(json);
     let registry = Registry::supporting(&def, &["GPU"]);
-    // The weights count once, so that they fit together with the values.
+    // The weights count once, so they fit together with the values.
     let cluster = cluster(Some(Bytes(8_100_000)));
     let (_, dag, schedule) = scheduled(def, &registry, &cluster);
     for at in 0..3 {

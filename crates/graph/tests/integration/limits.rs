@@ -1,4 +1,4 @@
-//! Small files that ask for much, and what every reader's result is good for.
+//! Small files that require much memory, and the usability of every reader's result.
 
 use gpu_graph::placer::{self, Options};
 use gpu_graph::read::{self, Form, Limits};
@@ -27,8 +27,8 @@ fn outputs_without_a_name_have_no_shape() {
     assert!(!node.attrs.contains_key("_output_shapes"));
 }
 
-/// Builds and places a graph with TensorFlow's kernels or kernels for everything, soft and hard.
-/// Returns how many placements were possible.
+/// Builds and places a graph with TensorFlow's kernels or kernels for all operations, soft and
+/// hard. Returns how many placements were possible.
 fn place(def: GraphDef, registry: Option<Registry>) -> usize {
     let here = "/job:localhost/replica:0/task:0/device:";
     let names = ["CPU:0", "GPU:0"].map(|name| format!("{here}{name}"));
@@ -83,7 +83,7 @@ fn samples_are_placed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// What a reader accepts is built and placed, or refused, but never more.
+    /// A file that a reader accepts is built and placed, or refused, without other failures.
     #[test]
     fn changed_files_are_refused_or_placed(
         of_calls: bool,
@@ -92,7 +92,7 @@ proptest! {
     ) {
         let mut file = if of_calls { CALLS } else { JSON }.as_bytes().to_vec();
         for (at, byte) in changes {
-            // Most texts stay texts.
+            // Most texts remain texts.
             let at = at.index(file.len());
             file[at] = b' ' + byte % 95;
         }

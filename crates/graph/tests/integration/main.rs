@@ -1,4 +1,4 @@
-//! What the crate promises to its users.
+//! The guarantees of the crate to its users.
 
 mod costs;
 mod limits;

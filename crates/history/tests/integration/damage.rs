@@ -1,8 +1,8 @@
-//! Cuts and flips in the files of a history: every frame that they do not hit is read, and they are
-//! told.
+//! Truncations and bit flips in the files of a history: every frame that they do not hit is read,
+//! and they are reported.
 //!
-//! What they hit is determined here from the documented format alone: a frame needs its entry, its
-//! data, and the frames that it is compared with.
+//! The affected frames are determined from the documented format alone: a frame needs its entry,
+//! its data, and the frames that it is compared with.
 
 use crate::round_trip::{reader, writer};
 use crate::world::{Random, World};
@@ -59,7 +59,7 @@ impl History {
         History { frames, dir, files, entries }
     }
 
-    /// Returns which frames can be read if these bytes of the files are not what they were.
+    /// Returns which frames can be read if these bytes of the files have changed.
     fn readable(&self, changed: &[Vec<Range<usize>>; 2]) -> Vec<bool> {
         let is_hit = |file: usize, range: &Range<usize>| {
             changed[file].iter().any(|hit| hit.start < range.end && range.start < hit.end)
@@ -79,7 +79,7 @@ impl History {
                     .iter()
                     .take_while(|entry| entry.place != 0 || entry.is_copy);
                 let copy = copies.clone().position(|entry| entry.is_copy).map(|copy| at + 1 + copy);
-                // The frame itself needs its own entry to be known of.
+                // The frame itself is known only through its own entry.
                 let has_entry = !is_hit(1, &((at + 1) * RECORD..(at + 2) * RECORD));
                 let key = intact[at] || copy.is_some_and(|copy| intact[copy]);
                 readable[frame] = has_entry && key;
@@ -95,7 +95,8 @@ impl History {
     }
 }
 
-/// Changes the files, and returns which bytes changed; a cut changes all bytes from there on.
+/// Changes the files, and returns which bytes changed; a truncation changes all bytes from there
+/// on.
 fn change(files: &mut [Vec<u8>; 2], random: &mut Random) -> [Vec<Range<usize>>; 2] {
     let mut changed = [Vec::new(), Vec::new()];
     for _ in 0..1 + random.below(3) {
@@ -159,7 +160,7 @@ fn undamaged_frames_are_read_and_damage_is_told() {
         let missing = history.frames.len() - read.len();
         let told: usize = damage.iter().map(|damage| damage.frames).sum();
         let of_unknown_cost = [DamageKind::NotInIndex, DamageKind::TornEntry];
-        // Behind a damaged last entry, it is unknown how many more were cut off.
+        // After a damaged last entry, the number of truncated entries is unknown.
         let end = fs::metadata(history.dir.path().join(FILES[1])).map_or(0, |file| file.len());
         let is_last = |damage: &Damage| {
             damage.what == DamageKind::Entry && damage.offset + RECORD as u64 >= end

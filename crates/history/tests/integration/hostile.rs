@@ -1,4 +1,4 @@
-//! Histories that nobody recorded.
+//! Histories that no recorder wrote.
 
 use crate::round_trip::{dir, reader, recorded};
 use crate::world::{Random, START, World};
@@ -39,7 +39,7 @@ fn write(dir: &Path, index: &[u8], data: &[u8]) {
     fs::write(dir.join(DATA), [&header("gpuwsdat")[..], data].concat()).unwrap();
 }
 
-/// Reads all that can be read.
+/// Reads every readable frame.
 fn read(reader: &mut Reader) -> Vec<Frame> {
     let all = (0..reader.len()).filter_map(|number| reader.frame(number)).collect();
     reader.check();
@@ -79,7 +79,7 @@ fn changed_frames_with_correct_checksums_are_read_or_malformed() {
             _ => read_frames += 1,
         }
     }
-    // Most changes are in the numbers, of which some fit.
+    // Most changes affect the numbers, and some of these stay valid.
     assert!(read_frames > 0 && malformed > 0, "{read_frames} {malformed}");
 }
 
@@ -102,7 +102,7 @@ fn random_files_are_damaged() {
 #[test]
 fn hostile_lengths_are_not_allocated() {
     let dir = dir();
-    // A sparse file of 4 TiB, in which everything has data.
+    // A sparse file of 4 TiB, in which every entry has data.
     let lengths = [(32, u32::MAX), (u64::MAX, 1), (u64::MAX - 7, 8), (1 << 50, 9), (32, 33 << 20)];
     let entries = lengths.map(|(offset, length)| entry(START.0, offset, length, 0, 0)).concat();
     write(dir.path(), &entries, &[]);

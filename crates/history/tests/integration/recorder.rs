@@ -1,4 +1,4 @@
-//! What a recorder does with the files.
+//! The recorder's handling of its files.
 
 use crate::round_trip::{dir, reader, recorded, writer};
 use crate::world::{START, World};
@@ -103,7 +103,7 @@ fn clock_that_is_set_back_loses_no_frame() {
     let times = [5000, 9000, 4000, 6000, 0].map(|time| START.0 + time);
     let mut frames: Vec<Frame> =
         frames.iter().zip(times).map(|(frame, time)| at(frame, time)).collect();
-    // Also over midnight.
+    // Even across midnight.
     frames[4].snapshot.taken_at = Timestamp(START.0 - 1000);
     let dir = recorded(&frames);
     let mut reader = reader(&dir);
@@ -250,7 +250,7 @@ fn recorder_that_takes_its_lock_again_begins_a_run() {
     let starts: Vec<usize> = (0..reader.len()).filter(|at| reader.starts_run(*at)).collect();
     assert_eq!(starts, [0, 10, 20]);
 
-    // An anonymous recorder has been there, so no names may come after it.
+    // An anonymous recorder has written here, so no names may come after it.
     for name in names(&dir) {
         fs::remove_file(dir.path().join(name)).unwrap();
     }
@@ -331,7 +331,7 @@ fn frame_that_cannot_be_written_is_left_out() {
     let mut late = frames[1].clone();
     late.snapshot.taken_at = Timestamp(u64::MAX);
     assert_eq!(writer.add(&late).unwrap_err().kind(), ErrorKind::Invalid);
-    // A directory in the place of a file of the next day.
+    // A directory in place of a file of the next day.
     fs::create_dir(dir.path().join("data_2026-11-25")).unwrap();
     assert!(writer.add(&at(&frames[2], START.0 + DAY)).is_err());
     writer.add(&frames[3]).unwrap();

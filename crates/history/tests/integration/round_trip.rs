@@ -1,4 +1,4 @@
-//! What was recorded is what is read.
+//! Recorded frames are read back unchanged.
 
 use crate::world::World;
 use gpu_core::{Origin, Snapshot, Timestamp};

@@ -1,4 +1,4 @@
-//! A made machine that changes from look to look.
+//! A synthetic machine that changes from snapshot to snapshot.
 
 use gpu_core::{
     Absent, Access, Bytes, Celsius, Claim, DeviceFault, DeviceId, DeviceInfo, DeviceKey,
@@ -55,7 +55,7 @@ impl World {
         world
     }
 
-    /// Returns the next look, a second later.
+    /// Returns the next frame, a second later.
     pub(crate) fn look(&mut self) -> Frame {
         let random = &mut self.random;
         let snapshot = &mut self.frame.snapshot;
@@ -142,7 +142,7 @@ impl World {
         snapshot.holders.as_mut().unwrap().retain(|holder| holder.process.pid != ended);
     }
 
-    /// Makes something rare happen.
+    /// Causes a rare change.
     fn disturb(&mut self) {
         let random = &mut self.random;
         let fault = || Error::new(DeviceFault::Lost, "sample GPU 0").fault();
@@ -180,7 +180,7 @@ impl World {
     }
 }
 
-/// Replaces leases that are unknown by none.
+/// Replaces unknown leases by none.
 trait OrNone {
     fn or_none(&mut self) -> &mut Vec<LeaseEntry>;
 }

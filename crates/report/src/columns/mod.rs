@@ -16,7 +16,7 @@ struct Column<F> {
     name: &'static str,
     /// The title and the alignment.
     title: (&'static str, Align),
-    /// The group of details that contains the value; `None` if every look reads the value.
+    /// The group of details that contains the value; `None` if every snapshot reads the value.
     group: Option<Group>,
     cell: F,
 }
@@ -27,13 +27,13 @@ type UserColumn = Column<fn(&UserRow<'_>) -> Reading<String>>;
 /// A user of a device.
 struct UserRow<'a> {
     snapshot: &'a Snapshot,
-    /// The previous look.
+    /// The previous snapshot.
     before: Option<&'a Snapshot>,
     user: &'a User,
 }
 
-/// Columns of processes that `gpuws status --columns` and `gpuws top` name differently: the name in
-/// each. Both accept both.
+/// Columns of processes that have different names in `gpuws status --columns` and `gpuws top`: the
+/// name in each. Both commands accept both.
 pub const ALIASES: [(&str, &str); 3] =
     [("gpu-memory", "gpu-mem"), ("gpu-util", "sm"), ("host-memory", "host")];
 
@@ -88,7 +88,8 @@ impl Columns {
     }
 }
 
-/// Returns the CPU time and the time of a look at a process, if it is the same in both looks.
+/// Returns the CPU time that a process used since an earlier snapshot, and the time since then, both
+/// in milliseconds, if it is the same process in both.
 fn cpu_times(look: &Snapshot, now: &Snapshot, pid: Pid) -> Option<(u128, u128)> {
     let (then, info) = (look.process(pid).ok()?, now.process(pid).ok()?);
     let used = info.cpu_time.ok()?.checked_sub(then.cpu_time.ok()?)?;

@@ -47,8 +47,8 @@ impl UserRow<'_> {
         self.snapshot.process(self.user.pid)
     }
 
-    /// Returns the CPU time per elapsed time, in percent of one CPU: since the previous look, or
-    /// since the start of the process if there is none.
+    /// Returns the CPU time per elapsed time, in percent of one CPU: since the previous snapshot,
+    /// or since the start of the process if there is none.
     fn cpu(&self) -> Reading<u128> {
         let since = |before| cpu_times(before, self.snapshot, self.user.pid);
         let (used, elapsed) = match self.before.and_then(since) {

@@ -7,7 +7,7 @@ use gpu_core::Bytes;
 use gpu_reaper::FindingKind;
 use serde::Deserialize;
 
-/// What is shown of an object of `doctor --json`.
+/// The displayed fields of an object of `doctor --json`.
 #[derive(Debug, Deserialize)]
 pub struct Diagnosed {
     findings: Vec<Finding>,
@@ -112,7 +112,7 @@ fn of_kinds(possible: &[&Finding], host: &str, room: usize) -> Vec<Line> {
     lines.collect()
 }
 
-/// The findings of one kind that are shown; the others are counted.
+/// The maximum number of findings of one kind that are shown; the others are counted.
 const SHOWN: usize = 8;
 
 fn several(findings: &[&Finding], host: &str, room: usize) -> Vec<Line> {

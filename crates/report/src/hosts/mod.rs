@@ -1,8 +1,8 @@
 //! The answers of several hosts, as one table or one list of findings.
 //!
-//! An answer is an object of JSON from another machine, perhaps from another version of gpuws. Only
-//! the values that are shown are read from it; an answer without them is no answer. All text in it
-//! is hostile, and lines of styled text escape it.
+//! An answer is a JSON object from another machine, perhaps from another version of gpuws. Only the
+//! displayed values are read from it; an answer without them is invalid. All text in it is hostile,
+//! and lines of styled text escape it.
 
 mod doctor;
 pub mod run;
@@ -17,12 +17,12 @@ use gpu_fleet::{Answer, HostName, NoAnswer, Reply};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// The hosts and what they answered, with the values that are shown as `T`.
+/// The hosts and their answers, with the displayed values as `T`.
 pub struct Hosts<T> {
     hosts: Vec<(HostName, Result<Said<T>, NoAnswer>)>,
 }
 
-/// What a host answered.
+/// A host's answer.
 struct Said<T> {
     reply: Reply,
     head: Head,
@@ -35,7 +35,7 @@ struct What {
     what: String,
 }
 
-/// What every answer begins with.
+/// The common beginning of every answer.
 #[derive(Debug, Deserialize)]
 struct Head {
     origin: String,
@@ -55,7 +55,8 @@ impl Head {
 impl<T: DeserializeOwned> Hosts<T> {
     /// Reads the answers.
     pub fn of(answers: Vec<Answer>) -> Self {
-        // Each for itself: to flatten one into the other would keep what neither has.
+        // Parse each separately: flattening one into the other would buffer fields that neither
+        // has.
         let read = |reply: Reply| {
             let text = reply.object.get();
             match (serde_json::from_str(text), serde_json::from_str(text)) {
@@ -73,7 +74,7 @@ impl<T: DeserializeOwned> Hosts<T> {
 
 impl<T> Hosts<T> {
     /// Returns the exit code of the hosts that did not answer, and of those where gpuws could not
-    /// observe: a deadline only if nothing else failed. `None` if all is known.
+    /// observe: a deadline only if nothing else failed. `None` if every host answered.
     fn failure(&self) -> Option<Exit> {
         let failed = self.hosts.iter().filter_map(|(_, said)| match said {
             Ok(said) if said.reply.exit_code <= i32::from(Exit::Remains.code()) => None,

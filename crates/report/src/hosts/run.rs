@@ -4,7 +4,7 @@ use crate::Exit;
 use gpu_core::clean;
 use gpu_fleet::{HostName, Outcome, Progress};
 
-/// Returns the lines that tell of progress; there are this many hosts.
+/// Returns the progress lines for this many hosts.
 pub fn progress(progress: &Progress<'_>, hosts: usize) -> Vec<String> {
     let from = |host: &HostName, line: &str| {
         let line = clean(line.strip_prefix("gpuws: ").unwrap_or(line));
@@ -27,13 +27,13 @@ pub fn progress(progress: &Progress<'_>, hosts: usize) -> Vec<String> {
     }
 }
 
-/// A job that did not run: what failed, as a fragment that completes 'failed to', why, and the exit
-/// code.
+/// A job that did not run: the failed action, as a fragment that completes 'failed to', the reason,
+/// and the exit code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotRun {
-    /// What failed.
+    /// The failed action.
     pub what: String,
-    /// Why, if a host said so.
+    /// The reason, if a host gave one.
     pub why: Option<String>,
     /// The hint of the host.
     pub hint: Option<String>,
@@ -41,7 +41,7 @@ pub struct NotRun {
     pub exit: Exit,
 }
 
-/// Returns why no job ran; `None` if one did, or if a signal came before.
+/// Returns why no job ran; `None` if one did, or if a signal came first.
 pub fn not_run(outcome: &Outcome) -> Option<NotRun> {
     let mut hint = None;
     let (exit, what, why) = match outcome {

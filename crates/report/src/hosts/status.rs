@@ -6,7 +6,7 @@ use crate::{Exit, wording};
 use gpu_core::Bytes;
 use serde::Deserialize;
 
-/// What is shown of an object of `status --json`.
+/// The displayed fields of an object of `status --json`.
 #[derive(Debug, Deserialize)]
 pub struct Seen {
     gpus: Vec<Gpu>,
@@ -45,7 +45,7 @@ struct Process {
     role: String,
 }
 
-/// The users of a GPU that are named; the others are counted.
+/// The maximum number of users of a GPU that are named; the others are counted.
 const NAMED: usize = 3;
 
 impl Hosts<Seen> {

@@ -49,7 +49,7 @@ const COLUMNS: [Column; 21] = [
     detail!('u', "ofa", "%", Engines: engines.ofa, |share| share.get()),
     detail!('c', "mclk", "MHz", Clocks: clocks.memory),
     detail!('c', "pclk", "MHz", Clocks: clocks.sm),
-    // How long the driver reduced the clocks is not read.
+    // The time of reduced clocks is not read.
     Column('v', "pviol", "%", None, |_, _| Err(Absent::NotRecorded)),
     Column('v', "tviol", "bool", None, |_, _| Err(Absent::NotRecorded)),
     Column('m', "fb", "MB", None, |device, release| {
@@ -77,12 +77,12 @@ impl std::fmt::Debug for Dmon {
 }
 
 impl Dmon {
-    /// Parses the option `-s`: the letters of groups of columns, in the order of the letters. `p` is
-    /// power and temperature, `u` utilization, `c` clocks, `v` violations (not read), `m` memory,
-    /// `e` errors, `t` PCIe throughput.
+    /// Parses the option `-s`: the letters of groups of columns, in the order of the letters. `p`
+    /// is power and temperature, `u` utilization, `c` clocks, `v` violations (not read), `m`
+    /// memory, `e` errors, `t` PCIe throughput.
     ///
     /// # Errors
-    /// The first letter that names no group.
+    /// The first unknown letter.
     pub fn parse(select: &str) -> Result<Self, String> {
         let letters = letters(select, "pucvmet")?;
         let of = |letter| COLUMNS.iter().filter(move |column| column.0 == letter);

@@ -11,7 +11,7 @@ pub use crate::release::Release;
 
 use gpu_core::{DeviceState, Groups, Pid, ProcessInfo, Reading};
 
-/// The rows after which the header is repeated.
+/// The number of rows after which the header is repeated.
 const PAGE: usize = 24;
 
 /// The data of the rows at one moment.
@@ -24,7 +24,7 @@ pub struct Look<'a> {
     pub release: Release,
 }
 
-/// What a stream consists of.
+/// The content of a stream.
 pub trait Rows {
     /// Returns the groups of details that the columns need.
     fn groups(&self) -> Groups;
@@ -44,8 +44,8 @@ pub struct Page {
 }
 
 impl Page {
-    /// Returns the rows of a look, below a header where it is due: at first, and when the rows since
-    /// the last one and these are more than 24.
+    /// Returns the rows of a sample, below a header if one is due: at the start, and when these
+    /// rows and those since the last header exceed 24.
     pub fn lines(&mut self, rows: &dyn Rows, look: &Look<'_>) -> Vec<String> {
         let lines = rows.rows(look);
         let printed = self.printed.map(|printed| printed + lines.len());
@@ -61,7 +61,7 @@ impl Page {
 /// Parses a selection of groups of columns by their letters; returns each once.
 ///
 /// # Errors
-/// The first letter that names none, or an error if there is no letter.
+/// The first unknown letter, or an error if there is no letter.
 fn letters(text: &str, known: &str) -> Result<Vec<char>, String> {
     let all = known.chars().map(String::from).collect::<Vec<_>>().join(", ");
     match text.chars().find(|letter| !known.contains(*letter)) {

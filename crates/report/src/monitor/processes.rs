@@ -4,10 +4,10 @@ use super::{Look, Rows, cell, letters};
 use gpu_core::{DeviceProcess, DeviceProcessKind, DeviceState, Groups, Pid, ProcessInfo};
 use gpu_core::{Reading, clean};
 
-/// The longest name that is printed, in characters: that of Linux.
+/// The longest name that is printed, in characters: Linux's limit.
 const NAME: usize = 15;
 
-/// The columns of `nvidia-smi pmon`. Of a process, only the memory and the share of the
+/// The columns of `nvidia-smi pmon`. For a process, only the memory and the share of the
 /// multiprocessors are read.
 #[derive(Clone, Debug)]
 pub struct Pmon {
@@ -16,11 +16,11 @@ pub struct Pmon {
 }
 
 impl Pmon {
-    /// Parses the option `-s`: the letters of groups of columns, in the order of the letters. `u` is
-    /// utilization, `m` memory.
+    /// Parses the option `-s`: the letters of groups of columns, in the order of the letters. `u`
+    /// is utilization, `m` memory.
     ///
     /// # Errors
-    /// The first letter that names no group.
+    /// The first unknown letter.
     pub fn parse(select: &str) -> Result<Self, String> {
         Ok(Pmon { groups: letters(select, "um")? })
     }
@@ -90,7 +90,8 @@ impl Rows for Pmon {
     }
 }
 
-/// Returns the short name of a process without control characters, else the last part of the path that the driver reports.
+/// Returns the short name of a process without control characters, or else the last part of the
+/// path that the driver reports.
 fn name(process: &DeviceProcess, look_up: &dyn Fn(Pid) -> Reading<ProcessInfo>) -> String {
     let known = look_up(process.pid).map(|info| info.name).ok().filter(|name| !name.is_empty());
     let listed = || {

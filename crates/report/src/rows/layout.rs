@@ -100,7 +100,8 @@ impl Layout {
         Layout { name, process, is_wide, columns, indent: INDENT.len(), used }
     }
 
-    /// Returns the most columns of a value: what has room on a terminal, and all of it in a pipe.
+    /// Returns the maximum columns of a value: the available width on a terminal, and no limit in a
+    /// pipe.
     pub(super) fn most(&self, columns: usize) -> usize {
         most(columns, self.columns)
     }

@@ -12,7 +12,7 @@ use layout::Layout;
 
 impl View<'_> {
     /// Formats `labbox · driver 535.261.03 · CUDA 12.2 · 4 GPUs, 1 free, 1+ findings`, in pieces.
-    /// What is only possible is not counted.
+    /// Findings that are only possible are not counted.
     pub fn headline(&self) -> Vec<Line> {
         let mut parts = Vec::new();
         if let Ok(hostname) = &self.whole.hostname {
@@ -27,7 +27,7 @@ impl View<'_> {
         }
         let mut pieces: Vec<Line> = parts.into_iter().map(|part| Line::new().plain(part)).collect();
         let confident = self.diagnosis.confident().count();
-        // On one line of a narrow terminal there is no room for both.
+        // One line of a narrow terminal has no room for both.
         if confident > 0 && self.leased.free_parts(self.whole, &self.usage) > 0 {
             let findings = wording::findings_at_least(confident as u64);
             pieces.push(Line::new().accent(findings));
@@ -57,7 +57,7 @@ impl View<'_> {
         lines.extend(layout::defects(device));
         let leases: Vec<_> = self.leased.on(device).collect();
         lines.extend(users::claims(&leases, self.snapshot.taken_at, self.name, layout.columns));
-        // The memory of the one process that surely has it is on its row.
+        // The memory of the one process that certainly has it is on its row.
         let mut unexplained = self.usage.unexplained(device.id());
         let ghost = self.diagnosis.only_ghost(device.id()).filter(|_| unexplained.is_some());
         for place in places(device) {

@@ -37,7 +37,7 @@ impl Layout {
         }
         if let Some(at) = process.ok().and_then(|info| info.started_at.ok()) {
             let column = self.amount() + 17;
-            // A long command in a pipe moves what follows.
+            // In a pipe, a long command shifts the following columns.
             line = if line.width() < column { line.padded_to(column) } else { line.plain("  ") };
             line = line.dim(wording::age(snapshot.taken_at.since(at)));
         }

@@ -4,10 +4,10 @@ use super::{By, Usage};
 use gpu_accounting::Amounts;
 
 impl Usage<'_> {
-    /// Returns one record for each row, without the totals: whoever reads it can add them up.
+    /// Returns one record for each row, without the totals, which the reader can compute.
     ///
-    /// A name that a spreadsheet would take for a formula has an apostrophe before it, because a
-    /// user chooses the names of programs.
+    /// An apostrophe precedes a name that a spreadsheet would treat as a formula, because users
+    /// choose the names of programs.
     pub fn csv(&self, by: By) -> String {
         let name = match by {
             By::Job => "job,user",

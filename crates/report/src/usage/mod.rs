@@ -1,4 +1,5 @@
-//! What `gpuws report` prints of the accounts of a machine: a table, CSV and a page with pictures.
+//! The output of `gpuws report` for the accounts of a machine: a table, CSV and a page with
+//! pictures.
 
 mod csv;
 mod page;
@@ -23,12 +24,12 @@ pub enum By {
     Job,
     /// The GPUs.
     Gpu,
-    /// The days of the time zone of the report.
+    /// The days in the time zone of the report.
     Day,
 }
 
 impl By {
-    /// All, in the order of a page.
+    /// All kinds of rows, in the order of a page.
     pub const ALL: [By; 4] = [By::User, By::Job, By::Gpu, By::Day];
 
     /// Returns the heading of the first column.
@@ -78,7 +79,7 @@ impl FromStr for Form {
     }
 }
 
-/// The accounts of a machine, and what must be told of them.
+/// The accounts of a machine, and the notes about them.
 #[derive(Clone, Debug)]
 pub struct Usage<'a> {
     /// The accounts.
@@ -87,22 +88,22 @@ pub struct Usage<'a> {
     pub origin: Origin,
     /// The hostname, if it is known.
     pub hostname: Option<String>,
-    /// The names of the other machines whose samples are counted too.
+    /// The names of the other machines with samples in the accounts.
     pub other_machines: Vec<String>,
-    /// What could not be read, as sentence fragments.
+    /// The unreadable parts, as sentence fragments.
     pub damage: Vec<String>,
     /// The time zone of times and days.
     pub zone: TimeZone,
 }
 
-/// The machines of which there are samples, the one of the last sample last.
+/// The machines with samples, the machine of the last sample last.
 #[derive(Clone, Debug, Default)]
 pub struct Machines(Vec<(Origin, Option<String>)>);
 
 impl Machines {
     /// Adds the machine of a sample.
     pub fn add(&mut self, look: &Snapshot) {
-        // A hostname that could not be read is no other machine.
+        // A hostname that could not be read does not mean another machine.
         let last = self.0.last().filter(|(origin, _)| *origin == look.origin);
         let hostname = look.hostname.as_ref().ok().or(last.and_then(|last| last.1.as_ref()));
         let hostname = hostname.cloned();
@@ -138,7 +139,7 @@ pub fn day(at: Timestamp, zone: &TimeZone) -> Day {
 }
 
 /// Returns the longest interval that counts, if samples are used each `step`: the requested one, or
-/// five minutes or more. Samples in use lie up to a step and the time between two samples apart.
+/// five minutes or more. Used samples are up to a step and the time between two samples apart.
 ///
 /// # Errors
 /// `Invalid` when the requested one is shorter than twice the step.
@@ -162,7 +163,7 @@ pub(crate) struct Row {
 }
 
 impl<'a> Usage<'a> {
-    /// Returns the report of accounts, of which `last` is the last snapshot.
+    /// Returns the report of accounts; `last` is the last snapshot.
     pub fn of(accounts: &'a Accounts, last: &Snapshot, zone: TimeZone) -> Self {
         Usage {
             accounts,
@@ -174,7 +175,8 @@ impl<'a> Usage<'a> {
         }
     }
 
-    /// Returns the rows: users and jobs by the time that they held, who is nobody last.
+    /// Returns the rows: users and jobs by the time that they held devices; time without a user
+    /// comes last.
     pub(crate) fn rows(&self, by: By) -> Vec<Row> {
         let mut rows: Vec<(bool, Row)> = match by {
             By::User => {
@@ -216,13 +218,13 @@ impl<'a> Usage<'a> {
         rows.into_iter().map(|(_, row)| row).collect()
     }
 
-    /// Returns the energy that is in no row: that of users and jobs has no idle power.
+    /// Returns the energy that is in no row: the rows of users and jobs exclude idle power.
     pub(crate) fn unattributed(&self, by: By) -> Option<Energy> {
         let energy = self.accounts.unattributed();
         (matches!(by, By::User | By::Job) && energy > Energy::default()).then_some(energy)
     }
 
-    /// Returns what the accounts are of: `simulated machine labbox, 2026-11-23 10:05:07 to …`.
+    /// Returns the subject of the accounts: `simulated machine labbox, 2026-11-23 10:05:07 to …`.
     pub(crate) fn title(&self) -> String {
         let mut machine = name(&self.origin, self.hostname.as_deref());
         if let Some((first, last)) = self.accounts.span() {
@@ -232,14 +234,14 @@ impl<'a> Usage<'a> {
         machine
     }
 
-    /// Returns how much of the time was watched: `23 h 10 min watched in 83,400 samples`.
+    /// Returns the watched part of the time: `23 h 10 min watched in 83,400 samples`.
     pub(crate) fn extent(&self) -> String {
         let samples = count(self.accounts.looks(), "sample", "samples");
         let gpus = count(self.accounts.gpus().len(), "GPU", "GPUs");
         format!("{gpus}, {} watched in {samples}", span(self.accounts.watched()))
     }
 
-    /// Returns what the reader should know before the figures are believed.
+    /// Returns the caveats of the figures.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if !self.other_machines.is_empty() {
@@ -317,8 +319,8 @@ pub(crate) fn energy(energy: Energy, total: Energy) -> String {
     format!("{} {unit}", decimal(energy.joules() / joules, total.joules() / joules))
 }
 
-/// Formats a number with the decimals of its column, in which `most` is the largest: one from 10 on,
-/// two from 1 on, otherwise three. Zero is `0`, and what would round to zero is `<0.1`.
+/// Formats a number with the decimals of its column, in which `most` is the largest: one from 10
+/// on, two from 1 on, otherwise three. Zero is `0`, and a value that would round to zero is `<0.1`.
 fn decimal(number: f64, most: f64) -> String {
     let decimals = match most {
         10.0.. => 1,

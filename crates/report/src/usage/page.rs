@@ -1,7 +1,7 @@
-//! The page of `gpuws report`: one HTML file without anything from elsewhere.
+//! The page of `gpuws report`: one self-contained HTML file.
 //!
-//! It is XML too, so that a test can check that it is well-formed. Every text from outside is
-//! escaped; there is no script.
+//! It is XML too, so that a test can check that it is well-formed. All external text is escaped;
+//! there is no script.
 
 use super::picture::{self, NAME};
 use super::table::{cells, energy_only};
@@ -9,11 +9,11 @@ use super::{By, Usage};
 use gpu_core::escape_markup;
 use std::fmt::Write as _;
 
-/// So many jobs are listed.
+/// The maximum number of jobs that are listed.
 const JOBS: usize = 50;
 
-/// Colours that people with colour blindness can tell apart (Okabe and Ito), with those of text and
-/// lines for light and dark screens.
+/// Colours that people with colour blindness can distinguish (Okabe and Ito), with those of text
+/// and lines for light and dark screens.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--text:#1b1f24;--dim:#59636e;--line:#d8dee4;--page:#ffffff;\
 --held:#9fb8d6;--used:#0072b2;--idle:#e69f00}

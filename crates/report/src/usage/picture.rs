@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// So many users have a colour of their own; the others share one.
+/// The number of users with their own colour; the others share one.
 const COLOURS: usize = 7;
 
 /// The size of a picture and of its drawing, in the units of the SVG.
@@ -22,10 +22,10 @@ const BOTTOM: f64 = 26.0;
 /// The width of the longest label of the time axis, a date.
 const LABEL: f64 = 72.0;
 
-/// A user may be called whatever.
+/// The maximum length of a user's name: it may be arbitrarily long.
 pub(super) const NAME: usize = 40;
 
-/// A user or several with one colour.
+/// A user, or several users with one colour.
 pub(super) struct Shade {
     pub(super) name: String,
     /// The class of its colour: `c0` to `c7`.
@@ -33,7 +33,7 @@ pub(super) struct Shade {
     owners: Vec<usize>,
 }
 
-/// Returns the shades of the users, those who held most first.
+/// Returns the shades of the users, in descending order of the time that they held devices.
 pub(super) fn shades(usage: &Usage<'_>) -> Vec<Shade> {
     let owners = usage.accounts.owners();
     let mut held: Vec<(usize, Duration)> =
@@ -57,7 +57,7 @@ pub(super) fn shades(usage: &Usage<'_>) -> Vec<Shade> {
     shades
 }
 
-/// Draws how many GPUs were used over time, on the mean of each bucket.
+/// Draws how many GPUs were used over time, as the mean of each bucket.
 pub(super) fn used(usage: &Usage<'_>, shades: &[Shade]) -> String {
     let value = |bucket: &Bucket, shade: &Shade| {
         let parts = shade.owners.iter().filter_map(|owner| bucket.parts.get(owner));
@@ -110,7 +110,7 @@ fn over_time(
     }
     for (place, text) in ticks(usage) {
         let at = LEFT + wide * place;
-        // A label that is centred at the right end would leave the picture.
+        // A centred label at the right end would exceed the picture.
         let (at, anchor) = match at + LABEL / 2.0 > WIDTH {
             true => (WIDTH, "end"),
             false => (at, "mid"),
@@ -161,7 +161,7 @@ fn runs(buckets: &[Bucket]) -> Vec<std::ops::Range<usize>> {
     runs
 }
 
-/// Returns the marks of the time axis: the place from 0 to 1, and the local time.
+/// Returns the marks of the time axis: the position from 0 to 1, and the local time.
 fn ticks(usage: &Usage<'_>) -> Vec<(f64, String)> {
     let series = usage.accounts.series();
     let width = u64::try_from(series.width().as_millis()).unwrap_or(u64::MAX);
@@ -177,8 +177,8 @@ const STEPS: [u64; 17] = [
     2_419_200, 7_862_400, 31_536_000,
 ];
 
-/// Returns at most nine marks of a time of so many milliseconds after its start: the milliseconds
-/// after it, and the local time. They are at full hours and days of the local time, also after the
+/// Returns at most nine marks for a period of `whole` milliseconds: the milliseconds after its
+/// start, and the local time. They are at full hours and days of the local time, even after the
 /// zone changes its offset.
 fn marks(start: Timestamp, whole: u64, zone: &TimeZone) -> Vec<(u64, String)> {
     let mut steps = STEPS.iter().map(|seconds| seconds * 1_000);
@@ -218,7 +218,7 @@ fn short(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Draws the GPU-hours of each user as a bar: used, idle, and held beside.
+/// Draws the GPU-hours of each user as a bar: used, idle, and otherwise held.
 pub(super) fn bars(usage: &Usage<'_>) -> String {
     const ROW: f64 = 24.0;
     const NAMES: f64 = 150.0;
@@ -244,7 +244,7 @@ pub(super) fn bars(usage: &Usage<'_>) -> String {
                 ROW - 6.0 - 2.0 * inset
             )
         };
-        // What is idle is at the end of what is held.
+        // Idle time is at the end of held time.
         let idle = format!(
             "<rect class=\"idle\" x=\"{:.1}\" y=\"{y:.1}\" width=\"{idle:.1}\" height=\"{:.1}\"/>",
             NAMES + held - idle,

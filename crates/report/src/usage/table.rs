@@ -4,7 +4,7 @@ use super::{By, Usage, energy, hours, memory};
 use crate::text::{Align, Line, Table};
 use gpu_accounting::{Amounts, Energy};
 
-/// Names are cut to this width, so that the table fits 80 columns.
+/// Names are cut to this width, so that the table fits into 80 columns.
 const NAME: usize = 28;
 
 impl Usage<'_> {
@@ -59,7 +59,7 @@ impl Usage<'_> {
     }
 }
 
-/// Formats the numbers of a row that stands for energy alone.
+/// Formats the numbers of a row with energy alone.
 pub(super) fn energy_only(of_row: Energy, total: &Amounts) -> [String; 5] {
     let [held, used, idle, peak] = [(); 4].map(|()| "-".to_owned());
     [held, used, idle, peak, energy(of_row, total.energy)]

@@ -81,8 +81,8 @@ fn link(link: Link) -> String {
     }
 }
 
-/// Returns why a device was passed over; `limit` names what determines the requested set, if it is
-/// an environment variable.
+/// Returns why a device was passed over; `limit` names the environment variable that determines the
+/// requested set, if any.
 pub fn passed(why: &Passed, user: User<'_>, limit: Option<&str>) -> String {
     match why {
         Passed::Barred(bar) => barred(bar, user),
@@ -158,8 +158,8 @@ pub fn is_used_without_lease(refused: &Refused) -> bool {
     refused.passed().any(|(_, why)| is_it(why))
 }
 
-/// Returns which claim could be granted instead of one that never can; `could` devices are suitable.
-/// `limit` is as in [`reasons`]. `None` if the reasons say it.
+/// Returns which claim could be granted instead of one that never can; `could` devices are
+/// suitable. `limit` is as in [`reasons`]. `None` if the reasons already imply it.
 pub fn what_is_possible(refused: &Refused, could: u32, limit: Option<&str>) -> Option<String> {
     let lasting = || refused.passed().filter(|(_, why)| why.is_lasting());
     if lasting().any(|(_, why)| *why == Passed::Barred(Bar::MigAlone)) {
@@ -228,11 +228,11 @@ pub fn ordinal(number: usize) -> String {
     format!("{number}{ending}")
 }
 
-/// Decides when the status of a waiting claim is printed where lines cannot be updated: at each
-/// change, and an unchanged one again after 1, 2, 4 … minutes, up to an hour.
+/// Decides when to print the status of a waiting claim if lines cannot be updated: at each change,
+/// and while unchanged again after 1, 2, 4 … minutes, up to an hour.
 #[derive(Debug, Default)]
 pub struct Notices {
-    /// The last status, when it was printed, and how long after that it will be again.
+    /// The last status, when it was printed, and how long after that to print it again.
     last: Option<(String, Duration, Duration)>,
 }
 
@@ -260,7 +260,7 @@ impl Notices {
 pub fn waited(waiting: &Waiting<'_>) -> String {
     let place = match waiting.ahead.count {
         0 => ", 1st in the queue",
-        // The line has it.
+        // The line already contains it.
         _ => "",
     };
     format!("; waited {}{place}", clock(waiting.waited))

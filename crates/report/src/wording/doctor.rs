@@ -6,7 +6,7 @@ use gpu_core::ErrorKind::NotRequested;
 use gpu_core::{Absent, DeviceState, Origin, Snapshot};
 use gpu_reaper::{Diagnosis, Finding, OldMessages, Sign};
 
-/// Names what a finding is about: its GPUs, or an NVSwitch.
+/// Names the subject of a finding: its GPUs, or an NVSwitch.
 pub fn subject(snapshot: &Snapshot, finding: &Finding) -> String {
     let of_switch = |finding: &Finding| finding.evidence.iter().any(|e| e.sign == Sign::SXid);
     match finding.devices.is_empty() && of_switch(finding) {
@@ -15,8 +15,8 @@ pub fn subject(snapshot: &Snapshot, finding: &Finding) -> String {
     }
 }
 
-/// Returns what a diagnosis leaves out or cannot judge, as sentences, besides the kernel log that it
-/// lacks.
+/// Returns what a diagnosis leaves out or cannot judge, as sentences, apart from a missing kernel
+/// log.
 pub fn left_out(snapshot: &Snapshot) -> Vec<String> {
     let old = gpu_reaper::old_messages(snapshot).map(|OldMessages { count: number, since }| {
         let messages = count(number, "message", "messages");

@@ -46,8 +46,8 @@ pub fn memory(bytes: Bytes) -> Cow<'static, str> {
     }
 }
 
-/// Formats the used memory of a whole: `71.0/80.0 GiB`, `10 MiB/80.0 GiB`; each part in at least so
-/// many columns.
+/// Formats the used memory of a whole: `71.0/80.0 GiB`, `10 MiB/80.0 GiB`; each part padded to at
+/// least the given width.
 pub fn used_of(used: Bytes, total: Bytes, (used_width, total_width): (usize, usize)) -> String {
     let used = memory(used);
     let used = used.strip_suffix(" GiB").unwrap_or(&used);
@@ -68,7 +68,7 @@ pub fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Formats the number of findings of a look that reads less than `gpuws doctor`: `5+ findings`.
+/// Formats the number of findings in a snapshot that reads less than `gpuws doctor`: `5+ findings`.
 pub fn findings_at_least(number: u64) -> String {
     format!("{number}+ findings")
 }
@@ -110,7 +110,7 @@ pub fn shell_word(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Returns a path as a word of a shell command that is no option: `./-f` for `-f`.
+/// Returns a path as a word of a shell command that is not an option: `./-f` for `-f`.
 pub fn path_word(path: &Path) -> String {
     let path = path.to_string_lossy();
     let is_option = path.starts_with('-') && path != "-";

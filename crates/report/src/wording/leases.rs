@@ -50,8 +50,7 @@ pub fn listing(listing: &Listing, width: usize, user: User<'_>) -> Vec<Paragraph
     told
 }
 
-/// Returns why the claims wait: each reason once, with the claims that it holds up if they are not
-/// all.
+/// Returns why the claims wait: each reason once, with the affected claims unless it affects all.
 fn lacking(queue: &[Queued], user: User<'_>) -> Vec<Paragraph> {
     let mut by_reason: Vec<(String, Vec<String>)> = Vec::new();
     let mut waiting = 0;

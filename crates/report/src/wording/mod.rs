@@ -299,7 +299,8 @@ pub fn advice(advice: &Advice, sim: &str) -> (String, &'static str) {
     }
 }
 
-/// Says that a device is busy although the driver lists no process on it; `None` if it is not.
+/// Reports a device that is busy although the driver lists no process on it; `None` if it is not
+/// busy.
 pub fn busy_alone(device: &DeviceState) -> Option<String> {
     let share = gpu_reaper::busy_alone(device)?;
     Some(format!("{share} busy, and no process uses it"))
@@ -341,7 +342,7 @@ pub fn unknown_users<'a>(
     })
 }
 
-/// Groups devices by the reason of their failure, in the order of the first device of each.
+/// Groups devices by the reason for their failure, in the order of the first device of each group.
 pub(crate) fn by_reason<'a>(
     faults: impl Iterator<Item = (u32, &'a Fault)>,
     is_same: impl Fn(&Fault, &Fault) -> bool,
@@ -393,7 +394,7 @@ pub fn product(name: &str) -> &str {
     name.strip_prefix("NVIDIA ").unwrap_or(name)
 }
 
-/// Returns the user of a process: its name, else its UID, else `?`.
+/// Returns the user of a process: its name, or else its UID, or else `?`.
 pub fn user(process: Reading<&ProcessInfo>) -> Cow<'_, str> {
     match process.map(|info| (&info.user, info.uid)) {
         Ok((Ok(name), _)) => Cow::Borrowed(name),
@@ -402,7 +403,8 @@ pub fn user(process: Reading<&ProcessInfo>) -> Cow<'_, str> {
     }
 }
 
-/// Returns the command line of a process, else its name, else the name that NVML lists, else `?`.
+/// Returns the command line of a process, or else its name, or else the name that NVML lists, or
+/// else `?`.
 pub fn command<'a>(process: Reading<&'a ProcessInfo>, listed: Option<&'a str>) -> Cow<'a, str> {
     let words = process.ok().and_then(|info| info.command_line.as_deref().ok());
     if let Some(line) = words.map(|words| words.join(" ")).filter(|line| !line.trim().is_empty()) {

@@ -4,7 +4,7 @@ use gpu_core::{Bytes, amount};
 use gpu_memory_advice::explain::{Account, Cause, Diagnosis, approximate};
 use gpu_text::oom::{Event, Fact, Figure, Framework, Unit, Wording};
 
-/// No CUDA context is larger.
+/// The size of the largest CUDA context.
 const MOST_CONTEXT: Bytes = Bytes(2 << 30);
 
 /// The maximum number of other processes in the text.
@@ -40,7 +40,7 @@ impl<'a> Group<'a> {
             && self.messages.iter().all(is_rank)
     }
 
-    /// Returns the message with the largest shortage, which stands for all.
+    /// Returns the message with the largest shortage, which represents the group.
     pub fn worst(&self) -> (&'a Event, &'a Diagnosis) {
         let mut worst = self.messages[0];
         for message in &self.messages {

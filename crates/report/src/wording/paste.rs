@@ -1,4 +1,4 @@
-//! The words for failures in a pasted text: what each means, and what to run on that machine.
+//! The meaning of failures in a pasted text, and the commands to run on that machine.
 //!
 //! A text shows an effect more often than its cause. If it does not give the cause, the meaning
 //! says so, and the first step finds the cause.
@@ -10,7 +10,7 @@ use crate::text::Line;
 use gpu_core::{ErrorKind, MachineFault, Snapshot};
 use gpu_text::ErrorCode;
 
-/// What a failure means, and what to run, best first.
+/// The meaning of a failure, and the commands to run, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PastedFailure {
     /// The meaning, as a sentence fragment.
@@ -23,8 +23,8 @@ pub struct PastedFailure {
 const ALL_OUTPUT: &str =
     "(nvidia-smi; sudo fuser -v /dev/nvidia*; sudo dmesg | grep -i -e NVRM -e Xid) 2>&1";
 
-/// Returns the meaning of a failure in a pasted text, and what to run; `None` for a failure of the
-/// whole driver, which is reported as a fault.
+/// Returns the meaning of a failure in a pasted text, and the commands to run; `None` for a failure
+/// of the whole driver, which is reported as a fault.
 pub fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
     let (meaning, steps): (&'static str, &'static [(&'static str, &'static str)]) = match code {
         ErrorCode::DriverNotRunning
@@ -336,8 +336,8 @@ pub fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
     Some(PastedFailure { meaning, steps })
 }
 
-/// Describes the failures of a pasted text, each once, with what to run there; and the fault of the
-/// driver, where it says more than they do.
+/// Describes the failures of a pasted text, each once, with the commands to run there; and the
+/// fault of the driver, if it adds information.
 pub fn failures(snapshot: &Snapshot, codes: &[ErrorCode]) -> Vec<Paragraph> {
     let mut told = Vec::new();
     let step = |told: &mut Vec<Paragraph>, at: usize, command: &str, what: &str| {

@@ -1,4 +1,4 @@
-//! The words for a plan that ends processes, for its steps and for its result.
+//! The text of a plan that ends processes, of its steps and of its result.
 
 use super::{count, process, started, user};
 use crate::text::Line;
@@ -10,12 +10,12 @@ use gpu_reaper::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A head, and a text that is wrapped behind it.
+/// A head, followed by a text that is wrapped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paragraph {
     /// The head, in its tones.
     pub head: Line,
-    /// The text; empty if the head says all.
+    /// The text; empty if the head is sufficient.
     pub text: String,
 }
 
@@ -32,8 +32,8 @@ impl From<Line> for Paragraph {
 }
 
 /// Describes a plan: its targets, when they are killed, the memory that it frees, and the processes
-/// that it spares, with the reasons. `certain`: it is carried out. [`untouched`] describes what the
-/// choice of devices or users leaves alone.
+/// that it spares, with the reasons. `certain`: the plan will be executed. [`untouched`] describes
+/// what the choice of devices or users leaves untouched.
 pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -> Vec<Paragraph> {
     let mut told = targets(now, plan, certain);
     for expected in &plan.expected {
@@ -71,12 +71,12 @@ pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -
     told
 }
 
-/// The most processes that are named as idle on a device.
+/// The maximum number of idle processes that are named on a device.
 const IDLE: usize = 4;
 
-/// Describes each requested device, or the requested users, where the plan ends no process: whether
-/// memory is unaccounted there, and which processes are idle, with the next command. `sim` is the
-/// option that selects a simulated machine.
+/// Describes each requested device, or the requested users, for which the plan ends no process:
+/// whether memory is unaccounted there, and which processes are idle, with the next command. `sim`
+/// is the option that selects a simulated machine.
 pub fn untouched(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, sim: &str) -> Vec<Paragraph> {
     let by_device = plan.devices.iter().map(Some);
     let by_user = (plan.devices.is_empty() && !plan.users.is_empty()).then_some(None);
@@ -111,7 +111,7 @@ fn untouched_on(
     };
     let gpu = device.map_or(String::new(), |id| format!(" --gpu {}", id.index));
     let doctor = format!("gpuws {sim}doctor{gpu}");
-    // Memory that some process may hold; if users are named, a process of theirs.
+    // Memory that some process may hold; if users are named, one of their processes.
     let unaccounted = findings().find(|finding| {
         let suspects = &finding.suspects;
         let is_theirs = suspects.iter().any(|suspect| is_of(suspect.process.pid));
@@ -222,12 +222,12 @@ fn about(now: &Snapshot, target: &Target) -> String {
 /// The steps of an execution, as lines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps {
-    /// A long wait was told since the last signal.
+    /// A long wait was reported since the last signal.
     wait_is_told: bool,
 }
 
 impl Steps {
-    /// Returns the line for an event; `None` for one that is not told, such as a short wait.
+    /// Returns the line for an event; `None` for an event without a line, such as a short wait.
     pub fn line(&mut self, event: &Event<'_>) -> Option<Line> {
         let name = |target: &Target| process(target.key.pid, &target.process.name);
         Some(match event {
@@ -295,8 +295,8 @@ fn became(outcome: &Outcome) -> Line {
     }
 }
 
-/// Describes a result: why it was stopped, the memory that was freed and that was expected, and the
-/// processes that are there unplanned.
+/// Describes a result: why it was stopped, the freed and the expected memory, and the processes
+/// that exist although they were not planned.
 pub fn report(report: &Report) -> Vec<Paragraph> {
     let mut told = Vec::new();
     if let Some(fault) = &report.stopped {
@@ -308,7 +308,7 @@ pub fn report(report: &Report) -> Vec<Paragraph> {
     }
     let is_untouched = report.actions.iter().all(|action| action.signals.is_empty());
     for freed in &report.memory {
-        // Without a signal there is nothing to prove.
+        // Without a signal, there is no effect to prove.
         if is_untouched {
             if report.stopped.is_none() {
                 let used = freed.after.map(|used| format!("{used} in use"));

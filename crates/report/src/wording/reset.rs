@@ -52,7 +52,7 @@ pub fn way(way: &Way, sim: &str) -> (String, &'static str) {
     }
 }
 
-/// Returns what to know before a reset: whose work must end, and that it may not suffice.
+/// Returns the notes before a reset: which work must end, and that it may not suffice.
 pub fn notes(check: &Check<'_>) -> impl Iterator<Item = String> {
     let reboot = Defect::Recovery(RecoveryAction::Reboot);
     let asks = gpu_reaper::defects(check.device).contains(&reboot);
@@ -60,7 +60,7 @@ pub fn notes(check: &Check<'_>) -> impl Iterator<Item = String> {
     cost(check).into_iter().chain(asks.then(|| reboot.to_owned()))
 }
 
-/// Returns whose work must end before the reset; `None` if nobody's.
+/// Returns which work must end before the reset; `None` if there is none.
 fn cost(check: &Check<'_>) -> Option<String> {
     let works = |blocker: &&Blocker| blocker.role == Role::MemoryUser;
     let workers: Vec<&Blocker> = check.blockers.users.iter().filter(works).collect();
@@ -83,7 +83,7 @@ fn cost(check: &Check<'_>) -> Option<String> {
     })
 }
 
-/// Returns what a blocker does with the devices.
+/// Returns how a blocker uses the devices.
 pub fn usage(blocker: &Blocker) -> String {
     let devices = gpus(&blocker.devices);
     let files = blocker.files.iter().map(|held| held.path.rsplit('/').next().unwrap_or_default());
@@ -119,7 +119,7 @@ pub fn why(unknown: Unknown) -> String {
     }
 }
 
-/// Returns the command that makes the users of a device known; root needs no more rights.
+/// Returns the command that makes the users of a device known; root needs no further privileges.
 pub fn remedy(unknown: Unknown, is_root: bool) -> &'static str {
     match unknown {
         Unknown::DeviceFile | Unknown::NoFile | Unknown::Holders if is_root => "gpuws doctor",

@@ -5,8 +5,8 @@ use gpu_reaper::{Action, Outcome, is_stuck};
 use gpu_steward::{DeviceUse, RunReport};
 use std::time::Duration;
 
-/// Returns a warning that the run has no audit log, with the remedy of an ordinary user: the place of
-/// root's log is fixed.
+/// Returns a warning that the run has no audit log, with the remedy of an ordinary user: the path
+/// of root's log is fixed.
 pub fn unlogged(why: &Fault, is_root: bool) -> String {
     let remedy = if is_root { "" } else { "; set XDG_STATE_HOME to a directory of your own" };
     format!("warning: this run has no audit log: failed to {why}{remedy}")
@@ -58,15 +58,15 @@ pub fn summary(report: &RunReport, share: Option<Bytes>) -> String {
             _ => "",
         };
         let were = if ended == 1 { "was" } else { "were" };
-        // A job that was ended as a whole left nothing behind.
+        // A job that was ended as a whole left no process behind.
         let which = if report.limit_hit || report.abandoned { "of it" } else { "left behind" };
         parts.push(format!("{left} {which} {were} ended{back}"));
     }
     parts.join(" · ")
 }
 
-/// Formats `4711 python is still running`, with the reason if SIGKILL cannot end it, or with what
-/// is known if its descriptors are unreadable.
+/// Formats `4711 python is still running`, with the reason if SIGKILL cannot end it, or with the
+/// known facts if its descriptors are unreadable.
 pub fn still_there(left: &ProcessInfo, report: &RunReport) -> String {
     let who = super::process(left.key.pid, &left.name);
     let is_unlisted = report.unlisted.iter().any(|unlisted| unlisted.key == left.key);
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
     use gpu_core::{Absent, DeviceId, LeaseId, Pid, ProcessState};
 
-    /// Returns the report of a command that used no device and left nothing behind.
+    /// Returns the report of a command that used no device and left no process behind.
     fn report() -> RunReport {
         RunReport {
             lease: LeaseId::parse("1-a").unwrap(),

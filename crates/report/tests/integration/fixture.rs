@@ -1,11 +1,11 @@
-//! A machine with every value, and with none.
+//! A machine with every value, and one with none.
 
 use gpu_core::*;
 use gpu_nvidia_driver::held_files;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Details in which every value is present, each with a number of its own where it is one.
+/// Details in which every value is present, each number different.
 pub(crate) fn full_details() -> DeviceDetails {
     let untold = DeviceDetails {
         product: Some(Product::default()),
@@ -61,7 +61,7 @@ fn collect_absent(json: &Value, path: String, paths: &mut Vec<String>) {
     }
 }
 
-/// Returns a value that fits there.
+/// Returns a value of a suitable type.
 fn present(json: &Value, path: &str, number: u64) -> Value {
     // Amounts of memory are whole mebibytes, power is whole watts.
     let scale = match path {
@@ -142,7 +142,7 @@ pub(crate) fn full_device(index: u32) -> DeviceState {
     }
 }
 
-/// A device of which only its index is known, and one that does not answer.
+/// A device with a known index and no other known value.
 fn untold_device(index: u32) -> DeviceState {
     let details = DeviceDetails {
         product: Some(Product::default()),

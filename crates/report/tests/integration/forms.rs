@@ -1,5 +1,5 @@
-//! Whole forms of one machine: every value has its place, its name and its unit, and every absent
-//! one its reason. `SNAPSHOTS=overwrite` rewrites the golden files.
+//! Whole forms of one machine: every value has its position, its name and its unit, and every
+//! absent one its reason. `SNAPSHOTS=overwrite` rewrites the golden files.
 
 use crate::fixture::*;
 use gpu_core::*;
@@ -93,7 +93,7 @@ fn fabric_status_has_the_name_of_its_code() {
     assert!(pending.ends_with("N/A"), "{pending}");
 }
 
-/// The values of 580 are those of an H200 and what its nvidia-smi printed
+/// The values of 580 are those of an H200 and the output of its nvidia-smi
 /// (docs/hardware/2026-11-27-h200.md).
 #[test]
 fn values_follow_the_release_of_the_driver() {

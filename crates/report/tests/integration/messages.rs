@@ -1,4 +1,4 @@
-//! The words and the JSON of out-of-memory messages, memory limits and needs.
+//! The text and the JSON of out-of-memory messages, memory limits and needs.
 
 use gpu_core::{Bytes, Pid};
 use gpu_memory_advice::environment::{Advice, Framework, Keeper, Snippet, Variable};

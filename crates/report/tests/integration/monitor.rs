@@ -12,7 +12,7 @@ fn lines(rows: &dyn Rows, page: &mut Page, snapshot: &Snapshot) -> Vec<String> {
     page.lines(rows, &Look { devices: &snapshot.devices, process: &process, release })
 }
 
-/// The text of one look.
+/// The text of one sample.
 fn text(rows: &dyn Rows, snapshot: &Snapshot) -> String {
     let lines = lines(rows, &mut Page::default(), snapshot);
     lines.iter().map(|line| format!("{line}\n")).collect()

@@ -1,4 +1,4 @@
-//! Pasted texts: each with what is concluded from it, the figures and the advice.
+//! Pasted texts, each with its conclusions, figures and advice.
 
 use gpu_core::Timestamp;
 use gpu_report::wording;
@@ -97,7 +97,7 @@ fn logs_are_judged_by_their_own_time() {
             &format!("{heading}Feb  5 17:30:00 node4 kernel: {lost}"),
             &["on 2020-02-05 17:30 local time"],
         ),
-        // The zone of one line is that of the machine.
+        // The time zone of one line is the machine's.
         (
             &format!("2020-02-05T18:00:00+0100 n kernel: x\n[Wed Feb  5 17:30:00 2020] {lost}"),
             &["on 2020-02-05 16:30 UTC"],
@@ -112,7 +112,7 @@ fn logs_are_judged_by_their_own_time() {
             &["on 2029-12-05 17:30 local time there"],
         ),
         (&format!("[  812.5] {lost}"), &["likely", "at an unknown time"]),
-        // Whatever stands before the message.
+        // Any text may precede the message.
         (
             &format!("<2>1 2020-02-05T17:30:00.5+01:00 node4 kernel - - - {lost}"),
             &["Xid 79", "on 2020-02-05 16:30 UTC", "!FAILURE"],
@@ -259,7 +259,7 @@ GPU 00000000:3B:00.0
         (log, ghost),
         (xml, ghost),
         (&table(&device("N/A", "N/A", "Enabled"), &instance(3, 12)), &["0 findings"]),
-        // The figure of the GPU has precedence.
+        // The figure of the GPU takes precedence.
         (&table(&device("24MiB / 24576MiB", "N/A", "Enabled"), &instance(3, 12)), &["0 findings"]),
     ]);
 }
@@ -460,7 +460,7 @@ fn failures_have_cause_and_remedy_or_say_that_the_text_lacks_it() {
             "nvidia-settings: error: the display cannot be opened\n",
             &["the text does not say its cause", "paste what says more", "nvidia-smi; sudo fuser"],
         ),
-        // A program that goes on has not failed.
+        // A program that continues has not failed.
         (
             "W07 memory.cc:1] Failed to allocate CUDA memory on GPU 0, falling back to pinned \
              system memory\n",

@@ -1,4 +1,4 @@
-//! The JSON Schemas of what `--json` prints.
+//! The JSON Schemas of the output of `--json`.
 
 use gpu_core::ThrottleReasons;
 use gpu_report::schema::documents;
@@ -35,7 +35,7 @@ fn schemas_are_closed_and_described_in_one_line() {
     for document in documents {
         let schema: Value = serde_json::from_str(&document.text).unwrap();
         let title = schema["title"].as_str().unwrap();
-        // The same object answers for `doctor --host`.
+        // The same object is also the answer of `doctor --host`.
         let name = if document.name == "hosts" { "status" } else { document.name };
         let command = name.split('-').next().unwrap();
         assert!(title.starts_with(&format!("gpuws {command} ")), "{title}");

@@ -14,8 +14,8 @@ const HOSTILE: &str = "=1+<b>\"x\",&amp;\u{1b}[2J\u{202e}</b>";
 /// 2026-11-23T22:00:00Z.
 const START: u64 = 1_795_471_200_000;
 
-/// A machine with two GPUs: one computes for alice, the other is held by a user of this name; in
-/// between an hour is missing, and nobody lists 3,000 MiB.
+/// A machine with two GPUs: one computes for alice, the other is held by the given user; an hour in
+/// between is missing, and 3,000 MiB are not listed for any process.
 fn accounts(user: &str, hours: u64) -> (Accounts, Snapshot) {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     let mut last = Snapshot::empty(Origin::Simulated("lab<box>".into()), Timestamp(START));
@@ -182,8 +182,8 @@ not attributed,,0.000000,0.000000,0.000000,0,3.375000
     );
 }
 
-/// Returns the text of a page, after checking that it is well-formed XML without a script and
-/// without anything from elsewhere.
+/// Returns the text of a page, after checking that it is well-formed XML without scripts and
+/// external resources.
 fn checked(page: &str) -> String {
     let mut reader = quick_xml::Reader::from_str(page);
     let (mut open, mut text) = (Vec::new(), String::new());
@@ -245,7 +245,7 @@ fn page_is_well_formed_and_self_contained() {
     let tables = page.matches("<table>").count();
     assert_eq!((tables, page.matches("<div class=\"scroll\"><table>").count()), (4, 4));
     assert!(page.contains(".scroll{overflow-x:auto}") && page.contains("@media (max-width:480px)"));
-    // The hour that was not watched parts each area in two.
+    // The unwatched hour splits each area in two.
     let areas: Vec<&str> = page.split("<path class=\"c0\" d=\"").skip(1).collect();
     assert_eq!(areas.len(), 2);
     assert!(areas.iter().all(|area| area.split('"').next().unwrap().matches('Z').count() == 2));

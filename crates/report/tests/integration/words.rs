@@ -1,4 +1,4 @@
-//! The words of the command line.
+//! The wording of the command line.
 
 use crate::fixture::*;
 use gpu_core::*;

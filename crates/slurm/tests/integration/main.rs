@@ -1,4 +1,4 @@
-//! Cleaning a node, on processes, a driver and a Slurm that are made for the test.
+//! Cleans a node with fake processes, a fake driver and a fake Slurm.
 
 mod world;
 
@@ -17,7 +17,8 @@ fn job() -> Job {
     Job { id: "7".to_owned(), uid: 1000, sluid: None, positions: vec![0] }
 }
 
-/// Cleans the devices of job 7, and returns the result and what was told meanwhile.
+/// Cleans the devices of job 7, and returns the result and the reasons that were reported
+/// meanwhile.
 fn clean(world: &World, slurm: &FakeSlurm, phase: Phase) -> (Cleaned, Vec<Option<String>>) {
     let (done, told) = try_clean(world, slurm, phase);
     (done.unwrap(), told)
@@ -151,10 +152,10 @@ fn leftover_is_told_and_ended_before_the_controller_is_asked() {
     let world = World::new(vec![marked, device(4712, 5000)]);
     let slurm = FakeSlurm { signals: Some(world.signals.clone()), ..FakeSlurm::default() };
     let (cleaned, told) = clean(&world, &slurm, Phase::After);
-    // Each has its time to end by itself.
+    // Each gets the grace period to end by itself.
     assert_eq!(world.signalled(), [(4711, Signal::Term), (4712, Signal::Term)]);
     let held = |pid: u32| Some(format!("gpuws: GPU 0 held by {pid}"));
-    // As long as it looks, this is the reason: a look that does not end frees nothing.
+    // This is the reason during the scan: a scan that does not end frees no device.
     let unchecked = Some("gpuws: GPU 0 not checked in time".to_owned());
     let mut changes = told;
     changes.dedup();
@@ -315,7 +316,8 @@ fn health_check_names_holders_of_devices_that_no_job_has() {
     let given = FakeSlurm { jobs: vec![("8", "gpu:1(IDX:0)")], ..FakeSlurm::default() };
     assert_eq!(check(&given).unwrap(), []);
     assert!(check(&FakeSlurm { is_away: true, ..FakeSlurm::default() }).is_err());
-    // If the first look does not end, or the second; the question to the controller is not one.
+    // If the first scan does not end, or the second; the query to the controller does not count as
+    // a scan.
     let unchecked = || Some("gpuws: GPU 0 not checked in time".to_owned());
     let look = [unchecked(), None];
     assert_eq!(told, [&look[..]; 5].concat(), "two looks twice, and one without an answer");

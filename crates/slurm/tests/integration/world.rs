@@ -1,4 +1,4 @@
-//! Processes, a driver and a Slurm, as the ports show them.
+//! Fake processes, a fake driver and a fake Slurm behind the ports.
 
 use gpu_core::*;
 use gpu_nvidia_driver::{device_file, held_files, node};
@@ -13,26 +13,26 @@ use std::time::Duration;
 pub(crate) struct FakeProcess {
     pub(crate) pid: u32,
     pub(crate) uid: u32,
-    /// Who has started it, if it is a setuid program.
+    /// The user who started it, if it is a setuid program.
     pub(crate) started_by: Option<u32>,
-    /// It is wholly root's once its UIDs have been read.
+    /// It belongs entirely to root once its UIDs have been read.
     pub(crate) becomes_root: Option<Arc<AtomicBool>>,
     pub(crate) name: &'static str,
-    /// The path of its executable, which is root's; unknown if empty.
+    /// The path of its executable, owned by root; unknown if empty.
     pub(crate) program: &'static str,
     /// It has `/dev/nvidia0` open.
     pub(crate) has_device: bool,
-    /// It has uvm open.
+    /// It has the uvm device open.
     pub(crate) uses_uvm: bool,
     /// `SLURM_JOB_ID` in its environment.
     pub(crate) mark: Option<&'static str>,
     /// Its cgroup is that of this job.
     pub(crate) job: Option<(&'static str, &'static str)>,
-    /// Its cgroup, if that is no job's.
+    /// Its cgroup, if it is not a job's.
     pub(crate) cgroup: &'static str,
     /// It leads a session and has a terminal.
     pub(crate) is_login: bool,
-    /// Who reads its environment waits for seconds.
+    /// Reading its environment takes seconds.
     pub(crate) blocks: bool,
     /// No signal ends it.
     pub(crate) is_immune: bool,
@@ -93,7 +93,7 @@ impl FakeProcess {
     }
 }
 
-/// The signals sent so far, and to whom.
+/// The signals sent so far, with their receivers.
 type Signals = Arc<Mutex<Vec<(u32, Signal)>>>;
 
 /// A machine of the test.
@@ -101,10 +101,10 @@ pub(crate) struct World {
     pub(crate) processes: Arc<Mutex<Vec<FakeProcess>>>,
     pub(crate) signals: Signals,
     pub(crate) lines: Arc<Mutex<Vec<String>>>,
-    /// The driver answers, and the memory of its GPU comes back or not.
+    /// Whether the memory of the driver's GPU is freed; `None` if the driver does not answer.
     pub(crate) driver: Option<bool>,
     pub(crate) has_journal: bool,
-    /// Nobody can read who holds a device.
+    /// The holders of devices cannot be read.
     pub(crate) is_unreadable: bool,
 }
 
@@ -160,7 +160,7 @@ impl World {
                 .returning(|| Err(Error::new(Absent::NotFound, "find a driver")));
             return backend;
         };
-        // Its file is nvidia0, and its index another.
+        // Its file is nvidia0; its index differs.
         let id = DeviceId { node: Ok(node(0)), ..DeviceId::from_index(3) };
         backend.expect_devices().returning(move || Ok(vec![DeviceInfo::unknown(id.clone())]));
         let processes = self.processes.clone();
@@ -290,7 +290,7 @@ fn wait_for_seconds() {
 /// A Slurm of the test.
 #[derive(Debug)]
 pub(crate) struct FakeSlurm {
-    /// The jobs on the node, and what each has.
+    /// The jobs on the node, with the details of each.
     pub(crate) jobs: Vec<(&'static str, &'static str)>,
     /// The rows of `scontrol listpids`.
     pub(crate) tracked: &'static str,
@@ -298,7 +298,7 @@ pub(crate) struct FakeSlurm {
     pub(crate) node: &'static str,
     /// The controller does not answer.
     pub(crate) is_away: bool,
-    /// The signals sent so far, to be told with what is asked.
+    /// The signals sent so far, reported with each query.
     pub(crate) signals: Option<Signals>,
     pub(crate) asked: RefCell<Vec<String>>,
 }

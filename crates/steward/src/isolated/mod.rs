@@ -169,7 +169,7 @@ impl Isolated {
         Ok(Isolation { supervisor: Some(supervisor), is_entry: self.order.is_entry })
     }
 
-    /// Runs it, and returns when nothing of it is left.
+    /// Runs the job, and returns once all its processes are gone.
     ///
     /// # Errors
     /// [`IsolatedError`].
@@ -194,7 +194,8 @@ impl fmt::Debug for Isolation {
 impl Drop for Isolation {
     fn drop(&mut self) {
         if let Some(supervisor) = &mut self.supervisor {
-            // If the supervisor has already ended, there is nothing to end, and the wait is short.
+            // If the supervisor has already ended, there is no process to end, and the wait is
+            // short.
             let _ = supervisor.end();
             let _ = supervisor.wait();
         }
@@ -211,8 +212,8 @@ pub struct Outcome {
 }
 
 impl Isolation {
-    /// Waits for at most `patience` until nothing of the job is left, and returns whether that is
-    /// so; [`wait`](Isolation::wait) then returns at once.
+    /// Waits for at most `patience` until all processes of the job are gone, and returns whether
+    /// they are; [`wait`](Isolation::wait) then returns at once.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.
@@ -220,7 +221,7 @@ impl Isolation {
         self.supervisor.as_ref().map_or(Ok(true), |supervisor| supervisor.is_over_within(patience))
     }
 
-    /// Waits until nothing of the job is left, and returns its result.
+    /// Waits until all processes of the job are gone, and returns its result.
     ///
     /// # Errors
     /// [`IsolatedError`].

@@ -69,8 +69,8 @@ pub enum IsolatedError {
     NotGranted(String),
     /// It can never get its devices here, for this reason.
     NeverGranted(String),
-    /// The driver or another port failed, or it could not be started, or not be monitored and was
-    /// ended at once.
+    /// The driver or another port failed, or the job could not be started, or could not be
+    /// monitored and was ended at once.
     NotStarted(Fault),
     /// It reached its time limit.
     TimedOut(Box<IsolatedReport>),

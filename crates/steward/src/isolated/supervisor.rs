@@ -67,7 +67,7 @@ pub fn supervise(
     };
     let mut watch = |event: Event<'_>| match event {
         Event::Waiting(_) | Event::Granted(_) if asks_to_stop() => ControlFlow::Break(()),
-        // The caller waits for the report, and the report for this process.
+        // The caller waits for the report, and the report waits for this process.
         Event::Keeping(_) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     };

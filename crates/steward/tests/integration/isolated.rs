@@ -1,4 +1,4 @@
-//! Isolation without processes: the order to a supervisor, its report, and how that is read.
+//! Isolation without real processes: the supervisor's order and report, and how the report is read.
 
 use crate::fake::*;
 use gpu_core::visible::Form;
@@ -27,7 +27,7 @@ impl Supervisors for Played {
     }
 }
 
-/// One that has ended, and the calls to it.
+/// A supervisor that has ended, and the calls to it.
 struct Ended(Option<Sent>, Arc<Mutex<Vec<&'static str>>>);
 
 impl Supervised for Ended {
@@ -89,7 +89,7 @@ fn entry_point_outcomes_are_distinguished() {
     assert!(
         matches!(tried(b"\x02oh", 1, None), Err(IsolatedError::Panicked(why, _)) if why == "oh")
     );
-    // One that was killed sent nothing, or only a part.
+    // A killed supervisor sends no report, or only a part.
     assert!(matches!(tried(b"", 0, None), Err(IsolatedError::Failed(..))));
     assert!(matches!(tried(b"\0ye", 1, None), Err(IsolatedError::Failed(..))));
     assert!(matches!(tried(b"\0yes", 0, Some(5)), Err(IsolatedError::TimedOut(_))));
@@ -179,7 +179,7 @@ fn settings_of_isolated_job_reach_its_run() {
     let job = || Isolated::entry("self", "train");
     let tried = |isolated: Isolated| isolated.run(&played(&world, b"\0yes")).map(|_| ());
 
-    // One device needs no topology, and two are named as asked.
+    // One device needs no topology, and two are named as requested.
     ends_after(&world, 1, 0);
     tried(job().claim(Claim::whole(1))).unwrap();
     assert_eq!(world.state().topology_queries, 0);

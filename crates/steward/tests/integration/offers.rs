@@ -18,7 +18,7 @@ fn offered(
     offers(&scene(world), claim, ClaimSurroundings { parent, leases, waiting: &[] })
 }
 
-/// Why the first device is not available, and how many MiB a share may have of it.
+/// Returns why the first device is not available, and how many MiB of it a share may have.
 fn first(world: &World, claim: &Claim, leases: &[LeaseEntry]) -> (Option<Bar>, u64) {
     let offers = offered(world, claim, None, leases);
     (offers[0].bar.clone(), offers[0].room.unwrap().mib())
@@ -205,7 +205,7 @@ fn defective_device_is_granted_only_to_those_who_name_it() {
     let own = DeviceUuid("GPU-0".into());
     let among = Claim { among: vec![own.clone()], ..whole() };
     let required = Claim { required: vec![own.clone()], ..whole() };
-    // A range, or the list of a scheduler, decides nothing about each of its devices.
+    // A range, or a scheduler's list, does not select each of its devices individually.
     let range = Claim { among: vec![own, DeviceUuid("GPU-1".into())], ..whole() };
     for (claim, bar) in [
         (whole(), unfit.clone()),
@@ -222,7 +222,7 @@ fn defective_device_is_granted_only_to_those_who_name_it() {
     // The lease that it is taken out of had it already.
     let parent = lease("p", 0, 1, &[0]);
     assert_eq!(offered(&world, &whole(), Some(&parent), &[])[0].bar, None);
-    // CUDA refuses a prohibited device to everybody.
+    // CUDA refuses every process on a prohibited device.
     world.state().compute_mode = ComputeMode::Prohibited;
     let prohibited = Bar::Unfit("compute mode Prohibited: CUDA cannot use it".to_owned());
     for offer in offered(&world, &among, None, &[]) {

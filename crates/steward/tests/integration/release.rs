@@ -15,7 +15,7 @@ fn program() -> DeviceFile {
     file("/usr/bin/gpuws")
 }
 
-/// Gives a process a file.
+/// Opens a file for a process.
 fn has(world: &World, pid: u32, path: &str, access: Access) {
     let held = HeldFile::of(&file(path), access, vec![3]);
     world.state().other_files.push((pid, held));

@@ -477,7 +477,7 @@ fn claim_names_the_devices_that_it_sees() {
     let seen = grant.unwrap().entry.claim.visible_minors;
     assert_eq!(seen, [0, 1]);
 
-    // One that sees other devices is not ahead of it.
+    // A claim that sees other devices is not ahead of it.
     let mut waiter = lease("waits", 1, 100, &[]);
     waiter.claim.visible_minors = vec![7];
     world.state().waiters.push(waiter);

@@ -1,10 +1,10 @@
 //! The threads and the main loop.
 //!
-//! One thread reads the terminal, one looks at the machine or plays a recording, one waits for
-//! signals, one for a stop and for the end of the terminal, one ends processes once it is asked to,
-//! and each question has one; all send to one channel, and the main loop waits on it. A key is
-//! therefore answered while a look waits for the driver, and while a process takes long to end. Of
-//! the looks only the latest is kept. Before each frame the loop applies every event that has
+//! One thread reads the terminal, one takes snapshots of the machine or plays a recording, one
+//! waits for signals, one for a stop and for the end of the terminal, one ends processes on
+//! request, and each question has its own. All send to one channel, on which the main loop waits.
+//! So a key is handled while a snapshot waits for the driver, and while a process takes long to
+//! end. Only the latest snapshot is kept. Before each frame, the loop applies every event that has
 //! arrived, so that a slow terminal never lags behind the keys.
 
 mod threads;
@@ -31,33 +31,33 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use threads::{Order, Slot, collect, end_processes, play, read_input, spawn, watch_signals};
 
-/// How the view is run.
+/// The settings of a view.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The time from one look to the next.
+    /// The time from one snapshot to the next.
     pub interval: Duration,
     /// The mouse is used.
     pub mouse: bool,
-    /// How it is drawn.
+    /// The drawing options.
     pub options: Options,
 }
 
-/// Where frames come from.
+/// The source of frames.
 pub enum Frames {
-    /// Takes a look. It is called on a thread of its own, each time the interval after the last
-    /// call, and may block.
+    /// Takes a snapshot. It is called on a separate thread, the interval after each previous call,
+    /// and may block.
     Looks(Box<dyn FnMut() -> Frame + Send>),
-    /// A recording, which is played from this time on, otherwise from its beginning, at this speed.
+    /// A recording, played at this speed from this time, or else from its beginning.
     Recording(Box<dyn Recording>, Option<Timestamp>, f64),
 }
 
 /// The machine that is shown.
 pub struct Machine {
-    /// Where frames come from.
+    /// The source of the frames.
     pub frames: Frames,
-    /// Ends processes, on another thread; without it the keys for that do not exist.
+    /// Ends processes, on another thread; without it, the keys for that do not exist.
     pub ender: Option<Box<dyn Ender>>,
-    /// Answers questions, each on a thread of its own; without it the keys for them do not exist.
+    /// Answers questions, each on its own thread; without it, the keys for them do not exist.
     pub inspector: Option<Arc<dyn Inspector>>,
 }
 
@@ -66,41 +66,41 @@ pub struct Machine {
 pub enum Ended {
     /// The user has quit.
     Quit,
-    /// A signal asks the program to end. The terminal is restored.
+    /// A signal asked the program to end. The terminal is restored.
     Signal(i32),
 }
 
-/// What is left of the view.
+/// The result of a view.
 #[derive(Clone, Debug)]
 pub struct Left {
     /// Why it has ended.
     pub ended: Ended,
-    /// The plan that ended processes last, its steps and its result, unless the user has closed
-    /// the dialog.
+    /// The last plan that ended processes, with its steps and its result, unless the user has
+    /// closed the dialog.
     pub record: Vec<Paragraph>,
 }
 
-/// What the threads send to the main loop.
+/// A message from a thread to the main loop.
 enum Message {
     Event(Event),
-    /// A look is in the slot.
+    /// A snapshot is in the slot.
     Look,
-    /// A look waits for this.
+    /// A snapshot waits for this.
     Stalled(String),
     Signal(i32),
-    /// A thread cannot go on.
+    /// A thread cannot continue.
     Failed(io::Error),
 }
 
-/// Sends what a look waits for to the view.
+/// Reports to the view what a snapshot waits for.
 #[derive(Clone, Debug)]
 pub struct Waits(Sender<Message>);
 
 impl Waits {
-    /// Shows what the current look waits for, such as the driver.
+    /// Shows what the current snapshot waits for, such as the driver.
     pub fn stalled(&self, what: &str) {
         let what = gpu_core::clean(what).into_owned();
-        // Without a main loop nothing is shown any more.
+        // Without a main loop, the message has no receiver.
         let _ = self.0.send(Message::Stalled(what));
     }
 }
@@ -117,12 +117,12 @@ impl Default for Top {
     }
 }
 
-/// How long the screen may stay empty before the first look: on a machine that answers at once, a
-/// frame without one would be drawn for nothing.
+/// How long the screen may stay empty before the first snapshot: on a machine that answers at once,
+/// a frame without one would be superfluous.
 const BLANK: Duration = Duration::from_millis(12);
-/// How long a look may take before the header tells it.
+/// How long a snapshot may take before the header shows the delay.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How often the header then tells it again.
+/// How often the header then updates the delay.
 const REMINDER: Duration = Duration::from_secs(1);
 /// How long the program waits for an execution that the user has stopped.
 const STOP: Duration = Duration::from_secs(5);
@@ -136,15 +136,15 @@ impl Top {
         Top { sender, receiver }
     }
 
-    /// Returns what tells the view that a look waits.
+    /// Returns the reporter of snapshots that wait.
     pub fn waits(&self) -> Waits {
         Waits(self.sender.clone())
     }
 
-    /// Shows looks at a machine on the terminal until the user quits.
+    /// Shows snapshots of a machine on the terminal until the user quits.
     ///
     /// # Errors
-    /// When the terminal cannot be used any more, or when a thread cannot be started or panics.
+    /// When the terminal can no longer be used, or when a thread cannot be started or panics.
     pub fn run(
         self,
         mut settings: Settings,
@@ -199,7 +199,7 @@ impl Top {
             patience,
         };
         let ended = match main.run() {
-            // What ends first, a read, a write or the signal that tells it, is a matter of chance.
+            // It is a matter of chance whether a read, a write or the signal reports this first.
             Err(error) if is_lost(&error) => Ok(Ended::Signal(SIGHUP)),
             ended => ended,
         };
@@ -215,7 +215,7 @@ impl Top {
 
 /// The main loop.
 struct Main {
-    /// For the threads that it starts when they are needed.
+    /// For the threads that are started on demand.
     sender: Sender<Message>,
     receiver: Receiver<Message>,
     screen: Screen,
@@ -225,7 +225,7 @@ struct Main {
     inspector: Option<Arc<dyn Inspector>>,
     player: Sender<Control>,
     state: State,
-    /// How long a look may take.
+    /// How long a snapshot may take before its delay is shown.
     patience: Duration,
 }
 
@@ -265,10 +265,10 @@ impl Main {
                     Effect::Execute(number) => self.order(Order::Execute(number))?,
                     Effect::Stop => self.stop(),
                     Effect::Ask(inquiry) => self.ask(inquiry)?,
-                    // Its thread ends only by a panic, which is reported.
+                    // This fails only after a panic of its thread, which is reported.
                     Effect::Play(control) => drop(self.player.send(control)),
                 }
-                // What a key can confirm is drawn first.
+                // Draw whatever a key can confirm before that key is read.
                 next = match self.state.is_proposing() {
                     true => None,
                     false => self.receiver.try_recv().ok(),
@@ -291,7 +291,7 @@ impl Main {
         self.screen.draw(area, |buffer| view(state, area, buffer))
     }
 
-    /// Returns what a message means; `None` for a look that was taken already.
+    /// Returns the event of a message; `None` for a snapshot that was taken already.
     fn event(
         &mut self,
         message: Message,
@@ -324,12 +324,13 @@ impl Main {
         let sender = self.sender.clone();
         spawn("inquiry", &self.sender, move || {
             let answer = Box::new(inspector.answer(inquiry));
-            // Without a main loop nobody asks any more.
+            // Without a main loop, the question is obsolete.
             let _ = sender.send(Message::Event(Event::Answer(answer)));
         })
     }
 
-    /// Gives an order to the thread that ends processes, and starts it before the first one.
+    /// Sends an order to the thread that ends processes, and starts that thread before the first
+    /// one.
     fn order(&mut self, order: Order) -> io::Result<()> {
         let Endings { ender, orders, stop } = &mut self.endings;
         if let Some(ender) = ender.take() {
@@ -342,7 +343,7 @@ impl Main {
         if let Order::Execute(_) = order {
             stop.store(false, Ordering::SeqCst);
         }
-        // Its thread ends only by a panic, which is reported.
+        // This fails only after a panic of its thread, which is reported.
         if let Some(orders) = orders {
             let _ = orders.send(order);
         }
@@ -353,7 +354,7 @@ impl Main {
         self.endings.stop.store(true, Ordering::SeqCst);
     }
 
-    /// Stops an execution that goes on, and waits for its end.
+    /// Stops a running execution, and waits for its end.
     fn stop_ending(&mut self, limit: Duration) {
         self.stop();
         let begin = self.clock.monotonic();
@@ -371,36 +372,38 @@ impl Main {
     }
 }
 
-/// What the main loop reacts to.
+/// An occurrence that the main loop reacts to.
 enum Occurrence {
     Event(Event),
     /// A signal that ends the program.
     Signal(i32),
 }
 
-/// Returns whether an error means that the terminal is gone. Not all of crossterm's have a number.
+/// Returns whether an error means that the terminal is gone. Some errors of crossterm have no
+/// number.
 fn is_lost(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::IO.raw_os_error()) || stops::has_hung_up()
 }
 
-/// Returns the size of the terminal; variables fill in what it does not tell.
+/// Returns the size of the terminal; variables supply what it does not report.
 fn resized() -> Event {
     let (columns, rows) = Screen::size();
     Event::Resize(columns, rows)
 }
 
-/// The end of processes.
+/// The state of ending processes.
 struct Endings {
-    /// What ends them, until its thread is started.
+    /// Ends the processes, until its thread is started.
     ender: Option<Box<dyn Ender>>,
-    /// To its thread.
+    /// The channel to its thread.
     orders: Option<Sender<Order>>,
-    /// No further signal is to be sent.
+    /// Set when no further signal may be sent.
     stop: Arc<AtomicBool>,
 }
 
-/// Ends this program by a signal, as if it had not been caught, so that the caller sees why.
+/// Ends this program by a signal, as if the signal had not been caught, so that the caller sees the
+/// cause.
 pub fn end_by(signal: i32) {
-    // It returns only for a signal that does not exist.
+    // It returns only for an unknown signal.
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }

@@ -1,4 +1,4 @@
-//! What runs on threads of its own. All of it sends to the main loop and ends when that is gone.
+//! The background threads. All of them send to the main loop and end when it is gone.
 
 use super::{GRACE, Message, end_by};
 use crate::ending::{Aim, Ender, News, Proposal, Shown};
@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// The shortest pause between two looks, so that a slow machine is not only looked at.
+/// The shortest pause between two snapshots, so that a slow machine does more than answer queries.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What the thread that ends processes is asked for.
+/// An order to the thread that ends processes.
 pub(super) enum Order {
     Plan(u64, Aim),
     Execute(u64),
@@ -35,11 +35,11 @@ pub(super) fn end_processes(
     sender: Sender<Message>,
 ) -> impl FnOnce() {
     move || {
-        // Without a main loop nobody hears it.
+        // Without a main loop, the news has no receiver.
         let tell = |news| drop(sender.send(Message::Event(Event::Ending(news))));
         let mut planned: Option<(u64, Proposal)> = None;
         while let Ok(order) = orders.recv() {
-            // Of the plans that were asked for meanwhile, only the last one is still wanted.
+            // Of the plans requested meanwhile, only the last one is still wanted.
             let order = orders.try_iter().last().unwrap_or(order);
             match order {
                 Order::Plan(number, aim) => {
@@ -69,12 +69,12 @@ pub(super) fn end_processes(
     }
 }
 
-/// The latest look that was not shown yet.
+/// The latest snapshot that was not yet shown.
 #[derive(Clone, Default)]
 pub(super) struct Slot(Arc<Mutex<Option<Box<Frame>>>>);
 
 impl Slot {
-    /// Puts a look in; returns whether the slot was empty.
+    /// Puts a snapshot in; returns whether the slot was empty.
     pub(super) fn put(&self, frame: Box<Frame>) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).replace(frame).is_none()
     }
@@ -84,7 +84,7 @@ impl Slot {
     }
 }
 
-/// Starts a thread. If it panics, it tells the main loop.
+/// Starts a thread. If it panics, it notifies the main loop.
 pub(super) fn spawn(
     name: &str,
     sender: &Sender<Message>,
@@ -99,7 +99,7 @@ pub(super) fn spawn(
     thread.spawn(run).map(drop)
 }
 
-/// Tells the main loop that a thread has panicked. The panic itself is reported by its hook.
+/// Notifies the main loop that a thread has panicked. The panic hook reports the panic itself.
 struct PanicNotice(Sender<Message>);
 
 impl Drop for PanicNotice {
@@ -160,7 +160,7 @@ pub(super) fn play(
                 None => controls.recv().map_err(RecvTimeoutError::from),
             };
             match received {
-                // All that was asked for meanwhile is one jump.
+                // Combine all commands that arrived meanwhile into one jump.
                 Ok(control) => {
                     last = clock.monotonic();
                     jumped = player.obey(control);
@@ -201,8 +201,8 @@ pub(super) fn collect(
     }
 }
 
-/// Passes signals on. If the main loop does not end after one, because the terminal takes no
-/// output, this thread restores what it can of the terminal and ends the program.
+/// Forwards signals. If the main loop does not end after one, because the terminal accepts no
+/// output, this thread restores as much of the terminal as possible and ends the program.
 pub(super) fn watch_signals(
     mut signals: Signals,
     stop: Arc<AtomicBool>,
@@ -211,7 +211,7 @@ pub(super) fn watch_signals(
 ) -> impl FnOnce() {
     move || {
         for signal in signals.forever() {
-            // No process is ended any more, whatever the main loop waits for.
+            // No process is ended from now on, whatever the main loop waits for.
             stop.fetch_or(signal != SIGCONT, Ordering::SeqCst);
             let sent = sender.send(Message::Signal(signal)).is_ok();
             if signal == SIGCONT {
@@ -232,7 +232,7 @@ mod tests {
     use gpu_core::{Pid, ProcessKey};
     use std::sync::mpsc::channel;
 
-    /// Makes no plan, and tells for what.
+    /// Refuses to plan, and reports the aims.
     struct Refuser(Sender<Aim>);
 
     impl Ender for Refuser {

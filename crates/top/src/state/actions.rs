@@ -1,4 +1,4 @@
-//! What keys and the mouse do.
+//! The effects of keys and the mouse.
 
 use super::{Effect, State};
 use crate::filter::Filter;
@@ -12,12 +12,12 @@ use ratatui_crossterm::crossterm::event::{
 };
 
 impl State {
-    /// Returns what a key does now.
+    /// Returns the current action of a key.
     pub(super) fn action(&self, key: KeyEvent) -> Option<Action> {
         self.scope().action(key).filter(|action| self.offers(*action))
     }
 
-    /// Returns where keys are pressed now.
+    /// Returns the current context of keys.
     pub(crate) fn scope(&self) -> Scope {
         Scope { overlay: self.overlay, replays: self.options.replays }
     }
@@ -109,7 +109,7 @@ impl State {
         self.overlay_top = 0;
     }
 
-    /// Edits the filter. Text is text here; only ^C still ends the program.
+    /// Edits the filter. Every key is text here; only ^C still ends the program.
     pub(super) fn edit(&mut self, key: KeyEvent) -> Effect {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
@@ -154,10 +154,10 @@ impl State {
 
     pub(super) fn click(&mut self, mouse: MouseEvent) -> Effect {
         match mouse.kind {
-            // No line of a small box is skipped.
+            // In a small box, no line is skipped.
             MouseEventKind::ScrollUp => self.step(-self.page().min(3)),
             MouseEventKind::ScrollDown => self.step(self.page().min(3)),
-            // A click answers no question.
+            // A click does not answer a question.
             MouseEventKind::Down(_) if self.overlay == Some(Overlay::Ending) => {
                 return Effect::Nothing;
             }

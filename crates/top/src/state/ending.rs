@@ -10,18 +10,19 @@ use gpu_report::wording;
 use gpu_report::wording::reap::Paragraph;
 use std::collections::BTreeSet;
 
-/// What the dialog says if no row is selected.
+/// The message of the dialog if no row is selected.
 const NO_ROW: &str = "no row is selected: select one, or tag rows with Space";
-/// What the dialog says if the row of the box from which it is opened is gone.
+/// The message of the dialog if the row of the box from which it is opened is gone.
 const GONE: &str = "this row is gone: the process has ended, or the memory is accounted for";
 
 impl State {
-    /// Returns whether new looks are not shown: while the display is paused or the dialog is open.
+    /// Returns whether new snapshots are withheld: while the display is paused or the dialog is
+    /// open.
     pub(crate) fn is_frozen(&self) -> bool {
         self.paused || self.overlay == Some(Overlay::Ending)
     }
 
-    /// Shows the latest look, unless the display is still frozen.
+    /// Shows the latest snapshot, unless the display is still frozen.
     pub(super) fn thaw(&mut self) {
         if self.is_frozen() {
             return;
@@ -33,7 +34,7 @@ impl State {
         }
     }
 
-    /// Tags the selected process or takes the tag off, and goes on to the next row.
+    /// Tags or untags the selected process, and selects the next row.
     pub(super) fn tag(&mut self) {
         let user = self.selected_row().filter(|row| row.key.gpu.is_some());
         if let Some(key) = user.and_then(Row::process)
@@ -44,7 +45,7 @@ impl State {
         self.step(1);
     }
 
-    /// Opens the dialog: with the plan that goes on, otherwise with a new one.
+    /// Opens the dialog: with the plan in progress, or else with a new one.
     pub(super) fn end(&mut self) -> Effect {
         if self.overlay == Some(Overlay::Ending) {
             return Effect::Nothing;
@@ -70,7 +71,7 @@ impl State {
         aim.map_or(Effect::Draw, |aim| Effect::Plan(self.plans, aim))
     }
 
-    /// Names the tagged processes, and tells how many of them are not in the table.
+    /// Names the tagged processes, and states how many of them are not in the table.
     fn tags(&self) -> String {
         let shown: BTreeSet<_> = self.rows().filter_map(Row::process).collect();
         let what = wording::count(self.tagged.len(), "tagged process", "tagged processes");
@@ -80,7 +81,7 @@ impl State {
         }
     }
 
-    /// Returns how to end what a row is about.
+    /// Returns the aim that ends the subject of a row.
     fn aim(&self, row: &Row) -> Option<Aim> {
         match row.key.subject {
             Subject::Process(key) => Some(Aim::Processes(vec![key])),
@@ -103,8 +104,8 @@ impl State {
         Effect::Execute(dialog.number())
     }
 
-    /// Returns whether a plan waits for its confirmation. Each event is to be drawn then before the
-    /// next one is applied, so that nobody confirms what was not on the screen.
+    /// Returns whether a plan waits for its confirmation. Each event must then be drawn before the
+    /// next one is applied, so that the user cannot confirm a plan that was not on the screen.
     pub fn is_proposing(&self) -> bool {
         let dialog = self.dialog.as_ref().filter(|_| self.overlay == Some(Overlay::Ending));
         dialog.is_some_and(Dialog::is_proposal)
@@ -117,12 +118,12 @@ impl State {
             && self.has_read(overlay_length(self, Overlay::Ending).0)
     }
 
-    /// Returns whether a plan of so many lines was on the screen to its end.
+    /// Returns whether a plan of this many lines was on the screen to its end.
     pub(crate) fn has_read(&self, lines: usize) -> bool {
         self.read >= lines
     }
 
-    /// Closes the dialog. What it has begun goes on.
+    /// Closes the dialog. An execution in progress continues.
     pub(super) fn close_dialog(&mut self) {
         if self.dialog.as_mut().is_some_and(Dialog::stay) {
             return;
@@ -157,7 +158,7 @@ impl State {
             return Effect::Quit;
         }
         if self.overlay == Some(Overlay::Ending) {
-            // The last step is in sight.
+            // Scroll so that the last step is visible.
             self.overlay_top = if is_plan { 0 } else { usize::MAX };
             self.read = 0;
         }
@@ -169,8 +170,8 @@ impl State {
         self.dialog.as_ref().is_some_and(Dialog::is_running)
     }
 
-    /// Returns the plan that was carried out last, with its steps and its result as far as they are
-    /// known; `None` if the user has closed the dialog since.
+    /// Returns the last executed plan, with its steps and its result so far; `None` if the user has
+    /// closed the dialog since.
     pub fn record(&self) -> Option<&[Paragraph]> {
         self.dialog.as_ref().filter(|dialog| dialog.was_confirmed()).map(Dialog::text)
     }

@@ -1,4 +1,4 @@
-//! What is read only when the user asks for it.
+//! Data that is read only when the user asks for it.
 
 use super::{Effect, State};
 use crate::inquiry::{Answer, Inquiry};
@@ -6,17 +6,17 @@ use crate::overlay::Overlay;
 use crate::rows::{RowKey, Subject};
 use std::time::Duration;
 
-/// How long leases that take more than a look to read are shown before they are read again.
+/// How long leases are shown before they are read again, if reading takes longer than a snapshot.
 const SLOW: Duration = Duration::from_secs(60);
 
-/// The last question for the leases.
+/// The last request for the leases.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LeaseQuestion {
-    /// The time of the last look before it.
+    /// The time of the last snapshot before it.
     asked: Duration,
-    /// It is not answered yet.
+    /// It is not yet answered.
     is_open: bool,
-    /// So many looks came before its answer.
+    /// The number of snapshots before its answer.
     looks: usize,
 }
 
@@ -33,7 +33,7 @@ impl State {
             self.environment = None;
             return Effect::Draw;
         }
-        // A process that makes its reader wait is not read twice.
+        // A process that blocks its reader is not read twice.
         let waits =
             self.environment.as_ref().is_some_and(|(of, read)| *of == key && read.is_none());
         if waits {
@@ -57,12 +57,12 @@ impl State {
         Effect::Ask(Inquiry::Leases)
     }
 
-    /// Asks for the leases again after a look, if they are shown.
+    /// Asks for the leases again after a snapshot, if they are shown.
     pub(super) fn renew_leases(&mut self, now: Duration) -> Option<Effect> {
         let is_shown = self.overlay == Some(Overlay::Leases) && !self.is_frozen();
         let LeaseQuestion { asked, is_open, looks } = &mut self.lease_question;
         *looks += usize::from(*is_open);
-        // The first may come right after the question.
+        // The first one may come right after the question.
         let is_due = !*is_open && (*looks < 2 || now.saturating_sub(*asked) >= SLOW);
         (is_shown && is_due).then(|| self.ask_for_leases(now))
     }

@@ -1,4 +1,4 @@
-//! What the view shows, and how an event changes it. No I/O.
+//! The state of the view, and its changes by events. No I/O.
 
 mod actions;
 mod ending;
@@ -25,15 +25,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-/// The size of a terminal that does not tell it.
+/// The size of a terminal that does not report one.
 const USUAL: (u16, u16) = (80, 24);
-/// The largest size that is drawn: a buffer has one cell for each place.
+/// The largest size that is drawn: a buffer has one cell for each position.
 const LARGEST: (u16, u16) = (1000, 500);
 
 /// What the caller of [`State::update`] has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing: what is shown stays the same.
+    /// The display stays the same.
     Nothing,
     /// Draw.
     Draw,
@@ -44,13 +44,13 @@ pub enum Effect {
     /// Draw, and make a plan that ends these processes. It is carried out only after
     /// [`Effect::Execute`] with its number.
     Plan(u64, Aim),
-    /// Draw, and carry the plan of this number out: the user has confirmed it.
+    /// Draw, and execute the plan of this number: the user has confirmed it.
     Execute(u64),
     /// Draw, and stop the execution after the current step.
     Stop,
     /// Draw, and answer this question.
     Ask(Inquiry),
-    /// Draw, and tell the player of the recording this.
+    /// Draw, and send this command to the player of the recording.
     Play(Control),
     /// End the program.
     Quit,
@@ -62,24 +62,24 @@ pub struct State {
     pub(crate) options: Options,
     pub(crate) marker: Marker,
     pub(crate) frame: Option<Box<Frame>>,
-    /// The last look while the display is paused.
+    /// The last snapshot while the display is paused.
     pending: Option<Box<Frame>>,
     pub(crate) paused: bool,
-    /// What the looks have told so far.
+    /// The past of all snapshots so far.
     past: Past,
-    /// What they had told when the display was paused.
+    /// The past at the moment when the display was paused.
     frozen: Option<Box<Past>>,
-    /// The CPU times of the last look, and its time.
+    /// The CPU times of the last snapshot, and its time.
     cpu_before: CpuTimes,
-    /// The shown rows in their order, each with what is drawn before the command.
+    /// The shown rows in their order, each with the tree lines before the command.
     pub(crate) order: Vec<Branch>,
     /// How many rows the filter shows, folded ones included.
     pub(crate) matching: usize,
     /// The rows are shown as a tree.
     pub(crate) tree: bool,
-    /// The processes below which nothing is shown.
+    /// The processes with hidden descendants.
     folded: BTreeSet<ProcessKey>,
-    /// The process that the selection stays on, also when it has ended.
+    /// The process that the selection stays on, even after it ends.
     pub(crate) followed: Option<ProcessKey>,
     pub(crate) sort: Column,
     pub(crate) reversed: bool,
@@ -88,41 +88,41 @@ pub struct State {
     selected: Option<RowKey>,
     /// The processes that are tagged.
     pub(crate) tagged: BTreeSet<ProcessKey>,
-    /// The place of the selected row, kept for when the row disappears.
+    /// The index of the selected row, kept for when the row disappears.
     place: usize,
     /// The first row on the screen.
     pub(crate) top: usize,
     pub(crate) overlay: Option<Overlay>,
     /// The first line of the overlay on the screen.
     pub(crate) overlay_top: usize,
-    /// So many lines of the plan have been on the screen.
+    /// How many lines of the plan have been on the screen.
     read: usize,
-    /// The dialog that ends processes; it goes on while it is closed.
+    /// The dialog that ends processes; it continues while it is closed.
     pub(crate) dialog: Option<Dialog>,
     /// The number of the last plan.
     plans: u64,
-    /// The process whose environment is shown, and that when it is known.
+    /// The process whose environment is shown, and the environment once it is known.
     pub(crate) environment: Option<(ProcessKey, Option<Result<Environment, String>>)>,
     /// Values that may be secrets are shown.
     pub(crate) reveals: bool,
-    /// The leases and claims when they are known.
+    /// The leases and claims, once known.
     pub(crate) leases: Option<Result<Leases, String>>,
     lease_question: LeaseQuestion,
-    /// How the recording is played, once that is known.
+    /// The state of the playback, once known.
     pub(crate) playback: Option<Playback>,
-    /// Why the last wish to the player was not fulfilled; until the next key.
+    /// Why the last command to the player failed; until the next key.
     pub(crate) objection: Option<String>,
-    /// The time that the user types.
+    /// The time that the user is typing.
     pub(crate) timecode: Option<String>,
-    /// The time that was typed last, until it is shown or refused.
+    /// The last typed time, until it is shown or refused.
     sent: Option<String>,
     size: (u16, u16),
-    /// What a look waits for, and how long.
+    /// What a snapshot waits for, and for how long.
     pub(crate) waiting: Option<(String, Duration)>,
 }
 
 impl State {
-    /// Returns the state before the first look, on a terminal of this size.
+    /// Returns the state before the first snapshot, on a terminal of this size.
     pub fn new(options: Options, size: (u16, u16)) -> Self {
         State {
             marker: if options.ascii { Marker::Ascii } else { options.marker },
@@ -179,12 +179,12 @@ impl State {
         &self.filter
     }
 
-    /// Returns what covers the table.
+    /// Returns the box that covers the table.
     pub fn overlay(&self) -> Option<Overlay> {
         self.overlay
     }
 
-    /// Returns whether new looks are not shown.
+    /// Returns whether new snapshots are withheld.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
@@ -199,7 +199,7 @@ impl State {
         self.frozen.as_deref().unwrap_or(&self.past)
     }
 
-    /// Returns the area that is drawn on: the terminal, or 80 × 24 if its size is unknown.
+    /// Returns the drawing area: the terminal, or 80 × 24 if its size is unknown.
     pub fn area(&self) -> Rect {
         usable(self.size)
     }
@@ -219,7 +219,7 @@ impl State {
     /// Applies an event.
     pub fn update(&mut self, event: Event) -> Effect {
         if matches!(event, Event::Key(_) | Event::Paste(_)) {
-            // It was read, and who does something else is not asked for the time again.
+            // The user has read it; another action clears it.
             (self.objection, self.sent) = (None, None);
         }
         let effect = match event {
@@ -289,7 +289,7 @@ impl State {
         Effect::Draw
     }
 
-    /// Fills in the CPU share since the previous look.
+    /// Fills in the CPU share since the previous snapshot.
     fn add_cpu(&mut self, frame: &mut Frame) {
         let now = frame.read_at;
         let CpuTimes { read_at, times: before } = &self.cpu_before;

@@ -1,4 +1,4 @@
-//! Which rows are shown in which order, and which one is selected.
+//! The order of the shown rows, and the selection.
 
 use super::State;
 use crate::overlay::Overlay;
@@ -25,7 +25,7 @@ impl State {
     }
 
     /// Filters and sorts the rows. The selection stays on its row; if that is gone, it moves to the
-    /// row that has taken the place.
+    /// row at the same index.
     pub(super) fn sort_rows(&mut self) {
         let Some(frame) = self.frame.as_deref() else { return };
         let rows = &frame.rows[..];
@@ -61,7 +61,7 @@ impl State {
             Some(place) => self.select(place),
             // While the filter hides the row, it stays selected.
             None if rows.iter().chain(&frame.parents).any(|row| row.key == key) => {}
-            // A box over the table is about the row that was selected.
+            // A box over the table belongs to the row that was selected.
             None if self.overlay.is_some() || followed.is_some() => {}
             None => self.select(self.place),
         }
@@ -76,7 +76,7 @@ impl State {
         self.sort_rows();
     }
 
-    /// Hides or shows what is below the selected process in the tree.
+    /// Hides or shows the rows below the selected process in the tree.
     pub(super) fn fold(&mut self) {
         let Some(key) = self.selected_row().and_then(Row::process).filter(|_| self.tree) else {
             return;
@@ -87,13 +87,13 @@ impl State {
         self.sort_rows();
     }
 
-    /// Follows the selected process, or no longer.
+    /// Starts or stops following the selected process.
     pub(super) fn follow(&mut self) {
         let selected = self.selected_row().and_then(Row::process);
         self.followed = if self.followed == selected { None } else { selected };
     }
 
-    /// Tags the selected process and those below it in the tree, whether they are shown or not.
+    /// Tags the selected process and those below it in the tree, shown or hidden.
     pub(super) fn tag_tree(&mut self) {
         let Some((frame, root)) =
             self.frame.as_deref().zip(self.selected_row().and_then(Row::process))
@@ -106,14 +106,14 @@ impl State {
         self.tagged.extend(below.collect::<Vec<_>>());
     }
 
-    /// Selects the row at this place, or the last one.
+    /// Selects the row at this index, or the last one.
     pub(super) fn select(&mut self, place: usize) {
         self.place = place.min(self.order.len().saturating_sub(1));
         let key = self.rows().nth(self.place).map(|row| row.key);
         self.selected = key;
     }
 
-    /// Moves the selection; with an overlay, moves its text.
+    /// Moves the selection; with an overlay, scrolls its text.
     pub(super) fn step(&mut self, by: isize) {
         self.followed = self.followed.filter(|_| self.overlay.is_some());
         if self.overlay.is_some() {
@@ -136,19 +136,19 @@ impl State {
         isize::try_from(room).unwrap_or(isize::MAX).max(1)
     }
 
-    /// Returns the row that keys are about: while a box is open, that with which it was opened, even
-    /// if it is gone; otherwise the selected one if it is shown.
+    /// Returns the row that keys act on: while a box is open, the row with which it was opened,
+    /// even if it is gone; otherwise the selected row if it is shown.
     pub(crate) fn subject(&self) -> Option<RowKey> {
         self.selected.filter(|_| self.overlay.is_some() || self.selected_row().is_some())
     }
 
-    /// Returns a row of the look, also one that the filter or a folded process hides.
+    /// Returns a row of the snapshot, even if the filter or a folded process hides it.
     pub(crate) fn row(&self, key: RowKey) -> Option<&Row> {
         let frame = self.frame.as_deref()?;
         frame.rows.iter().chain(&frame.parents).find(|row| row.key == key)
     }
 
-    /// Returns whether a process existed at the look.
+    /// Returns whether a process existed at the snapshot.
     pub(crate) fn exists(&self, key: ProcessKey) -> bool {
         let Some(frame) = self.frame.as_deref() else { return false };
         let known = frame.snapshot.process(key.pid);
@@ -156,7 +156,7 @@ impl State {
             || frame.rows.iter().any(|row| row.process() == Some(key))
     }
 
-    /// Keeps the selected row and the text of the overlay on the screen.
+    /// Keeps the selected row and the text of the overlay visible.
     pub(super) fn settle(&mut self) {
         let room = rows_on_screen(self).max(1);
         let last = self.order.len().saturating_sub(room);

@@ -1,4 +1,4 @@
-//! What is shown of a recording.
+//! The state of the view of a recording.
 
 use super::{Effect, State};
 use crate::history::Past;
@@ -17,7 +17,7 @@ impl State {
                 self.sent = None;
                 self.past = Past::default();
                 self.cpu_before = before.unwrap_or_default();
-                // A recorded look without devices keeps none of another time.
+                // A recorded snapshot without devices does not keep those of another time.
                 self.frame = None;
                 self.look(frame)
             }
@@ -32,7 +32,7 @@ impl State {
             Replayed::Playback(playback) => {
                 if playback.objection.is_some() {
                     self.objection.clone_from(&playback.objection);
-                    // A time that was refused can be corrected.
+                    // A refused time can be corrected.
                     self.timecode = self.timecode.take().or(self.sent.take());
                 }
                 self.playback = Some(playback);
@@ -41,7 +41,7 @@ impl State {
         }
     }
 
-    /// Edits the time that is to be shown.
+    /// Edits the time to show.
     pub(super) fn edit_time(&mut self, key: KeyEvent) -> Effect {
         let Some(text) = &mut self.timecode else { return Effect::Nothing };
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
@@ -68,7 +68,7 @@ impl State {
         Effect::Draw
     }
 
-    /// Adds pasted text to the time that is to be shown.
+    /// Adds pasted text to the time to show.
     pub(super) fn paste_time(&mut self, pasted: &str) -> Effect {
         let Some(text) = &mut self.timecode else { return Effect::Nothing };
         add(text, pasted);
@@ -76,7 +76,7 @@ impl State {
     }
 }
 
-/// Adds to a time that is typed what it has room for.
+/// Appends as much to a typed time as fits.
 fn add(text: &mut String, more: &str) {
     let room = MOST.saturating_sub(text.chars().count());
     text.extend(more.chars().filter(|letter| !gpu_core::acts(*letter)).take(room));

@@ -1,4 +1,4 @@
-//! The devices: with graphs if they are few, else as a grid with bars.
+//! The devices: with graphs if they are few, otherwise as a grid with bars.
 
 use super::graph;
 use super::layout::{Areas, Level};
@@ -12,23 +12,23 @@ use gpu_report::wording;
 use ratatui_core::layout::Rect;
 use std::borrow::Cow;
 
-/// The graphs of a device, with the fewest columns of the screen from which each is shown.
+/// The graphs of a device, each with the minimum screen width, in columns, from which it is shown.
 const GRAPHS: [(Measure, &str, u16); 3] = [
     (Measure::Utilization, "util", 0),
     (Measure::Memory, "mem", 40),
     (Measure::Power, "power", 60),
 ];
 
-/// The columns of the label of a graph, with a gap after it.
+/// The columns of a graph's label, including the gap after it.
 const LABEL: u16 = 6;
-/// The column from which a line has a graph of the utilization, if it is long enough.
+/// The screen width, in columns, from which a line has a graph of the utilization.
 const INLINE: u16 = 116;
 
 /// The widest column of names.
 const NAME: usize = 30;
-/// The narrowest bar of the memory beside a name, with a gap after it.
+/// The narrowest bar of the memory next to a name, including the gap after it.
 const BAR: u16 = 9;
-/// The narrowest column of uses, and the columns that a long name leaves to it.
+/// The narrowest column of uses, and the columns that a long name leaves for it.
 const USE: (usize, u16) = (7, 10);
 
 pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
@@ -37,7 +37,7 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
         let what = match (state.options.replays, &state.playback) {
             (false, _) => "looking …",
             (true, None) => "loading …",
-            // A frame comes before it.
+            // There is a frame before it.
             (true, Some(_)) => "no sample near this time can be read",
         };
         paint.pieces(area, &[(Tone::Dim, what.to_owned())]);
@@ -60,7 +60,7 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     let common = Common { label, name, usage, limits: state.options.attention };
     let devices = frame.devices.iter().skip(first).take(lines * columns);
     for (place, device) in devices.enumerate() {
-        // From top to bottom, then the next column, as people read a list.
+        // From top to bottom, then the next column, the usual reading order of lists.
         let (column, line) = (place / lines.max(1), place % lines.max(1));
         let (column, line) = (column as u16, line as u16);
         let gap = u16::from(column + 1 < grid.columns);
@@ -90,7 +90,7 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     }
 }
 
-/// Returns the first device on the screen: if not all have room, that of the selected row is shown.
+/// Returns the first device on the screen: if not all fit, that of the selected row is visible.
 fn first_shown(state: &State, lines: usize, columns: usize) -> usize {
     let devices = state.frame.as_deref().map_or(&[][..], |frame| &frame.devices[..]);
     let room = (lines * columns).max(1);
@@ -110,7 +110,7 @@ fn graphs(paint: &mut Paint<'_>, state: &State, device: &Device, area: Rect) {
     }
 }
 
-/// Draws a graph with its label at the left.
+/// Draws a graph with its label on the left.
 fn graph_of(
     paint: &mut Paint<'_>,
     state: &State,
@@ -126,7 +126,7 @@ fn graph_of(
     graph::draw(paint, graph, state.marker, |age| history.back(measure, age));
 }
 
-/// What all lines of devices have in common.
+/// The common layout of all device lines.
 #[derive(Clone, Copy)]
 struct Common {
     /// The width of the longest label.
@@ -191,7 +191,7 @@ fn device_line(paint: &mut Paint<'_>, cell: Rect, device: &Device, level: Level,
     }
 }
 
-/// Writes a value at the right of a column, or a dash if it is unknown.
+/// Writes a value right-aligned in a column, or a dash if it is unknown.
 fn cell_right(paint: &mut Paint<'_>, x: u16, y: u16, width: u16, text: Option<String>) -> u16 {
     cell_in(paint, x, y, width, text, false)
 }
@@ -236,7 +236,7 @@ fn power(device: &Device) -> Option<String> {
     })
 }
 
-/// Returns what was found on the device, otherwise who leases it, otherwise whether it is free.
+/// Returns the findings about the device, or else who leases it, or else whether it is free.
 fn usage(device: &Device) -> (Cow<'_, str>, Tone) {
     let more = |count: usize| if count > 1 { format!(" +{}", count - 1) } else { String::new() };
     match (&device.findings[..], &device.leased_by[..]) {

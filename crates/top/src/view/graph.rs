@@ -1,4 +1,4 @@
-//! Filled graphs of a history, newest sample at the right.
+//! Filled graphs of a history, newest sample on the right.
 
 use super::paint::{Paint, Tone};
 use crate::options::Marker;
@@ -6,11 +6,11 @@ use ratatui_core::layout::Rect;
 
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const ASCII: [char; 3] = ['.', ':', '#'];
-/// The dots of a braille pattern from the bottom up: those at the left, and those at the right.
+/// The dots of a braille pattern from the bottom up: those on the left, and those on the right.
 const DOTS: [[u32; 4]; 2] = [[0x40, 0x04, 0x02, 0x01], [0x80, 0x20, 0x10, 0x08]];
 
-/// Draws a graph of percentages; `back` returns the sample of so many looks ago. A known value has
-/// at least the lowest level, so that it differs from an unknown one.
+/// Draws a graph of percentages; `back` returns the sample of that many snapshots ago. A known
+/// value has at least the lowest level, so that it differs from an unknown one.
 pub(super) fn draw(
     paint: &mut Paint<'_>,
     area: Rect,

@@ -1,4 +1,4 @@
-//! Where everything is drawn.
+//! The layout of the screen.
 
 use crate::state::State;
 use ratatui_core::layout::Rect;
@@ -23,11 +23,11 @@ pub(crate) struct Grid {
     pub(crate) columns: u16,
     /// The number of lines of each device: 1 without graphs.
     pub(crate) lines: u16,
-    /// How much is told of each.
+    /// The level of detail for each device.
     pub(crate) level: Level,
 }
 
-/// How much is told of a device on its line.
+/// The level of detail of a device on its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// Name, temperature, power, utilization, memory and use.
@@ -41,7 +41,7 @@ pub(crate) enum Level {
 impl Level {
     const ALL: [Level; 3] = [Level::Full, Level::Medium, Level::Compact];
 
-    /// Returns the fewest columns for it.
+    /// Returns the minimum width in columns.
     const fn width(self) -> u16 {
         match self {
             Level::Full => 72,
@@ -89,7 +89,7 @@ impl Areas {
         }
     }
 
-    /// Returns what an overlay covers.
+    /// Returns the area that an overlay covers.
     pub(crate) fn body(&self) -> Rect {
         let top = self.devices.y;
         let height = self.rows.bottom().saturating_sub(top);
@@ -102,7 +102,7 @@ impl Grid {
         let best = Level::ALL.into_iter().find(|level| width >= level.width());
         let best = best.unwrap_or(Level::Compact);
         let devices = u16::try_from(count).unwrap_or(u16::MAX).max(1);
-        // Of a MIG device only the memory is known.
+        // For a MIG device, only the memory is known.
         if !has_parts && count <= WITH_GRAPHS && most / devices >= 2 {
             let lines = (most / devices).min(GRAPH + 1);
             return Grid { columns: 1, lines, level: best };
@@ -112,7 +112,8 @@ impl Grid {
             width >= level.width() && u32::from(columns(*level)) * u32::from(most) >= devices.into()
         };
         let level = Level::ALL.into_iter().find(fits).unwrap_or(Level::Compact);
-        // No more side by side than the lines require: a column is then as wide as it can be.
+        // No more devices side by side than the lines require, so that each column is as wide as
+        // possible.
         let needed = devices.div_ceil(most.max(1));
         Grid { columns: columns(level).min(needed).max(1), lines: 1, level }
     }

@@ -31,7 +31,7 @@ impl State {
     }
 }
 
-/// Draws the state on an area of a buffer. The area may have any size, also none.
+/// Draws the state on an area of a buffer. The area may have any size, even zero.
 pub fn view(state: &State, area: Rect, buffer: &mut Buffer) {
     let area = area.intersection(*buffer.area());
     if area.is_empty() {
@@ -94,7 +94,7 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[table::Pla
     let mut left: Vec<(Tone, String)> = Vec::new();
     let frame = state.frame.as_deref();
     if let Some((what, since)) = &state.waiting {
-        // What is old is left out, but not which machine it is.
+        // Outdated information is left out, but not the name of the machine.
         left.extend(frame.and_then(Frame::label).map(|label| (Tone::Strong, label + " · ")));
         left.push((
             Tone::Accent,
@@ -109,7 +109,7 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[table::Pla
         let room = usize::from(area.width).saturating_sub(width(&right) + short.len() + 2);
         left = told(frame, room, &state.options);
         let room = usize::from(area.width).saturating_sub(width(&right) + width(&left));
-        // The date only where it has room; what is left of the time is cut for it.
+        // The date only if it fits; the time is cut to the remaining room.
         let shown = if room >= time.len() + 2 { &time } else { short };
         right.push((Tone::Dim, format!("  {shown}")));
     }
@@ -118,7 +118,7 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[table::Pla
     paint.pieces(Rect { x: area.right() - width, width, ..area }, &right);
 }
 
-/// Returns what is told of the playback.
+/// Returns the description of the playback.
 fn played(playback: &Playback) -> impl Iterator<Item = String> {
     let state = match (playback.plays, playback.at_end) {
         (false, _) => Some("paused".to_owned()),
@@ -136,13 +136,13 @@ fn width(pieces: &[(Tone, String)]) -> usize {
     pieces.iter().map(|(_, text)| columns_of(text)).sum()
 }
 
-/// Returns what the header tells of a machine, without what has no room: first the number of
-/// devices is left out, then the driver.
+/// Returns the header's description of a machine, without the parts that do not fit: first the
+/// number of devices is left out, then the driver.
 fn told(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
     let mut parts = Vec::new();
     let label = frame.label();
     let names: Vec<String> = match (frame.host(), label) {
-        // A simulated machine often has the name of its host.
+        // A simulated machine often has its own name as host name.
         (Some(host), Some(label)) if label.ends_with(&format!(" {host}")) => vec![label],
         (host, label) => host.into_iter().chain(label).collect(),
     };
@@ -160,10 +160,10 @@ fn told(frame: &Frame, room: usize, options: &Options) -> Vec<(Tone, String)> {
     match frame.driver() {
         Ok(driver) => {
             parts.push((1, Tone::Plain, driver));
-            // Which of them are free nobody knows, if they are those of an earlier look.
+            // If they come from an earlier snapshot, it is unknown which of them are free.
             parts.extend(frame.as_of.is_none().then(|| (2, Tone::Plain, frame.summary())));
         }
-        // Without devices it is told in their place.
+        // Without devices, the error is shown in their place.
         Err(_) if frame.devices.is_empty() => {}
         Err(why) => parts.push((0, Tone::Accent, why)),
     }
@@ -241,7 +241,7 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
     }
 }
 
-/// Returns the end of a text that has room, after an ellipsis if that is not all of it.
+/// Returns the end of a text that fits, after an ellipsis if the text was cut.
 fn tail(text: &str, columns: usize) -> String {
     if columns_of(text) <= columns {
         return text.to_owned();
@@ -251,7 +251,7 @@ fn tail(text: &str, columns: usize) -> String {
     format!("…{end}")
 }
 
-/// Replaces what ASCII does not have, cell by cell.
+/// Replaces characters that ASCII lacks, cell by cell.
 fn to_ascii(buffer: &mut Buffer, area: Rect) {
     for y in area.top()..area.bottom() {
         for x in area.left()..area.right() {
@@ -264,16 +264,16 @@ fn to_ascii(buffer: &mut Buffer, area: Rect) {
     }
 }
 
-/// What a click hits.
+/// The target of a click.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// The title of a column.
     Title(Column),
-    /// The row at this place in the order.
+    /// The row at this index in the order.
     Row(usize),
 }
 
-/// Returns what is at a place of the screen.
+/// Returns the target at a position of the screen.
 pub(crate) fn target(state: &State, x: u16, y: u16) -> Option<Target> {
     let areas = Areas::of(state, state.area());
     if areas.titles.contains((x, y).into()) {
@@ -286,23 +286,23 @@ pub(crate) fn target(state: &State, x: u16, y: u16) -> Option<Target> {
     hit.then_some(Target::Row(index))
 }
 
-/// Returns how many rows of the table have room.
+/// Returns how many rows of the table fit.
 pub(crate) fn rows_on_screen(state: &State) -> usize {
     Areas::of(state, state.area()).rows.height.into()
 }
 
-/// Returns the columns of the table that have room.
+/// Returns the columns of the table that fit.
 pub(crate) fn columns_on_screen(state: &State) -> Vec<Column> {
     let places = table::places(state, Areas::of(state, state.area()).rows);
     places.iter().map(|place| place.column).collect()
 }
 
-/// Returns whether the terminal has room to read a plan before it is confirmed.
+/// Returns whether the terminal has enough room to read a plan before it is confirmed.
 pub(crate) fn is_legible(state: &State) -> bool {
     overlay::is_legible(&Areas::of(state, state.area()))
 }
 
-/// Returns the number of lines of an overlay, and how many have room.
+/// Returns the number of lines of an overlay, and how many fit.
 pub(crate) fn overlay_length(state: &State, overlay: Overlay) -> (usize, usize) {
     overlay::length(state, overlay, &Areas::of(state, state.area()))
 }

@@ -22,17 +22,17 @@ use unicode_width::UnicodeWidthChar;
 /// Lines of pieces.
 type Text = Vec<Vec<(Tone, String)>>;
 
-/// The columns of the name of a value.
+/// The width, in columns, of the name of a value.
 const NAME: usize = 12;
 /// The most ancestors that are shown.
 const ANCESTORS: usize = 16;
 
-/// An overlay: its place, its place for text, and its text.
+/// An overlay: its area, the area of its text, and its text.
 struct Sheet {
     outside: Rect,
     inside: Rect,
     text: Text,
-    /// The last lines, which do not move with the text.
+    /// The last lines, which do not scroll with the text.
     prompt: Text,
 }
 
@@ -98,13 +98,13 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas) {
     }
 }
 
-/// Returns the number of lines of an overlay, and how many have room.
+/// Returns the number of lines of an overlay, and how many fit.
 pub(super) fn length(state: &State, overlay: Overlay, areas: &Areas) -> (usize, usize) {
     let sheet = sheet(state, overlay, areas);
     (sheet.text.len(), sheet.inside.height.into())
 }
 
-/// The fewest columns and lines in which it can be read who is ended.
+/// The fewest columns and lines in which the processes to end are legible.
 const LEGIBLE: (u16, u16) = (48, 6);
 
 /// Returns whether there is room to read a plan before it is confirmed.
@@ -179,7 +179,8 @@ fn environment(state: &State, width: u16) -> Text {
     text
 }
 
-/// Adds escaped text that need not have words, broken where the line ends, with later lines indented.
+/// Adds escaped text that may lack word boundaries, broken where the line ends, with later lines
+/// indented.
 fn broken(text: &mut Text, line: &str, width: u16) {
     let room = usize::from(width).max(3);
     let mut part = String::new();
@@ -212,7 +213,7 @@ fn leases(state: &State, width: u16) -> Text {
     told.iter().flat_map(|paragraph| wrap(paragraph, width)).collect()
 }
 
-/// The columns by which text after a long head is indented.
+/// The indentation, in columns, of text after a long head.
 const UNDER: usize = 11;
 
 fn wrap(Paragraph { head, text }: &Paragraph, width: u16) -> Text {
@@ -341,7 +342,7 @@ fn process(text: &mut Text, state: &State, frame: &Frame, row: &Row, pid: Pid, w
 /// The lines of each graph of a process.
 const GRAPH: u16 = 2;
 
-/// Adds the graphs of a process on the device of its row, once there is a past.
+/// Adds the graphs of a process on the device of its row, once there are samples.
 fn graphs(text: &mut Text, state: &State, row: &Row, width: u16) {
     let Some(history) = state.shown_past().processes.get(&row.key) else { return };
     let total = state.frame.iter().flat_map(|frame| &frame.devices);
@@ -350,7 +351,7 @@ fn graphs(text: &mut Text, state: &State, row: &Row, width: u16) {
     let mib = total.and_then(|total| u32::try_from(total.0 >> 20).ok());
     for shown in [Use::Sm, Use::Memory, Use::Cpu] {
         let Some(largest) = history.largest(shown) else { continue };
-        // Several CPUs are more than 100 %.
+        // Several CPUs can exceed 100 %.
         let (name, whole) = match shown {
             Use::Sm => ("SM".to_owned(), 100),
             Use::Memory => ("memory".to_owned(), mib.unwrap_or(largest)),
@@ -373,7 +374,7 @@ fn graphs(text: &mut Text, state: &State, row: &Row, width: u16) {
     }
 }
 
-/// The most columns of a graph of a process.
+/// The maximum width, in columns, of a graph of a process.
 const MOST: u16 = (PROCESS_SAMPLES / 2) as u16;
 
 fn concerns(finding: &Finding, row: &Row) -> bool {

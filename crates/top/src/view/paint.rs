@@ -21,7 +21,7 @@ pub(crate) enum Tone {
     Accent,
     /// Bars and graphs.
     Graph,
-    /// What is free.
+    /// Free devices.
     Good,
 }
 
@@ -67,7 +67,7 @@ impl Paint<'_> {
             });
             return x + drawn.count() as u16;
         }
-        // The fitting reads all of the text; a column of the terminal shows few characters of it.
+        // Fitting reads the whole text; a terminal column shows only a few characters of it.
         let most = usize::from(room).saturating_mul(8);
         let text = text.char_indices().nth(most).map_or(text, |(end, _)| &text[..end]);
         let fitted = match columns_of(text) <= usize::from(room) {
@@ -121,13 +121,13 @@ impl Paint<'_> {
     }
 }
 
-/// Returns how many columns a text takes. Most is ASCII, and needs no table.
+/// Returns how many columns a text takes. Most text is ASCII, and needs no table.
 pub(crate) fn columns_of(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.width() }
 }
 
-/// Returns whether a character takes one column whatever is beside it: most text has no other, and
-/// needs no search for graphemes.
+/// Returns whether a character takes one column whatever its neighbours are. Most text has only
+/// such characters, and needs no segmentation into graphemes.
 fn is_one_column(symbol: char) -> bool {
     matches!(symbol, ' '..='~' | '°' | '·' | '–' | '…')
 }

@@ -1,4 +1,4 @@
-//! The table of what uses the devices.
+//! The table of the users of the devices.
 
 use super::layout::Areas;
 use super::paint::{Paint, Tone, columns_of};
@@ -26,18 +26,19 @@ const USER: (usize, usize) = (4, 14);
 /// The narrowest and the widest column of notes.
 const NOTE: (usize, usize) = (9, 13);
 
-/// The columns of the mark of tagged rows, left of all others while there is one.
+/// The width of the mark of tagged rows, left of all other columns while a row is tagged.
 const MARK: u16 = 2;
-/// The narrowest column of commands before others.
+/// The narrowest column of commands next to others.
 const COMMAND: u16 = 10;
-/// What must be left for the command where a column is shown on a screen narrower than usual for it.
+/// The room that must be left for the command if a column is shown on a screen narrower than usual
+/// for it.
 const COMMAND_ROOM: u16 = 30;
 /// The width of the column of devices, without MIG devices.
 const GPU: u16 = 3;
 /// The width of the column of jobs.
 const JOB: u16 = 16;
 
-/// Returns the columns that have room, from left to right.
+/// Returns the columns that fit, from left to right.
 pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
     let rows = state.frame.as_deref().map_or(&[][..], |frame| &frame.rows[..]);
     let has_jobs = rows.iter().any(|row| !row.job.is_empty());
@@ -61,7 +62,7 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
     let chosen = &state.options.columns;
     let mut shown = chosen.clone();
     shown.sort_by_key(|column| least(*column));
-    // Neither tags nor the names of users decide.
+    // Tags and user names do not affect this.
     let mut taken = MARK + if chosen.contains(&Column::Command) { COMMAND_ROOM } else { 0 };
     shown.retain(|column| {
         let widest = if *column == Column::User { USER.1 as u16 } else { width(state, *column) };
@@ -73,13 +74,13 @@ pub(super) fn places(state: &State, area: Rect) -> Vec<Place> {
     let shown = chosen.iter().filter(|column| shown.contains(column));
     let widths: Vec<(Column, u16)> = shown.map(|column| (*column, width(state, *column))).collect();
     let others: u16 = widths.iter().map(|(_, width)| width + 1).sum();
-    // The mark of the order may take the place of the gap after a title.
+    // The sort mark may replace the gap after a title.
     let gap = u16::from(widths.last().is_some_and(|(last, _)| *last == Column::Command));
     let mut x = area.x + if state.tagged.is_empty() { 0 } else { MARK };
     let rest = area.right().saturating_sub(x).saturating_sub(others - others.min(gap));
     let mut places = Vec::new();
     for (column, width) in widths {
-        // The command has what the others leave.
+        // The command gets the remaining width.
         let width = if column == Column::Command { rest.max(COMMAND) } else { width };
         let width = width.min(area.right().saturating_sub(x));
         if width == 0 {
@@ -165,7 +166,7 @@ pub(super) fn draw(paint: &mut Paint<'_>, state: &State, areas: &Areas, places: 
     }
 }
 
-/// Returns what is told below the rows.
+/// Returns the notes below the rows.
 fn notes(state: &State, frame: &Frame) -> Vec<(Tone, String)> {
     let mut notes = Vec::new();
     if !state.filter.is_empty() && state.order.is_empty() {
@@ -205,7 +206,7 @@ fn titles(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[Place]) {
         let is_sorted = place.column == sort;
         let falling = sort.is_largest_first() != reversed;
         let mut title = place.column.title().to_owned();
-        // The mark takes the place of the gap where the title fills its column.
+        // The mark replaces the gap if the title fills its column.
         if is_sorted {
             title.push(if falling { '▼' } else { '▲' });
         }

@@ -1,4 +1,4 @@
-//! What each key and the mouse do.
+//! The effects of each key and the mouse.
 
 use crate::fixture::{Made, control, key, lines, made, options, press};
 use gpu_core::{Pid, ProcessKey, StartTime};
@@ -99,7 +99,7 @@ fn next_and_previous_column_pass_the_columns_on_the_screen() {
     assert_eq!(state.sort().0, Command);
     state.update(key(KeyCode::F(6)));
     assert_eq!(state.sort().0, Gpu);
-    // A column that has no room is named where it can be read.
+    // A column that does not fit is named where it can be read.
     let mut state = State::new(Options { sort: (Column::Job, false), ..options() }, (80, 24));
     state.update(Event::Frame(Box::new(made(2, &three(), 1000))));
     assert!(lines(&state).lines().next().unwrap().contains("sorted by JOB"), "{}", lines(&state));
@@ -135,7 +135,7 @@ fn keys_of_the_table_do_nothing_while_a_box_covers_it() {
             assert_eq!((state.overlay(), state.sort()), (Some(overlay), (Column::Gpu, false)));
             assert_eq!(press(&mut state, "\u{7f}q"), Effect::Quit, "{letter}: no text is typed");
         }
-        // Space turns the page and tags nothing.
+        // Space turns the page and tags no row.
         let mut state = state();
         press(&mut state, "j");
         open(&mut state, overlay);
@@ -148,7 +148,7 @@ fn keys_of_the_table_do_nothing_while_a_box_covers_it() {
     let first = lines(&state);
     press(&mut state, " ");
     assert_ne!(lines(&state), first);
-    // A page is what has room: no line is skipped.
+    // A page is what fits: no line is skipped.
     let row = |screen: &str, at: usize| screen.lines().nth(at).unwrap().to_owned();
     state.update(key(KeyCode::Up));
     assert_eq!(row(&lines(&state), 2), row(&first, 21), "{first}\n{}", lines(&state));
@@ -167,7 +167,7 @@ fn box_stays_with_its_process_when_that_ends() {
         let screen = lines(&state);
         let shown = screen.split('┌').nth(1).unwrap();
         assert!(shown.contains(told) && !shown.contains("alpha"), "{screen}");
-        // It aims at no other process.
+        // It does not aim at another process.
         assert_eq!(press(&mut state, "K"), Effect::Draw);
         assert!(lines(&state).contains("this row is gone"), "{}", lines(&state));
     }
@@ -253,7 +253,7 @@ fn chosen_columns_are_shown_where_they_have_room() {
     };
     use Column::{Command, Cpu, Gpu, Host, Job, Kind, Memory, Pid};
     assert_eq!(titles(&[Gpu, Pid, Host, Cpu], 40), ["GPU▲", "PID", "HOST", "CPU%"]);
-    // The command keeps some; what has the least need for a wide screen comes first.
+    // The command keeps some; the column that least needs a wide screen comes first.
     assert_eq!(titles(&[Host, Pid, Cpu, Command], 60), ["HOST", "PID", "CPU%", "COMMAND"]);
     assert_eq!(titles(&[Host, Pid, Cpu, Command], 50), ["PID", "CPU%", "COMMAND"]);
     assert_eq!(titles(&[Pid, Kind, Host, Cpu, Memory], 27), ["PID", "TYPE", "GPU-MEM"]);
@@ -495,7 +495,7 @@ fn last_known_devices_stay_when_the_driver_does_not_answer() {
     let history = state.history(0).unwrap();
     assert_eq!((history.len(), history.back(Measure::Memory, 0)), (4, None));
     assert!(history.back(Measure::Memory, 2).is_some());
-    // Two seconds of CPU time in the three since the last look that told any.
+    // Two seconds of CPU time in the three since the last snapshot with processes.
     busy[1].cpu += 2000;
     state.update(Event::Frame(Box::new(made(2, &busy, 5000))));
     assert!(!lines(&state).contains("as of"));
@@ -507,7 +507,7 @@ fn last_known_devices_stay_when_the_driver_does_not_answer() {
     let graph = screen.lines().skip_while(|line| !line.contains("SM  ")).nth(1).unwrap();
     let is_dots = |c: &char| ('\u{2801}'..='\u{28ff}').contains(c);
     let shown: Vec<char> = graph.trim_end_matches([' ', '│']).chars().rev().take(3).collect();
-    // Seven percent at each look, but not at the two in between.
+    // Seven percent in each snapshot, but not in the two in between.
     assert_eq!(shown.iter().map(is_dots).collect::<Vec<_>>(), [true, true, true], "{screen}");
     assert_eq!(shown[..2], ['⢀', '⡀'], "{screen}");
 }

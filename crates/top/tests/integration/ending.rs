@@ -44,7 +44,7 @@ fn over(text: &str) -> Event {
     Event::Ending(News::Over(Ok(said(text))))
 }
 
-/// Returns a state in which the plan of process 1 is carried out.
+/// Returns a state in which the plan of process 1 is being executed.
 fn running() -> State {
     let mut state = state();
     assert_eq!(press(&mut state, "jK"), Effect::Plan(1, aim(&[1])));
@@ -129,7 +129,7 @@ fn rows_are_frozen_while_the_dialog_is_open_and_looks_go_on() {
     assert_eq!(state.history(0).unwrap().len(), 3);
     state.update(key(KeyCode::Esc));
     assert_eq!(state.rows().count(), 1);
-    // A pause lasts longer than the dialog.
+    // A pause outlasts the dialog.
     press(&mut state, "zjK");
     state.update(key(KeyCode::Esc));
     state.update(look(&[1, 2], 4000));
@@ -148,7 +148,7 @@ fn tagged_processes_are_ended_together_otherwise_the_selected_one() {
     state.update(key(KeyCode::Esc));
     press(&mut state, "gU");
     assert_eq!(press(&mut state, "K"), Effect::Plan(3, aim(&[1])));
-    // A tag that is set twice is taken off.
+    // Tagging a process twice removes the tag.
     state.update(key(KeyCode::Esc));
     press(&mut state, "g g ");
     assert_eq!(press(&mut state, "K"), Effect::Plan(4, aim(&[2])));
@@ -206,7 +206,7 @@ fn plan_is_confirmed_only_after_its_end_was_on_the_screen() {
         state.update(key(KeyCode::PageDown));
     }
     assert!(lines(&state).contains("y: end 9 processes"), "{}", lines(&state));
-    // The wheel skips nothing either.
+    // The wheel does not skip a line either.
     state.update(key(KeyCode::Home));
     let second = lines(&state).lines().nth(3).unwrap().to_owned();
     let (kind, modifiers) = (MouseEventKind::ScrollDown, KeyModifiers::NONE);
@@ -214,7 +214,7 @@ fn plan_is_confirmed_only_after_its_end_was_on_the_screen() {
     let above = lines(&state).lines().nth(2).unwrap().to_owned();
     let number = |line: &str| line.chars().filter(char::is_ascii_digit).collect::<String>();
     assert_eq!((number(&second), number(&above)), ("2".to_owned(), "3".to_owned()));
-    // What was read on a wide screen is not read on another one.
+    // A plan that was read on a wide screen is not read on another one.
     state.update(key(KeyCode::Home));
     state.update(Event::Resize(49, 8));
     assert_eq!(press(&mut state, "y"), Effect::Nothing);
@@ -282,7 +282,7 @@ fn quitting_while_processes_are_ended_asks_then_stops_after_the_step() {
     assert!(state.is_ending());
     assert_eq!(state.update(over("interrupted")), Effect::Quit);
     assert!(state.record().unwrap().iter().any(|told| told.text == "interrupted"));
-    // Who does not wait for the step leaves at once.
+    // A user who does not wait for the step leaves at once.
     let mut state = running();
     assert_eq!(press(&mut state, "qq"), Effect::Stop);
     assert_eq!(press(&mut state, "q"), Effect::Quit);

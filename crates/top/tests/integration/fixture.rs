@@ -1,4 +1,4 @@
-//! Looks at made-up machines.
+//! Snapshots of made-up machines.
 
 use gpu_core::{
     Bytes, DeviceId, DeviceInfo, DeviceProcess, DeviceProcessKind, DeviceSample, DeviceState,
@@ -56,7 +56,7 @@ impl Made {
     }
 }
 
-/// Returns a look at a machine with these processes, at a time in milliseconds.
+/// Returns a snapshot of a machine with these processes, at a time in milliseconds.
 pub(crate) fn made(gpus: u32, processes: &[Made], at: u64) -> Frame {
     let mut snapshot = Snapshot::empty(Origin::Live, Timestamp(at));
     snapshot.hostname = Ok("made".to_owned());

@@ -1,4 +1,4 @@
-//! What is read only when the user asks for it.
+//! Data that is read only when the user asks for it.
 
 use crate::fixture::{Made, key, lines, made, options, press};
 use gpu_core::{Environment, Pid, ProcessKey, StartTime};
@@ -64,7 +64,7 @@ fn answer_about_another_process_is_not_shown() {
     press(&mut state, "je");
     assert_eq!(state.update(read(7, &[("A", "1")])), Effect::Nothing);
     assert!(lines(&state).contains("reading …"), "{}", lines(&state));
-    // While a process makes its reader wait, it is not read again.
+    // While a process blocks its reader, it is not read again.
     state.update(key(KeyCode::Esc));
     assert_eq!(press(&mut state, "l"), Effect::Ask(Inquiry::Leases));
     state.update(key(KeyCode::Esc));
@@ -98,11 +98,12 @@ fn leases_that_are_shown_are_read_again_after_each_look() {
     assert_eq!(press(&mut state, "l"), ask);
     state.update(answer());
     assert_eq!(look(&mut state, 2), ask);
-    // A look that came right after the question says nothing.
+    // A snapshot right after the question does not trigger a repetition.
     assert_eq!(look(&mut state, 3), Effect::Draw);
     state.update(answer());
     assert_eq!(look(&mut state, 4), ask);
-    // One that takes longer than a look is asked once a minute, also if the box is opened again.
+    // If reading takes longer than a snapshot, it is repeated once a minute, even if the box is
+    // reopened.
     assert_eq!((look(&mut state, 5), look(&mut state, 6)), (Effect::Draw, Effect::Draw));
     assert_eq!(press(&mut state, "ll"), Effect::Draw);
     state.update(answer());

@@ -1,4 +1,4 @@
-//! Random events and sizes: nothing panics, and what is shown stays consistent.
+//! Random events and sizes: no panics, and the display stays consistent.
 
 use crate::fixture::{Made, made, options};
 use gpu_report::text::Line;
@@ -87,7 +87,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// News of an ending, as if a thread had sent it.
+/// News of an ending, as if sent by a thread.
 fn news() -> impl Strategy<Value = Event> {
     let line = |text: String| Line::new().plain(text);
     let told = proptest::collection::vec(any::<String>(), 0..30).prop_map(move |texts| {
@@ -110,7 +110,7 @@ fn news() -> impl Strategy<Value = Event> {
     .prop_map(Event::Ending)
 }
 
-/// A key that the dialog reacts to, or one beside it.
+/// A key that the dialog reacts to, or one that it ignores.
 fn dialog_key() -> impl Strategy<Value = Event> {
     let codes = ['K', 'y', 'y', 'j', ' ', 'q', 'Y'].map(KeyCode::Char);
     let codes = [&codes[..], &[KeyCode::Esc, KeyCode::Enter, KeyCode::F(9)]].concat();

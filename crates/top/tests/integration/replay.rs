@@ -55,7 +55,7 @@ fn header_tells_the_recording_its_time_and_how_it_is_played() {
     assert!(header(&state).contains("×10"));
     state.update(playback(Playback { speed: 1.0, damaged: 3, ..Playback::default() }));
     assert!(header(&state).contains("3 samples damaged  paused"), "{}", header(&state));
-    // The time stays where the names are cut.
+    // The time remains when the names are cut.
     for columns in [60, 50] {
         state.update(Event::Resize(columns, 24));
         let header = header(&state);
@@ -117,20 +117,20 @@ fn keys_move_the_time_of_the_recording() {
     let refused = || playback(Playback { objection: Some("no".to_owned()), ..Playback::default() });
     state.update(refused());
     assert!(lines(&state).lines().last().unwrap().starts_with("time: 10:00█  no"), "typed again");
-    // The reason goes with the next key or paste.
+    // The reason disappears with the next key or paste.
     state.update(Event::Paste(format!("5\u{1b}{}", "9".repeat(99))));
     let time = format!("10:005{}", "9".repeat(34));
     let last = lines(&state).lines().last().unwrap().to_owned();
     assert!(last.starts_with(&format!("time: {time}█  10:00, -5m")), "{last}");
     assert_eq!(state.update(key(KeyCode::Enter)), Effect::Play(Control::To(time)));
     state.update(sought(100_000));
-    // It is not about the time that was typed.
+    // It is not about the typed time.
     state.update(refused());
     assert!(lines(&state).lines().last().unwrap().starts_with("no"));
     press(&mut state, "/b");
     assert!(lines(&state).lines().last().unwrap().starts_with("filter: b"), "{}", lines(&state));
     state.update(key(KeyCode::Esc));
-    // Nor does it ask for the time again who has gone on.
+    // Nor does it ask for the time again after the user has moved on.
     press(&mut state, "g10:00");
     state.update(control('u'));
     press(&mut state, "9");

@@ -1,4 +1,4 @@
-//! The tree of processes, and what is done to a part of it.
+//! The tree of processes, and actions on a part of it.
 
 use crate::fixture::{Made, NO_GPU, key, lines, made, options, press};
 use gpu_top::{Aim, Effect, Event, Options, State};
@@ -73,7 +73,7 @@ fn filter_counts_matching_rows_and_finds_what_is_below_a_launcher() {
     state.update(key(KeyCode::Enter));
     let below = ["20 launcher", "21 ├─ worker-a", "23 │  └─ loader", "22 └─ worker-b"];
     assert_eq!(drawn(&state), below);
-    // What is folded still matches.
+    // Folded rows still match.
     press(&mut state, "gx");
     assert_eq!(drawn(&state), ["20 [+3] launcher"]);
     assert!(footer(&state).ends_with(" 3 of 4 rows"), "{}", footer(&state));

@@ -147,7 +147,7 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
             std::mem::forget(grant);
             Ok(Exit::Done)
         }
-        // The process that keeps the contexts ends when this one does.
+        // The process that keeps the contexts ends when this one ends.
         (false, holder) => {
             let own = source.host.own_ancestry()?.first().copied();
             let stand_in = own.filter(|_| holder.is_none());

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The interval at which the status line on a terminal is updated.
 const SPINS: Duration = Duration::from_millis(100);
-/// The interval without a terminal. A wait that was cancelled is noticed only then.
+/// The interval without a terminal. A cancelled wait is noticed only then.
 const NOTICES: Duration = Duration::from_secs(2);
 
 /// Returns the interval at which a wait is reported.
@@ -25,7 +25,7 @@ pub(crate) fn pace(quiet: bool) -> Duration {
 /// The frames of the spinner on the status line.
 const SPINNER: [char; 8] = ['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠼'];
 
-/// Reports on standard error how long a claim waits and for what: on a terminal in one line that is
+/// Reports on standard error how long a claim waits and why: on a terminal in one line that is
 /// updated, otherwise in a new line for each change.
 pub(crate) struct QueueStatus {
     claim: String,

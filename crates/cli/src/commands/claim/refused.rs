@@ -10,7 +10,7 @@ use gpu_placement::{Passed, Refusal};
 use gpu_report::wording::claims::{self, wait_reason_text};
 use gpu_steward::{NotGranted, Refused, Standing};
 
-/// Converts the reason why nothing was granted to a failure with a hint.
+/// Converts the reason why no devices were granted to a failure with a hint.
 pub(crate) fn failure(prepared: &PreparedClaim, why: NotGranted) -> Failure {
     let request = &prepared.request;
     let what = || {
@@ -39,7 +39,7 @@ pub(crate) fn failure(prepared: &PreparedClaim, why: NotGranted) -> Failure {
                 true => format!("not available within the timeout; {}", reasons.join("; ")),
                 false => format!("not available now; {}", reasons.join("; ")),
             };
-            // Leases do not show who uses a device without one.
+            // Leases do not show the users of a device without a lease.
             let command = match &refused {
                 Some(refused) if claims::is_used_without_lease(refused) => "gpuws status",
                 _ => "gpuws leases",
@@ -73,7 +73,7 @@ pub(crate) fn failure(prepared: &PreparedClaim, why: NotGranted) -> Failure {
     }
 }
 
-/// Describes why a claim can never be granted, and what limits it: a lease, a device list, or the
+/// Describes why a claim can never be granted, and its limit: a lease, a device list, or the
 /// machine.
 fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) -> Failure {
     let claim = &prepared.request.claim;

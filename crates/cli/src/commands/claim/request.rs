@@ -13,7 +13,7 @@ use gpu_report::wording::claims;
 use gpu_steward::{Grant, NamedDevices, NarrowError, Request, Wait, narrowed};
 use std::cell::OnceCell;
 
-/// A claim request, and what limits it.
+/// A claim request, and its limit.
 pub(crate) struct PreparedClaim {
     pub(crate) request: Request,
     /// Messages for the user about the request.
@@ -101,7 +101,6 @@ impl From<NarrowError> for Failure {
     }
 }
 
-/// Describes why a device is not available now.
 pub(crate) fn barred(bar: &Bar) -> String {
     claims::barred(bar, &user)
 }

@@ -12,8 +12,8 @@ use rustix::process::geteuid;
 use std::ffi::OsString;
 
 /// Returns the process whose descendants may use the devices by default: the parent of this
-/// program. A subshell, as of `$(…)` with more than one command, ends at once; for it, the result
-/// is the shell that forked it.
+/// program. A subshell, such as that of `$(…)` with more than one command, ends at once; the result
+/// is then the shell that forked it.
 ///
 /// Every process descends from init and from a user's systemd, and the supervisor of a run has its
 /// own lease, which encloses this one. If the parent is one of these, the lease is for this program

@@ -109,8 +109,8 @@ pub(crate) fn show(
     show_some(screen, global, snapshot, &devices, diagnosis)
 }
 
-/// Prints the diagnosis: findings with their evidence, then cleared processes, then what is unknown
-/// about `devices`, and a summary.
+/// Prints the diagnosis: findings with their evidence, then cleared processes, then the unknown
+/// facts about `devices`, and a summary.
 fn show_some(
     screen: &mut Screen,
     global: &Global,

@@ -155,7 +155,7 @@ pub(crate) struct PlaceModelArgs {
 }
 
 impl PlaceModelArgs {
-    /// Returns this command as text, without `--weights` and what only changes the output.
+    /// Returns this command as text, without `--weights` and options that change only the output.
     pub(crate) fn again(&self, sim: Option<&Path>) -> String {
         let mut words = String::from("gpuws");
         let mut add = |name: &str, value: Option<String>| {

@@ -1,4 +1,4 @@
-//! `gpuws place`: which device each operation of a graph or layer of a model goes to.
+//! `gpuws place`: assigns the operations of a graph or the layers of a model to devices.
 
 mod args;
 mod graph;

@@ -1,4 +1,4 @@
-//! `gpuws place model`: what a model takes, and which of its layers go to which GPU.
+//! `gpuws place model`: the memory of a model, and the assignment of its layers to GPUs.
 
 mod details;
 mod form;
@@ -37,7 +37,7 @@ pub(crate) fn run(
     let cache = config.and_then(|config| config.quantization?.cache);
     let run = settings(args, context, &model, cache)?;
     match check(&model, format, &run) {
-        // Without an engine that loads the checkpoint, a plan for any is an estimate.
+        // If no engine loads the checkpoint, a plan for any of them is an estimate.
         Err(Unusable::Method(..)) if args.engine.is_none() && args.format.is_none() => {}
         Err(error) => {
             let remedy = error.remedy();
@@ -121,7 +121,7 @@ pub(crate) fn run(
     Ok(exit)
 }
 
-/// Returns how the model is to run.
+/// Returns the options of the model's run.
 ///
 /// # Errors
 /// If an encoding or a scheme is unknown.

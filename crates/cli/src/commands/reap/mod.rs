@@ -112,10 +112,10 @@ fn check_protected(source: &Source, protect: &[Protect]) -> Result<(), Failure> 
     }
 }
 
-/// What is wrong with an unknown user.
+/// The error for an unknown user.
 pub(super) const NO_USER: &str = "no such user, and no visible process belongs to them";
 
-/// Rejects an unknown user, for whom nothing would be done.
+/// Rejects an unknown user, for which the command would have no effect.
 fn check_users(source: &Source, users: &[String], global: &Global) -> Result<(), Failure> {
     match source.unknown_user(users)? {
         None => Ok(()),

@@ -55,7 +55,7 @@ fn record(
         let was_failing = std::mem::replace(&mut is_failing, added.is_err());
         match added {
             Ok(()) => count += 1,
-            // It is unlikely that one will ever be written.
+            // If the first sample fails, later ones would probably fail, too.
             Err(error) if count == 0 => return Err(error.into()),
             Err(error) => {
                 missing += 1;

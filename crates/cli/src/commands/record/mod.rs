@@ -32,7 +32,7 @@ pub(crate) fn run(
     let mut first = None;
     let mut sample_count = 0;
     let mut blind = Blind::default();
-    // What a replay needs to be diagnosed like the machine.
+    // The data that a replay needs for the same diagnosis as the machine.
     let observation = gpu_reaper::full_observation();
     for snapshot in source.snapshots(observation, args.count, args.every()) {
         let offset = snapshot.taken_at.since(*first.get_or_insert(snapshot.taken_at));
@@ -48,7 +48,7 @@ pub(crate) fn run(
     told
 }
 
-/// Tells what was recorded, how much space it takes, and how to replay it.
+/// Reports what was recorded, its size, and how to replay it.
 fn tell(
     args: &RecordArgs,
     global: &Global,
@@ -77,7 +77,7 @@ fn samples(count: usize) -> String {
     wording::count(count, "sample", "samples")
 }
 
-/// Tells how many samples of a history are missing.
+/// Reports how many samples of a history are missing.
 pub(super) fn missing(count: usize) -> Exit {
     if count == 0 {
         return Exit::Done;

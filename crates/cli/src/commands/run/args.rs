@@ -55,7 +55,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// Returns what happens to the command if gpuws is killed.
+    /// Returns how to handle the command if gpuws is killed.
     pub(crate) fn on_death(&self) -> OnDeath {
         match self.on_death {
             Death::End => OnDeath::End,

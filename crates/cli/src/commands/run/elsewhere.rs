@@ -14,7 +14,7 @@ use gpu_machine::program;
 use gpu_report::hosts::run::{NotRun, not_run, progress};
 use std::time::Duration;
 
-/// Runs the command, and ends as it does.
+/// Runs the command, and ends in the same way.
 pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
     refuse(&[("--json", global.json)])?;
     let remote = RemoteRun {
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<Exit, Failure> {
 /// Returns the options of the run, apart from those of the claim.
 fn options(args: &RunArgs, global: &Global) -> Vec<String> {
     let seconds = |time: Duration| format!("{}s", time.as_secs_f64());
-    // With `--context`: the version there may have another default.
+    // With `--context`: the version on the host may have another default.
     let keep = args.keep.again(None);
     let mut words: Vec<_> = keep.split_whitespace().map(str::to_owned).collect();
     for (name, time) in [

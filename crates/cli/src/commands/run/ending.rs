@@ -92,14 +92,14 @@ impl Watch<'_> {
                 self.print(&format!("warning: the audit log is incomplete: failed to {fault}"));
             }
         }
-        // Scripts wait for the exit status of the command; a failed report must not replace it.
+        // Scripts wait for the exit status of the command, so a failed report must not replace it.
         if let Some(lacks) = self.file.take().and_then(|file| file.write(&view)) {
             self.print(&format!("warning: {lacks}"));
         }
     }
 }
 
-/// Returns how gpuws ends after this run.
+/// Returns how gpuws itself ends after this run.
 fn ending(report: &RunReport) -> JobExit {
     match exit(report) {
         Exit::Passed(_) => report.ending,

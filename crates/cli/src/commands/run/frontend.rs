@@ -1,4 +1,5 @@
-//! The frontend of `gpuws run`: starts the supervisor, another gpuws process, and ends as it does.
+//! The frontend of `gpuws run`: starts the supervisor, another gpuws process, and ends in the same
+//! way.
 //!
 //! Neither the name nor the command line of the supervisor contains the words that the user typed.
 //! `pkill gpuws` and `pkill -f train.py` end only the frontend, and the supervisor remains to end
@@ -49,8 +50,8 @@ pub(crate) struct FrontendArgs {
     pub(crate) detach_pipe: OsString,
 }
 
-/// Starts the supervisor and ends as it does. If the supervisor is killed, ends what it left.
-/// `first` is the frontend that this one replaces.
+/// Starts the supervisor and ends in the same way. If the supervisor is killed, ends the processes
+/// that it left. `first` is the frontend that this one replaces.
 pub(crate) fn run(
     args: &RunArgs,
     global: &Global,
@@ -92,7 +93,8 @@ pub(crate) fn run(
         None => Some(front.wait().map_err(failed)?),
         Some(first) => front.wait_for(&roots, first).map_err(failed)?,
     };
-    // The first frontend, which the exit status is for, is gone; the supervisor sees this one end.
+    // The first frontend, which would report the exit status, is gone; the supervisor sees this one
+    // end.
     let Some(ending) = ending else { return Ok(Exit::Own) };
     match (front.orphans(&roots, ending).map_err(failed)?, ending) {
         (Some(mut orphans), _) => end(&mut orphans, args.grace, global).map_err(own)?,
@@ -109,7 +111,7 @@ pub(crate) fn run(
     Ok(Exit::Passed(u8::try_from(front.end_as(ending)).unwrap_or(u8::MAX)))
 }
 
-/// Ends what a killed supervisor left.
+/// Ends the processes that a killed supervisor left.
 fn end(orphans: &mut dyn Job, grace: Duration, global: &Global) -> Result<(), Failure> {
     if orphans.members()?.is_empty() {
         print(global, "supervisor was killed; no job process is left");
@@ -164,8 +166,8 @@ fn print(global: &Global, text: &str) {
     }
 }
 
-/// Returns the role of this process in a run, and the command line that the user typed. Processes
-/// without a role have their own.
+/// Returns the role of this process in a run, and the command line that the user typed. For a
+/// process without a role, that is its own.
 ///
 /// # Errors
 /// When the frontend that it works for is gone.

@@ -72,7 +72,7 @@ pub(crate) fn supervise(
     let command = claims::command_line(&args.command);
     let prepared =
         request::request(&args.request, &source, root, command, global.quiet).map_err(own)?;
-    // The command runs without the shim, too; only safe-gpu in it may then choose other devices.
+    // The command also runs without the shim; then safe-gpu in it may choose other devices.
     let shim = (!args.no_nvidia_smi).then(Shim::make).transpose();
     // Claims inside the run must find the same leases.
     let claims = args.request.claims.as_ref().map(std::path::absolute).transpose();

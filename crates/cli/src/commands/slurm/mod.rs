@@ -1,8 +1,8 @@
 //! `gpuws slurm`: the scripts that slurmd starts.
 //!
 //! slurmd reads the output of a script to its end, and drains the node if the script fails. So the
-//! process that it waits for does little: it starts a worker with pipes of its own, waits for it
-//! within a limit, and drains the node by name if the worker has named a holder.
+//! process that it waits for does little: it starts a worker with separate pipes, waits for it
+//! within a time limit, and drains the node with a reason if the worker has named a holder.
 
 mod args;
 mod work;
@@ -22,10 +22,10 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The part of the limit that is kept to drain the node.
+/// The part of the time limit that is reserved for draining the node.
 const TO_DRAIN: Duration = Duration::from_secs(12);
 
-/// The most lines of the worker that slurmd logs.
+/// The maximum number of the worker's lines that slurmd logs.
 const LINES: usize = 200;
 
 pub(crate) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
@@ -46,18 +46,19 @@ pub(crate) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
         say(format!("gpuws: ended after {:.1} s, before it was done", for_worker.as_secs_f64()));
     }
     match told.reason {
-        // Without a holder to name, the node is not drained: a wrong setting would drain them all.
+        // Without a holder to name, the node is not drained: a wrong setting would drain every
+        // node.
         None if told.is_done || args.script != Script::Health => Ok(Exit::Done),
         None => Ok(Exit::CannotObserve),
-        // The health check has changed the state of the node itself, if it got to the end.
+        // A health check that finished has already changed the state of the node.
         Some(_) if told.is_done && args.script == Script::Health => Ok(Exit::Remains),
         Some(reason) => Ok(drained(args, &reason, until, &clock)),
     }
 }
 
 /// Drains the node for a reason that names the holder, and returns the exit code for slurmd, which
-/// then keeps that reason. As long as the controller does not answer, the node gets no other job
-/// because this job is not complete; without it, failing would drain the node without the reason.
+/// then keeps that reason. Until the controller answers, this job is not complete, so the node gets
+/// no other job. Failing earlier would drain the node without the reason.
 fn drained(args: &SlurmArgs, reason: &str, until: Duration, clock: &SystemClock) -> Exit {
     say(reason);
     let drained = || -> Result<Drained, Failure> {
@@ -82,7 +83,7 @@ fn drained(args: &SlurmArgs, reason: &str, until: Duration, clock: &SystemClock)
 /// Prints lines for the log of slurmd.
 fn say(text: impl AsRef<str>) {
     for line in text.as_ref().lines() {
-        // If nobody reads it, the exit code and the reason remain.
+        // If standard error is closed, the exit code and the reason remain.
         let _ = writeln!(std::io::stderr(), "{}", clean(line));
     }
 }

@@ -1,4 +1,4 @@
-//! The work of a script: looks, ends what is left over, and tells what is held.
+//! The work of a script: scans, ends leftover processes, and reports held devices.
 
 use super::{Script, SlurmArgs, say};
 use crate::args::Global;
@@ -22,7 +22,7 @@ pub(super) fn run(args: &SlurmArgs, global: &Global) -> Result<Exit, Failure> {
     let slurm = SlurmTools::find(args.slurm.as_deref(), Arc::clone(&source.clock), args.limit)?;
     let node = node_name(args.node.as_deref(), source.host.hostname().ok().as_deref())?;
     if args.script == Script::Prolog {
-        // A job with a /tmp of its own needs a lease directory that all jobs see.
+        // A job with a private /tmp needs a lease directory that all jobs see.
         source.lease_store(None)?.prepare()?;
     }
     let job = match args.script {
@@ -51,7 +51,7 @@ fn clean_after(
     job: &Job,
 ) -> Result<Exit, Failure> {
     let guard = Guard::new(&*source.host, Vec::new())?;
-    // Without an audit log nothing is signalled, and the holders are named all the same.
+    // Without an audit log, no process is signalled, but the holders are named.
     let journal = source.journal().unwrap_or_else(|error| {
         let failure = error.into_error();
         say(format!("gpuws: failed to {}", failure.fault().text));
@@ -81,7 +81,7 @@ fn clean_after(
     tell(reason(&cleaned.held), true)
 }
 
-/// Looks for devices that no job has and something holds, and changes the state of the node.
+/// Finds devices that are held although no job has them, and changes the state of the node.
 fn check_health(
     source: &Source,
     slurm: &SlurmTools,
@@ -100,7 +100,7 @@ fn check_health(
     tell(reason(&health.held), true)
 }
 
-/// Tells the process that waits for this one what is held.
+/// Reports the held devices to the process that waits for this one.
 fn tell(reason: Option<String>, is_done: bool) -> Result<Exit, Failure> {
     let mut out = std::io::stdout();
     let told = Told { reason, is_done }.lines();

@@ -47,7 +47,7 @@ pub(crate) struct StatusArgs {
     pub(crate) hosts: HostArgs,
 }
 
-// Which processes are shown.
+// The processes that are shown.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Shown {
     /// Show only processes of these users (name or UID); all GPUs are still shown.

@@ -62,7 +62,7 @@ pub(crate) fn run(
         false => gpu_reaper::defect_groups().and(requested),
     };
     let holders = HolderSearch::wanted(args.details || args.holders);
-    // The table needs no more of a process that nothing is suspected of.
+    // The table needs no further details of unsuspected processes.
     let processes = match args.details || args.columns.is_some() || global.json {
         true => ProcessDetail::Whole,
         false => ProcessDetail::Outline,

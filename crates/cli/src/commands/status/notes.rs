@@ -35,7 +35,7 @@ pub(super) fn uninspected(screen: &mut Screen, snapshot: &Snapshot) -> Result<()
     screen.print_all(wrapped(Line::new(), Tone::Dim, &text, room))
 }
 
-/// Returns who could inspect the processes that were not readable.
+/// Returns which user could inspect the processes that were not readable.
 fn unseen_by(is_root: Reading<bool>) -> &'static str {
     match is_root {
         // Root lacks a capability here.

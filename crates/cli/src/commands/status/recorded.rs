@@ -11,7 +11,7 @@ use gpu_history::Frame;
 use gpu_report::{ProcessFilter, View, replay};
 use gpu_steward::DeviceLeases;
 
-/// Shows the last of these frames; the others tell what lasts.
+/// Shows the last of these frames; the others provide evidence of lasting conditions.
 pub(super) fn show(
     args: &StatusArgs,
     global: &Global,

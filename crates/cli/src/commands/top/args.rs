@@ -1,4 +1,4 @@
-//! Arguments of `gpuws top`. They come before the settings of the user's file.
+//! Arguments of `gpuws top`. They take precedence over the user's settings file.
 
 use crate::args::{HAS_NO_HISTORY, HistoryArgs, Only, time};
 use clap::Args;

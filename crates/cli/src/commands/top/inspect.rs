@@ -10,7 +10,7 @@ use gpu_top::Inspector;
 use gpu_top::inquiry::{Answer, Inquiry, Leases};
 use std::sync::Arc;
 
-/// A machine that is asked.
+/// The machine that answers.
 pub(super) struct Asked(pub(super) Arc<Source>);
 
 impl Asked {

@@ -27,7 +27,7 @@ use std::io::{self, IsTerminal};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Where messages about waits go while the screen is taken.
+/// The destination of messages about waits while the screen is taken over.
 static WAITS: OnceLock<Waits> = OnceLock::new();
 
 pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &TopArgs, global: &Global, screen: &mut Screen) -> Resul
     Ok(Exit::Done)
 }
 
-/// Returns the looks at a machine.
+/// Returns the function that takes snapshots of a machine.
 fn looks(
     source: Arc<Source>,
     args: &TopArgs,
@@ -80,7 +80,7 @@ fn looks(
     let mut observer = Observer::new().with_rare_details();
     let shown = if all { vec![] } else { chosen(&snapshot(&source, &mut observer), asked)? };
     let (mut past, mut leases) = (Past::every(interval), LeaseReader::default());
-    // A simulated machine has its own clock; the first look is at its start.
+    // A simulated machine has its own clock; the first snapshot is at its start.
     let mut pause = Duration::ZERO;
     let interval = if source.is_simulated() { interval } else { Duration::ZERO };
     Ok(Frames::Looks(Box::new(move || {
@@ -96,13 +96,12 @@ fn looks(
     })))
 }
 
-/// Shows what a look waits for: on the screen once it is taken.
+/// Shows what a snapshot waits for: on the screen once it is taken over.
 fn tell(text: &str) {
     WAITS.get().map_or_else(|| terminal::progress(text), |waits| waits.stalled(text));
 }
 
-/// Takes a snapshot of what the screen shows: no more of a process than a list shows, unless it is
-/// suspected.
+/// Takes a snapshot for the screen: only the process details of a list, except for suspects.
 fn snapshot(source: &Source, observer: &mut Observer) -> Snapshot {
     let observation = Observation {
         groups: gpu_reaper::defect_groups(),

@@ -15,7 +15,7 @@ use gpu_top::rows::{Device, measured};
 use gpu_top::{CpuTimes, Frame, Recording};
 use std::path::Path;
 
-/// How many of the last frames are tried for the devices, which an option selects.
+/// How many of the last frames are searched for the devices that an option selects.
 const SEARCHED: usize = 100;
 
 /// A history, as the view plays it.
@@ -28,7 +28,7 @@ pub(super) struct Played {
     devices: Vec<u32>,
 }
 
-/// Opens a history. Returns it with the time at which it is to be shown first.
+/// Opens a history. Returns it with the time to show first.
 pub(super) fn open(
     path: &Path,
     args: &TopArgs,

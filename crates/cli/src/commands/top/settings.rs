@@ -1,4 +1,4 @@
-//! The settings of the view: those of the user's file, and before these the options.
+//! The settings of the view: options take precedence over the user's file.
 
 use super::TopArgs;
 use crate::exit::Exit;
@@ -11,10 +11,10 @@ use gpu_top::{Options, Settings, Theme};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The time between looks without a setting.
+/// The default time between snapshots.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Reads the user's file. One that another user could have written is not used, and this is told.
+/// Reads the user's file. Ignores a file that another user could have written, with a warning.
 pub(super) fn config() -> Result<Config, Failure> {
     let Some(path) = path() else { return Ok(Config::default()) };
     let text = match TrustedFile::text_of(&path, LONGEST) {
@@ -32,7 +32,7 @@ pub(super) fn config() -> Result<Config, Failure> {
     })
 }
 
-/// Returns the path of the file (XDG Base Directory Specification: `$XDG_CONFIG_HOME`, else
+/// Returns the path of the file (XDG Base Directory Specification: `$XDG_CONFIG_HOME`, or else
 /// `~/.config`).
 fn path() -> Option<PathBuf> {
     let absolute =

@@ -1,4 +1,4 @@
-//! `gpuws watch`: raises findings that last, tells users, and reaps by a policy.
+//! `gpuws watch`: raises findings that last, notifies users, and reaps by a policy.
 
 mod args;
 mod teller;
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
             ports: source.ports(&*journal),
             look: &mut look,
             token: token.as_ref(),
-            // Programs for events are attended to while a plan is executed.
+            // Programs for events are served while a plan is executed.
             go_on: &|| {
                 teller.borrow_mut().attend();
                 requests.go_on()
@@ -104,8 +104,8 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
     synced.map(|()| exit).map_err(Failure::from)
 }
 
-/// Waits for the next look. A simulated machine has its own time; without `--for` nobody would end
-/// it, so the user waits too.
+/// Waits for the next snapshot. A simulated machine has its own time; without `--for` the watch
+/// would never end, so the user waits in real time.
 fn wait(
     source: &Source,
     requests: &Requests,
@@ -129,7 +129,7 @@ fn wait(
     }
 }
 
-/// Reads the policy again; a policy that is not valid changes nothing.
+/// Reads the policy again; an invalid policy changes nothing.
 fn reload(watch: &mut Watch, args: &WatchArgs, host: &dyn Host, teller: &mut Teller) {
     let Some(path) = &args.policy else { return };
     let replaced = read_policy(path, host).and_then(|policy| {
@@ -145,7 +145,7 @@ fn reload(watch: &mut Watch, args: &WatchArgs, host: &dyn Host, teller: &mut Tel
     }
 }
 
-/// Checks a policy as the watcher does, and warns of what it names and does not exist.
+/// Checks a policy as the watcher does, and warns of nonexistent names in it.
 fn check(path: &Path, global: &Global, screen: &mut Screen) -> Result<Exit, Failure> {
     let source = source::open(global)?;
     let policy = read_policy(path, &*source.host)?;

@@ -1,4 +1,4 @@
-//! Tells events: on standard output, to a program, and on the terminals of users.
+//! Reports events: on standard output, to a program, and on the terminals of users.
 
 use super::WatchArgs;
 use crate::args::Global;
@@ -53,7 +53,7 @@ impl Teller {
         Ok(teller)
     }
 
-    /// Tells whom this policy names from now on.
+    /// Changes the recipients to those of this policy.
     pub(super) fn follow(&mut self, args: &WatchArgs, policy: &Policy) -> Result<(), Failure> {
         let tell = &policy.notify;
         let of_policy = || tell.on_finding.iter().flatten().map(OsString::from).collect();
@@ -96,17 +96,17 @@ impl Teller {
         std::mem::replace(&mut self.outcome, Ok(()))
     }
 
-    /// Attends to the programs that run, and returns when to do so again at the latest.
+    /// Serves the running programs, and returns the latest time for the next call.
     pub(super) fn attend(&mut self) -> Option<Duration> {
         failed(self.messengers.attend());
         self.messengers.patience()
     }
 
-    /// Lets the last programs end, within their time and a few seconds.
+    /// Waits for the last programs to end, within their time limit and a few seconds.
     pub(super) fn finish(&mut self, requests: &Requests, clock: &dyn Clock) -> Result<(), Failure> {
         let end = clock.monotonic() + FAREWELL;
         while let Some(pause) = self.attend().filter(|_| clock.monotonic() < end) {
-            // The request that ended the loop is still there.
+            // The request that ended the loop is still pending.
             if requests.wait(pause)? == Next::End {
                 clock.sleep(pause);
             }
@@ -128,7 +128,7 @@ pub(super) fn start_for_events(
     })
 }
 
-/// Prints failures that change nothing.
+/// Prints failures without further effect.
 pub(super) fn failed(errors: impl IntoIterator<Item = Error>) {
     errors.into_iter().for_each(|error| warn(&format!("failed to {}", error.fault())));
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A directory of another user, and one of root that links of that user lead to.
+/// A directory of another user, and a directory of root that links of that user point to.
 struct Foreign {
     user: TempDir,
     root: TempDir,

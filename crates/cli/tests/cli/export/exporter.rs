@@ -1,4 +1,4 @@
-//! An exporter that runs, and scrapes of it.
+//! A running exporter, and scrapes of it.
 
 use crate::live::GPUWS;
 use nix::sys::signal::{Signal, kill};
@@ -18,7 +18,7 @@ pub(super) struct Exporter {
     child: Child,
     pid: Pid,
     pub(super) address: SocketAddr,
-    /// The directory of the session in which it runs.
+    /// The directory of its session.
     session: Option<PathBuf>,
     _dir: tempfile::TempDir,
 }
@@ -76,7 +76,8 @@ impl Exporter {
     pub(super) fn scrape_within(&self, seconds: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         let limit = Duration::from_secs_f64(seconds.parse().unwrap());
-        // The page comes as a whole, so the time to its first byte is that to its last.
+        // The page is sent in one piece, so the time to its first byte is also the time to its
+        // last.
         stream.set_read_timeout(Some(limit)).unwrap();
         let header = format!("X-Prometheus-Scrape-Timeout-Seconds: {seconds}\r\n");
         write!(stream, "GET /metrics HTTP/1.1\r\n{header}\r\n").unwrap();
@@ -123,7 +124,7 @@ impl Drop for Exporter {
     }
 }
 
-/// Returns a script that runs another, and then the exporter as a child that it ends.
+/// Returns a script that runs another one, and then the exporter as a child that it ends.
 fn script(before: &str) -> String {
     format!(
         "{BEGIN}{before}\n\
@@ -148,7 +149,7 @@ pub(super) fn ask(address: SocketAddr, path: &str, headers: &str) -> String {
     answer
 }
 
-/// Returns the value of the sample that is written so.
+/// Returns the value of this sample.
 pub(super) fn page_value(page: &str, sample: &str) -> Option<f64> {
     let line = page.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '))?;
     Some(line.parse().unwrap())

@@ -1,4 +1,4 @@
-//! `gpuws export` as a program: its pages, its time, its files, and a real Prometheus.
+//! `gpuws export` as a program: its pages, its timing, its files, and a real Prometheus.
 
 mod exporter;
 mod prometheus;
@@ -25,7 +25,7 @@ fn textfile_is_the_page_without_timestamps() {
             line.rsplit_once('}').map_or_else(|| line.split_once(' ').unwrap().1, |(_, v)| v);
         assert!(value.trim().parse::<f64>().is_ok(), "a timestamp would follow the value: {line}");
     }
-    // It knows of one look, so it cannot say what happened between looks.
+    // It has taken one snapshot, so it does not know what happened between snapshots.
     assert!(!page.contains("gpuws_claim_wait_seconds"));
     let refused = gpuws(dir.path(), &["--sim", "labbox", "export", "--textfile", "no/dir/x.prom"]);
     assert_ne!(refused.code, 0);
@@ -110,7 +110,7 @@ fn driver_that_hangs_gives_up_zero_in_time_and_the_rest_of_the_page() {
     let fault = "nvmlDeviceGetTemperature=hang,gpu=1";
     let exporter = Exporter::in_session(&["healthy-box", "--fault", fault], &["--reuse", "1ms"]);
     for _ in 0..2 {
-        // Prometheus would have given up after the 3 s: the page came before.
+        // Prometheus would have given up after 3 s: the page came earlier.
         let page = exporter.scrape_within("3");
         assert_eq!(page_value(&page, "gpuws_up"), Some(0.0), "{page}");
         assert_eq!(page_value(&page, "gpuws_readable{part=\"holders\"}"), Some(1.0));
@@ -123,11 +123,11 @@ fn driver_that_hangs_gives_up_zero_in_time_and_the_rest_of_the_page() {
 
 #[test]
 fn driver_that_answers_again_is_up_again() {
-    // Too slow for one scrape, and not for the next.
+    // Too slow for one scrape, but not for the next.
     let fault = "nvmlDeviceGetTemperature=delay:1500,gpu=1";
     let exporter = Exporter::in_session(&["healthy-box", "--fault", fault], &["--reuse", "1ms"]);
     assert_eq!(page_value(&exporter.scrape_within("1.5"), "gpuws_up"), Some(0.0));
-    // The next one may still get the look that was too slow.
+    // The next scrape may still get the slow snapshot.
     let mut ups = (0..3).map(|_| page_value(&exporter.scrape_within("60"), "gpuws_up"));
     assert!(ups.any(|up| up == Some(1.0)));
 }
@@ -163,7 +163,7 @@ fn leases_queue_and_jobs_are_exported_and_written_for_dcgm_exporter() {
     assert!(since <= now && since > now - 120.0, "{since} {now}");
     assert_eq!(one_with("gpuws_claim_wait_seconds_count"), 0.0, "granted before the first look");
     let job = page.lines().find(|line| line.starts_with("gpuws_gpu_job_info{gpu=\"3\"")).unwrap();
-    // The files are written after the look.
+    // The files are written after the snapshot.
     exporter.scrape("");
     assert_eq!(crate::program::files(dir.path()).len(), 12);
     let read = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
@@ -202,14 +202,15 @@ fn reap_is_counted_from_the_audit_log() {
     assert!(page_value(&page, "gpuws_reap_signals_total{signal=\"SIGTERM\"}") >= Some(1.0));
     let told = page_value(&page, "gpuws_reap_timestamp_seconds{outcome=\"ended\"}").unwrap();
     assert!(told > 1e9, "{told}");
-    // NVML may have the memory of a moment ago.
+    // NVML may report the memory of a moment ago.
     let ghosts = || page_value(&exporter.scrape(""), "gpuws_findings{kind=\"ghost\"}");
     assert!((0..200).any(|_| ghosts() == Some(0.0)));
 }
 
 #[test]
 fn ten_thousand_scrapes_do_not_grow_the_exporter() {
-    // A growth by one kilobyte for each scrape is seen in either, and by 60 bytes in the deep one.
+    // The test detects a growth by one kilobyte for each scrape in either form, and by 60 bytes in
+    // the deep one.
     let (warm, count) = if is_deep() { (1000, 10_000) } else { (100, 600) };
     let exporter = Exporter::start(&["--sim", "labbox", "export", "--reuse", "1ms", "--processes"]);
     let scrape = |count| (0..count).for_each(|_| drop(exporter.scrape("")));

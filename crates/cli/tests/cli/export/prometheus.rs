@@ -93,9 +93,9 @@ struct Running {
 }
 
 impl Running {
-    /// Starts a program that serves at the address which it gets.
+    /// Starts a program that serves at the given address.
     fn start(command: impl FnOnce(SocketAddr) -> Command) -> Self {
-        // Free a moment ago; the program takes no port 0.
+        // This port was free a moment ago; the program does not accept port 0.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut command = command(address);
         let child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -104,7 +104,7 @@ impl Running {
         running
     }
 
-    /// Returns what Prometheus answers to a query of its API.
+    /// Returns the answer of Prometheus to a query of its API.
     fn api(&self, path: &str) -> Value {
         let answer = ask(self.address, &format!("/api/v1/{path}"), "");
         let (_, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -130,7 +130,7 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Waits until there is something, for a minute.
+/// Waits up to a minute for a value.
 #[expect(clippy::disallowed_methods, reason = "another program works meanwhile")]
 fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     for _ in 0..600 {
@@ -174,7 +174,7 @@ fn prometheus_scrapes_the_exporter_and_evaluates_rules_and_dashboard() {
     });
     let target = &server.api("targets")["activeTargets"][0];
     assert_eq!((&target["health"], &target["lastError"]), (&"up".into(), &"".into()), "{target}");
-    // OpenMetrics alone has units and the type `info`, so it is what Prometheus asked for and got.
+    // Only OpenMetrics has units and the type `info`, so Prometheus requested and received it.
     let metadata = server.api("metadata");
     assert_eq!(metadata["gpuws_gpu"][0]["type"], "info", "{metadata}");
     assert_eq!(metadata["gpuws_gpu_memory_unexplained_bytes"][0]["unit"], "bytes");

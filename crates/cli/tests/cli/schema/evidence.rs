@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Codes of what no shipped machine has; tests of gpu-reaper have it.
+/// Evidence codes that no shipped machine has; tests of gpu-reaper cover them.
 const NOT_SHIPPED: [&str; 31] = [
     "below-slowdown-temperature",
     "device-error",

@@ -7,7 +7,7 @@ const UNITS: [&str; 17] = [
     "ticks", "tokens", "ratio",
 ];
 
-/// Last words of the names of integers without a unit: identifiers, counts and scores.
+/// The last words of the names of integers without a unit: identifiers, counts and scores.
 const UNITLESS: [&str; 16] = [
     "sxid",
     "schema",
@@ -27,7 +27,7 @@ const UNITLESS: [&str; 16] = [
     "shape",
 ];
 
-/// Returns what is wrong with the fields of a schema and of all schemas in it.
+/// Returns the faults in the fields of a schema and of its nested schemas.
 fn faults(schema: &Value, at: &str) -> Vec<String> {
     match schema {
         Value::Array(schemas) => schemas.iter().flat_map(|schema| faults(schema, at)).collect(),

@@ -1,4 +1,4 @@
-//! Every output of `--json` matches its schema: of every command, on every shipped machine.
+//! Every output of `--json` matches its schema, for every command and every shipped machine.
 
 use super::commands::{run, with_json};
 use super::documents::dir;
@@ -15,7 +15,7 @@ use std::sync::Mutex;
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
 const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../sim-fixtures/machines");
 
-/// What is asked of each machine.
+/// The commands run on each machine.
 const LOOKS: [&[&str]; 20] = [
     &["status"],
     &["status", "-q"],
@@ -39,7 +39,7 @@ const LOOKS: [&[&str]; 20] = [
     &["leases"],
 ];
 
-/// Text of other tools, beside the recordings of the machines.
+/// Text of other tools, in addition to the recordings of the machines.
 const PASTED: [&str; 10] = [
     "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-1)\n  MIG 3g.20gb Device 0: (UUID: MIG-1)\n",
     "index, name, memory.used [MiB], power.draw [W]\n0, Tesla P100, 12 MiB, [N/A]\n",
@@ -84,7 +84,7 @@ impl Checked {
         *count += 1;
     }
 
-    /// Checks an output that is one object, or nothing with an error.
+    /// Checks an output that is one object, or empty with an error.
     fn object_or_error(&mut self, name: &str, output: &Output, what: &str) {
         if output.stdout.is_empty() && output.status.code() != Some(0) {
             return assert!(!output.stderr.is_empty(), "{what}: neither an object nor an error");
@@ -92,7 +92,7 @@ impl Checked {
         self.check(name, &out(output), what);
     }
 
-    /// Checks what a command prints, which must be an object.
+    /// Checks the output of a command, which must be an object.
     fn words(&mut self, name: &str, words: &[&str]) {
         let output = run(&[&["--json"], words].concat());
         self.check(name, &out(&output), &format!("{words:?}: {output:?}"));

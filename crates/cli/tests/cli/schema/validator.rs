@@ -1,10 +1,10 @@
 //! A validator of the part of JSON Schema that the documents use.
 //!
-//! It panics at any keyword that it does not know, so that no part of a schema is passed over.
+//! It panics at any keyword that it does not know, so that no part of a schema is skipped.
 
 use serde_json::{Map, Value};
 
-/// Checks a value, and says where and why it does not match the schema.
+/// Checks a value, and returns where and why it does not match the schema.
 pub(super) fn validate(schema: &Value, value: &Value) -> Result<(), String> {
     Validator { root: schema }.check(schema, value, "$")
 }

@@ -1,4 +1,4 @@
-//! Values of attributes: what JSON has stands for itself, the rest is an object with one key.
+//! Values of attributes: JSON types represent themselves, all others are an object with one key.
 
 use super::form::{Type, unique};
 use crate::def::{Attr, Content};

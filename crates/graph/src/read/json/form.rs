@@ -180,7 +180,7 @@ impl<'de> Deserialize<'de> for Output {
     }
 }
 
-/// How long a node takes: on every device, or by type of device.
+/// The time of a node: on every device, or by type of device.
 pub(super) enum Nanos {
     Everywhere(u64),
     ByType(BTreeMap<String, u64>),

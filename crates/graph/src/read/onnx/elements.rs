@@ -2,12 +2,12 @@
 
 use crate::dtype::{Dtype, ValueType};
 
-/// An element type by its number in `TensorProto.DataType`; 0 if it is not told.
+/// An element type by its number in `TensorProto.DataType`; 0 if it is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Element(pub(super) i64);
 
-/// For each number its number in TensorFlow's `types.proto` (0 where there is none) and its size in
-/// bits (0 where it has none).
+/// For each number, its number in TensorFlow's `types.proto` (0 if there is none) and its size in
+/// bits (0 if it has none).
 const ELEMENTS: [(u32, u64); 29] = [
     (0, 0),
     (1, 32),
@@ -44,7 +44,7 @@ impl Element {
     /// A sequence, a map or an optional value.
     pub(super) const CONTAINER: Element = Element(-1);
 
-    /// Returns the element type, if it is one that graphs know.
+    /// Returns the element type, if graphs support it.
     pub(super) fn dtype(self) -> Option<Dtype> {
         if self == Element::CONTAINER {
             return Some(Dtype::VARIANT);
@@ -67,7 +67,7 @@ impl Element {
     }
 }
 
-/// Returns the type of an output that an operation prescribes, whatever its inputs are.
+/// Returns the type that an operation prescribes for an output, regardless of its inputs.
 pub(super) fn prescribed(op: &str, output: usize) -> Option<Dtype> {
     let bool = Dtype::named("bool");
     match (op, output) {

@@ -1,4 +1,4 @@
-//! From values by name to outputs of nodes.
+//! Resolves values by name to outputs of nodes.
 
 use super::elements::{Element, prescribed};
 use super::{Info, Raw, RawNode, Tensor};
@@ -9,10 +9,10 @@ use crate::read::message::Message;
 use crate::read::wire::Wire;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// The producer of each value by name: a node and which of its outputs.
+/// The producer of each value by name: the indices of a node and of its output.
 type Producers = HashMap<String, (usize, usize)>;
 
-/// Resolves the names of values; also returns for how many outputs the type was assumed.
+/// Resolves the names of values, and returns the number of outputs with an assumed type.
 pub(super) fn resolve(raw: Raw, m: &mut Wire<'_>) -> Result<(GraphDef, u64), ReadError> {
     let Raw { nodes, initializers, inputs, values, .. } = raw;
     let mut names = Names::default();
@@ -35,7 +35,7 @@ pub(super) fn resolve(raw: Raw, m: &mut Wire<'_>) -> Result<(GraphDef, u64), Rea
         m.charge(|budget| budget.attribute("_output_shapes", 0))?;
         graph.nodes.push(initializer(name, tensor));
     }
-    // The outputs have names before the inputs are resolved, because nodes may come in any order.
+    // Name the outputs before resolving the inputs, because nodes may come in any order.
     let first = graph.nodes.len();
     for (index, node) in nodes.iter().enumerate() {
         for (output, value) in node.outputs.iter().enumerate() {
@@ -104,7 +104,7 @@ fn inputs_of(
     producers: &Producers,
     m: &Wire<'_>,
 ) -> Result<Vec<(usize, usize)>, ReadError> {
-    // An input without a name is an optional one that is left out.
+    // An input without a name is an omitted optional input.
     let named = node.inputs.iter().filter(|value| !value.is_empty());
     let found = named.map(|value| {
         let producer = producers.get(value).copied();
@@ -134,7 +134,7 @@ fn outputs_of<'a>(
     };
     let (mut types, mut shapes, mut assumed) = (Vec::new(), Vec::new(), 0);
     for (index, value) in node.outputs.iter().enumerate() {
-        // An output without a name is an optional one that is left out.
+        // An output without a name is an omitted optional output.
         let info = values.get(value).filter(|_| !value.is_empty());
         let told = info.and_then(|info| info.element.dtype()).or(of_attribute);
         let dtype = told.or_else(|| prescribed(&node.op, index)).unwrap_or_else(|| {
@@ -177,7 +177,7 @@ fn initializer(name: String, tensor: Tensor) -> NodeDef {
     NodeDef { name, op, attrs, outputs: Some(vec![of]), ..NodeDef::default() }
 }
 
-/// The names of nodes: unique, and of the characters that names in TensorFlow have.
+/// The names of nodes: unique, and with the characters that TensorFlow allows in names.
 #[derive(Default)]
 struct Names(HashSet<String>);
 

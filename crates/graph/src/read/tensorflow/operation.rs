@@ -70,7 +70,7 @@ pub(in super::super) fn ops<M: Message>(m: &mut M) -> Result<Vec<OpDef>, ReadErr
     Ok(ops)
 }
 
-/// Reads a `KernelList`. Kernels with a label are left out: they run only where a node asks for them.
+/// Reads a `KernelList`. Kernels with a label are left out: they run only if a node requests them.
 pub(in super::super) fn kernels<M: Message>(m: &mut M) -> Result<Vec<Kernel>, ReadError> {
     let mut kernels = Vec::new();
     while m.next(KERNELS)?.is_some() {
@@ -114,7 +114,7 @@ fn argument<M: Message>(m: &mut M) -> Result<ArgDef, ReadError> {
     while let Some(field) = m.next(ARGUMENT)? {
         match field {
             1 => name = text(m)?,
-            // A type that is not given is a zero in some files.
+            // Some files write a missing type as zero.
             3 => of = m.dtype()?.ok().map(|of| ArgKind::Type(of.dtype)).or(of),
             4 => of = Some(text(m)?).filter(|name| !name.is_empty()).map(ArgKind::TypeAttr).or(of),
             5 => count = Some(text(m)?).filter(|name| !name.is_empty()),
@@ -167,7 +167,7 @@ fn kernel<M: Message>(m: &mut M) -> Result<(Kernel, String), ReadError> {
                 }
                 let types = allowed.iter().flat_map(Attr::items).filter_map(Attr::as_type);
                 let types: Vec<_> = types.map(|of: ValueType| of.dtype).collect();
-                // A constraint on numbers or flags is not kept: any value is accepted.
+                // Constraints on numbers or flags are dropped: any value is accepted.
                 if !types.is_empty() {
                     m.charge(|budget| budget.attribute("", kernel.constraints.len()))?;
                     kernel.constraints.insert(name, types);

@@ -1,8 +1,8 @@
-//! Files that were made to cost more than they should.
+//! Files made to cost more than they should.
 
 use super::*;
 
-/// Returns what reads of all forms say of a file.
+/// Reads a file in all forms.
 fn read_all(file: &[u8]) {
     let forms = [
         Form::Json,
@@ -79,7 +79,7 @@ fn millions_of_empty_messages_are_refused_at_the_first() {
     let nodes = b"\x0a\x00".repeat(2_000_000);
     let found = read_as(Form::GraphBinary, &nodes).unwrap_err();
     assert_eq!(found.place, Place::Offset(2));
-    // Attributes without a value are no attributes, and dimensions without a size count.
+    // Attributes without a value are ignored, but dimensions without a size count.
     let attrs = b"\x2a\x00".repeat(2_000_000);
     let node = field(1, &[b"\x0a\x01a\x12\x01b".as_slice(), &attrs].concat());
     assert_eq!(read_as(Form::GraphBinary, node).unwrap().nodes[0].attrs.len(), 0);
@@ -89,7 +89,7 @@ fn millions_of_empty_messages_are_refused_at_the_first() {
     let small = Limits { memory: 64 << 20, ..Limits::default() };
     let found = super::super::graph_as(Form::GraphBinary, &node, &small);
     assert_eq!(limit(found.map(|document| document.graph)), "bytes of memory");
-    // In text, and in a list of JSON.
+    // In text form, and in a JSON list.
     let text = "node{} ".repeat(300_000);
     assert_eq!(read(&text).unwrap_err().place, Place::Line { line: 1, column: 7 });
     let json = format!(r#"{{"nodes": [{}]}}"#, "{},".repeat(300_000));
@@ -98,7 +98,7 @@ fn millions_of_empty_messages_are_refused_at_the_first() {
 
 #[test]
 fn memory_is_bounded_by_the_size_of_the_file() {
-    // Items of two bytes that each need a text of their own.
+    // Items of two bytes that each need a separate text.
     let inputs = b"\x1a\x00".repeat(1_000_000);
     let node = field(1, &[b"\x0a\x01a\x12\x01b".as_slice(), &inputs].concat());
     let small = Limits { memory: 16 << 20, ..Limits::default() };
@@ -113,7 +113,7 @@ fn memory_is_bounded_by_the_size_of_the_file() {
 fn deep_nesting_is_refused() {
     let mut message = Vec::new();
     for _ in 0..200 {
-        // The function of an attribute that has an attribute that is a function …
+        // The function of an attribute has an attribute that is a function, and so on.
         let called = field(2, &[b"\x0a\x01x".to_vec(), field(2, &field(10, &message))].concat());
         message = called;
     }

@@ -22,7 +22,7 @@ fn read_as(form: Form, file: impl AsRef<[u8]>) -> Result<GraphDef, ReadError> {
     super::graph_as(form, file.as_ref(), &Limits::default()).map(|document| document.graph)
 }
 
-/// Returns the error as a user sees it.
+/// Returns the error as shown to a user.
 fn error(file: impl AsRef<[u8]>) -> String {
     read(file).map(|document| document.graph).unwrap_err().to_string()
 }

@@ -1,4 +1,4 @@
-//! Documents in JSON and models of ONNX.
+//! JSON documents and ONNX models.
 
 use super::*;
 
@@ -117,7 +117,7 @@ fn key(number: u8, wire_type: usize) -> Vec<u8> {
     bytes
 }
 
-/// A value of ONNX: name, element type, dimensions (0 for one that varies).
+/// An ONNX value: name, element type, dimensions (0 for a variable one).
 fn value(name: &str, element: u8, dims: &[u8]) -> Vec<u8> {
     let dim = |size: &u8| match size {
         0 => part(1, part(2, "batch")),
@@ -201,7 +201,7 @@ fn onnx_models_that_contradict_themselves_are_refused() {
     assert!(error(unknown).ends_with("nothing produces 'zz', an input of a node Relu"));
     let unnamed = model(&[part(1, part(3, "n"))]);
     assert!(error(unnamed).ends_with("node 'n' has no op_type"));
-    // A file in which the nodes come before what they use is read all the same.
+    // A file in which nodes come before their inputs is read as well.
     let reversed = model(&[relu("y", "z"), relu("x", "y"), x]);
     assert_eq!(read(reversed).unwrap().graph.nodes[1].inputs, ["n_2"]);
     let huge = [&[8][..], &[0xff; 8], &[0x7f], &small(1, 9), &small(2, 1), &part(8, "h")].concat();

@@ -1,4 +1,4 @@
-//! TensorFlow's messages for prost, which knows nothing of the readers.
+//! TensorFlow's messages for prost, which is independent of the readers.
 
 use crate::def::{ArgDef, ArgKind, Attr, FunctionDef, GraphDef, NodeDef, OpDef};
 use prost::{Message, Oneof};

@@ -43,7 +43,7 @@ impl<'a> Scan<'a> {
         found
     }
 
-    /// Steps over blanks and comments.
+    /// Skips blanks and comments.
     pub(super) fn blanks(&mut self) {
         while let Some(byte) = self.peek() {
             match byte {
@@ -72,7 +72,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Takes the name of an extension and the bracket behind it.
+    /// Takes the name of an extension and the bracket after it.
     pub(super) fn extension(&mut self) -> Result<(), String> {
         self.taken(|byte| byte.is_ascii_alphanumeric() || b"._/-%~ ".contains(&byte));
         if self.eat(b']') { Ok(()) } else { Err("expected the name of an extension".to_owned()) }
@@ -134,7 +134,7 @@ impl<'a> Scan<'a> {
         let token = self.scalar()?;
         let digits = token.strip_prefix('-').unwrap_or(token).trim_start();
         let number = match digits.strip_suffix(['f', 'F']) {
-            // `inf` ends so too.
+            // `inf` also ends in `f`.
             Some(number)
                 if digits.starts_with(|first: char| first.is_ascii_digit() || first == '.') =>
             {
@@ -149,7 +149,7 @@ impl<'a> Scan<'a> {
         Ok(if token.starts_with('-') { -number } else { number })
     }
 
-    /// Takes strings that continue each other; their bytes, if they are wanted.
+    /// Takes consecutive strings and returns their bytes, if they are wanted.
     pub(super) fn string(&mut self, wanted: bool) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();
         while let Some(quote @ (b'"' | b'\'')) = self.peek() {
@@ -220,7 +220,7 @@ impl<'a> Scan<'a> {
         Ok(number)
     }
 
-    /// Steps over a message or a list.
+    /// Skips a message or a list.
     pub(super) fn nested(&mut self, depth: usize) -> Result<(), String> {
         let mut closers = Vec::new();
         loop {
@@ -244,7 +244,7 @@ impl<'a> Scan<'a> {
             if closers.is_empty() {
                 return Ok(());
             }
-            // A list is a level of its own here, unlike where its messages are read.
+            // A list is a separate level here, unlike where its messages are read.
             if closers.len() > depth.saturating_mul(2) {
                 return Err("messages nest too deep".to_owned());
             }

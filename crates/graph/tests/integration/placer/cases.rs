@@ -1,4 +1,4 @@
-//! Cases as data: graphs in the notation of the fixture and what is expected.
+//! Cases as data: graphs in the notation of the fixture with the expected results.
 
 use super::fixture;
 use gpu_graph::placer::{self, Options};
@@ -30,7 +30,7 @@ fn cases(text: &str) -> Vec<Case<'_>> {
     cases
 }
 
-/// Runs a case; returns what is wrong.
+/// Runs a case; returns its failure.
 fn run(case: &Case<'_>) -> Option<String> {
     let registry = fixture::registry();
     let word = |prefix| case.title.split_whitespace().find_map(|word| word.strip_prefix(prefix));

@@ -122,7 +122,7 @@ pub(crate) fn device_names(count: usize) -> Vec<String> {
     fakes.chain([format!("{HERE}XLA_CPU:0")]).collect()
 }
 
-/// Returns a set of devices by the name that cases use: a number of each fake type, or a list.
+/// Returns a set of devices by its name in the cases: a number of each fake type, or a list.
 pub(crate) fn devices(named: &str) -> DeviceSet {
     let names = match named.parse() {
         Ok(count) => device_names(count),

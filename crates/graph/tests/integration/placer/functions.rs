@@ -1,4 +1,4 @@
-//! Functions that a hostile file might nest.
+//! Functions in the nesting of hostile files.
 
 use super::fixture;
 use gpu_graph::placer::{self, Options, PlaceErrorKind};
@@ -117,7 +117,7 @@ fn arguments_and_outputs_of_a_body_count_before_they_are_made() {
     outer.nodes[0].outputs = Some(vec![ValueType::of(Dtype::FLOAT); 1_000_001]);
     outer.nodes[0].op = "Unknown".into();
     too_large(vec![outer.clone()]);
-    // Long texts are as many values.
+    // Long texts count as many values.
     outer.nodes[0].outputs = None;
     outer.nodes[0].op = "HandleC".into();
     outer.nodes[0].name = "y".repeat(65_000_000);

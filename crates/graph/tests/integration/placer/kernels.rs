@@ -17,7 +17,7 @@ fn variant(name: &str) -> ArgDef {
 }
 
 /// A few operations as TensorFlow registers them: multiplication on both types, constants of
-/// numbers on all types, of text on the CPU, and lists of tensors on both.
+/// numbers on all types and of text on the CPU, and lists of tensors on both.
 fn registry() -> Registry {
     let mut registry = Registry::default();
     let mut add = |name: &str, inputs, outputs, kernels: &[(&str, &[Dtype])]| {

@@ -1,4 +1,4 @@
-//! Graphs whose placement would not end if its time grew with their square.
+//! Graphs for which quadratic placement time would be too long.
 
 use super::fixture;
 use gpu_graph::placer::{self, Options, Placement};
@@ -37,8 +37,8 @@ fn many_calls_of_functions_are_looked_into() {
     let handles = (0..100).map(|at| format!("h{at} = HandleC"));
     let (graph, placement) = place(handles.chain((0..count).map(line)), None);
     assert_eq!(graph.nodes().len(), count + 100);
-    // Each call has one identity for its argument and one for its result, which are with the
-    // handle.
+    // Each call has one identity for its argument and one for its result, which are on the device
+    // of the handle.
     assert_eq!(placement.inserted().len(), 2 * count);
     let first = placement.device(graph.find("h0").unwrap());
     let identities = graph.nodes().len()..graph.nodes().len() + 2 * count;

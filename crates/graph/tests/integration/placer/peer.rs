@@ -1,10 +1,10 @@
 //! The placer against TensorFlow's own, on random graphs.
 //!
 //! `GPUWS_TF_PLACER` is the path of a program that reads the files written here and runs
-//! TensorFlow's `Placer` on each graph; without it the test prints that it skips.
-//! Graphs with several calls of functions that return resources may differ, but few: TensorFlow
-//! looks into them in the order of a hash set of addresses. `GPUWS_TF_PLACER_GRAPHS` is how many graphs it compares (1,000), `GPUWS_TF_PLACER_SEED` the first
-//! seed.
+//! TensorFlow's `Placer` on each graph; without it the test prints that it skips. Graphs with
+//! several calls of functions that return resources may differ, but only a few do: TensorFlow
+//! inspects the calls in the order of a hash set of addresses. `GPUWS_TF_PLACER_GRAPHS` is the
+//! number of graphs to compare (1,000), `GPUWS_TF_PLACER_SEED` the first seed.
 
 #![expect(clippy::print_stderr, reason = "a peer that is not there is skipped visibly")]
 
@@ -17,7 +17,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a placer answers: the devices by name and the log, or an error.
+/// The result of a placer: the devices by name and the log, or an error.
 #[derive(Debug, Default, PartialEq)]
 struct Answer {
     devices: BTreeMap<String, String>,
@@ -215,7 +215,7 @@ fn kind_of(message: &str) -> Option<PlaceErrorKind> {
 }
 
 /// Returns the lines of a message in a fixed order: TensorFlow lists the operations of a group and
-/// the kernels of an operation as a hash map has them.
+/// the kernels of an operation in the order of a hash map.
 fn sorted(message: &str) -> Vec<&str> {
     let mut lines: Vec<&str> = message.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
     lines.sort_unstable();
@@ -304,7 +304,7 @@ fn random_graphs_are_placed_as_by_tensorflow() {
     assert!(different.is_empty(), "{} differ, such as{}", different.len(), shown.join("\n"));
 }
 
-/// Returns what differs between two answers.
+/// Returns the differences between two results.
 fn difference(ours: &Answer, theirs: Option<&Answer>) -> String {
     let Some(theirs) = theirs else { return "no answer".to_owned() };
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What holds for every placement, on random graphs.
+//! Properties of every placement, on random graphs.
 
 use super::fixture;
 use super::random::{self, Scenario};

@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// A graph and how it is placed.
+/// A graph and its placement options.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) lines: Vec<String>,
@@ -59,7 +59,7 @@ const CALLS: &[(&str, &str, &str)] = &[
     ("call:CallMakeC", "f", "res f"),
 ];
 
-/// How often a random graph has what, in per cent of its nodes.
+/// The frequency of features in a random graph, in per cent of its nodes.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
     requested: u64,

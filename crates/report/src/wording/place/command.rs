@@ -11,9 +11,9 @@ use gpu_model::split::llama::{Inexpressible, arguments, visible};
 use gpu_model::split::vllm::{LARGEST_SHARE, SHARE};
 use gpu_model::split::{Answer, RoomKind};
 
-/// Returns what precedes a command so that it sees only the GPUs that hold layers, by which its
-/// options number them: a `gpuws run` on this machine, else variables of CUDA. `None` if it sees
-/// just these anyway.
+/// Returns the prefix that makes a command see only the GPUs that hold layers, in the numbering of
+/// its options: a `gpuws run` on this machine, or else variables of CUDA. `None` if it sees exactly
+/// these anyway.
 pub fn shown(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
     if let Some(claim) = again.is_here.then(|| claim(again, question, first)).flatten() {
         return Some(claim);
@@ -28,7 +28,7 @@ pub fn shown(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Opti
     Some(format!("CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES={}", used.join(",")))
 }
 
-/// Returns the rooms of the GPUs in use, and what each holds.
+/// Returns the rooms of the GPUs in use, and the memory used in each.
 fn used(question: &Question<'_>, first: &Answer) -> Vec<(usize, Bytes)> {
     let is_used = |at: usize| match &first.served {
         Some(served) => served.rooms.contains(&at),
@@ -47,7 +47,7 @@ fn numbers<'a>(question: &Question<'a>, used: &[(usize, Bytes)]) -> Vec<&'a str>
 }
 
 /// Returns the `gpuws run` that gets these GPUs; `None` if none can, because a share is the same on
-/// each GPU and the largest exceeds what the smallest has.
+/// each GPU and the largest exceeds the smallest GPU.
 fn claim(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
     let used = used(question, first);
     let largest = used.iter().map(|(_, held)| held.0).max()?;
@@ -76,7 +76,7 @@ pub(super) fn program(
 ) -> Option<(String, String)> {
     let engine = again.run.engine;
     match engine {
-        // It loads GGUF files alone: those of a quantized checkpoint are in another scheme.
+        // It loads only GGUF files: the files of a quantized checkpoint use another scheme.
         Engine::LlamaCpp if question.model.method.is_some() && first.scheme.is_none() => None,
         Engine::LlamaCpp => {
             let options = llama(again, question, first).ok()?;
@@ -111,7 +111,7 @@ fn is_loaded(question: &Question<'_>, engine: Engine) -> bool {
 /// the context, the sequences and the encoding of the cache that the placement is for.
 ///
 /// # Errors
-/// [`Inexpressible`] if llama.cpp cannot place layers so.
+/// [`Inexpressible`] if llama.cpp cannot express this placement.
 pub fn llama(
     again: &Again<'_>,
     question: &Question<'_>,
@@ -127,9 +127,9 @@ pub fn llama(
     Ok(format!("-c {context} {}{cache} -np {sequences}", words.join(" ")))
 }
 
-/// Returns the variables and the command of vLLM: each layer divided over GPUs where that fits, else
-/// a pipeline with the blocks of each stage. `None` if neither is possible, or vLLM is not known to
-/// load the checkpoint.
+/// Returns the variables and the command of vLLM: each layer divided over GPUs where that fits, or
+/// else a pipeline with the blocks of each stage. `None` if neither is possible, or vLLM is not
+/// known to load the checkpoint.
 pub fn vllm(
     again: &Again<'_>,
     question: &Question<'_>,
@@ -179,11 +179,11 @@ fn pipeline_share(question: &Question<'_>, first: &Answer) -> f64 {
         let room = question.rooms.rooms.get(at)?;
         Some(held.0 as f64 / room.capacity.0.max(1) as f64)
     });
-    // What fits needs no more than the largest share; rounding may say so.
+    // A placement that fits needs no more than the largest share, even if rounding exceeds it.
     ((shares.fold(0.0, f64::max) * 100.0).ceil() / 100.0).min(LARGEST_SHARE)
 }
 
-/// Returns the variable that gives each stage of vLLM's pipeline its blocks; empty for one.
+/// Returns the variable that assigns blocks to each stage of vLLM's pipeline; empty for one stage.
 fn partition(first: &Answer) -> String {
     let last = first.chain.layers.len().saturating_sub(1);
     let blocks = |first: usize, end: usize| end.min(last) - first.clamp(1, end.min(last).max(1));
@@ -196,12 +196,12 @@ fn partition(first: &Answer) -> String {
     }
 }
 
-/// Returns the word that stands for a checkpoint that the user must get.
+/// Returns the placeholder for a checkpoint that the user must get.
 fn checkpoint(scheme: Scheme) -> String {
     format!("CHECKPOINT_IN_{}", scheme.name())
 }
 
-/// Returns what must be done to the files first.
+/// Returns how to prepare the files first.
 pub fn preparation(again: &Again<'_>, question: &Question<'_>, first: &Answer) -> Option<String> {
     let engine = again.run.engine;
     let is_gguf = question.format == Format::Gguf;

@@ -20,18 +20,18 @@ pub struct Again<'a> {
     pub command: &'a str,
     /// Path of the model, as a word of a shell.
     pub path: &'a str,
-    /// How the model is to run.
+    /// The options of the model's run.
     pub run: &'a Run,
     /// Memory to leave free on each GPU.
     pub margin: Bytes,
     /// Whether GPUs in use are accepted.
     pub accept_used: bool,
-    /// Whether the GPUs are those that this machine has now.
+    /// Whether the GPUs are those of this machine now.
     pub is_here: bool,
 }
 
-/// Returns the names of devices as a table shows them: `GPU:0` if all belong to one process, else
-/// the full names.
+/// Returns the names of devices as a table shows them: `GPU:0` if all belong to one process, or
+/// else the full names.
 pub fn short_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a str> {
     let parts = names.clone().map(|name| name.rsplit_once("/device:"));
     let mut processes = parts.clone().map(|parts| parts.map(|(process, _)| process));
@@ -42,7 +42,7 @@ pub fn short_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a 
     }
 }
 
-/// Returns why a model does not fit: what it takes, and what lacks where.
+/// Returns why a model does not fit: the required memory, and where memory is missing.
 pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
     let gpus = || question.rooms.rooms.iter().filter(|room| room.kind == RoomKind::Gpu);
     let has: Bytes = gpus().map(|room| room.capacity).sum();
@@ -64,7 +64,7 @@ pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
     }
 }
 
-/// Returns what a model is, and what it takes on one GPU.
+/// Returns the description of a model, and its memory on one GPU.
 pub fn described(question: &Question<'_>, first: &Answer) -> [String; 2] {
     let model = question.model;
     let name = match model.name == model.architecture {
@@ -100,7 +100,7 @@ pub fn described(question: &Question<'_>, first: &Answer) -> [String; 2] {
     ]
 }
 
-/// Returns the layers that a room holds, and what it lacks; `None` for a GPU that holds nothing.
+/// Returns the layers in a room, and the missing memory; `None` for a GPU without layers.
 pub fn held(question: &Question<'_>, first: &Answer, at: usize) -> Option<String> {
     if let Some(served) = &first.served {
         let part = if served.size.ranks > 1 { "a part of each" } else { "all" };
@@ -137,7 +137,7 @@ pub fn held(question: &Question<'_>, first: &Answer, at: usize) -> Option<String
     })
 }
 
-/// Returns the verdict, and what follows it.
+/// Returns the verdict, and its consequence.
 pub fn judged(question: &Question<'_>, first: &Answer) -> (&'static str, String) {
     let split = &first.split;
     let is_estimate = question.verdict(first) == Verdict::Estimate;
@@ -164,7 +164,7 @@ pub fn judged(question: &Question<'_>, first: &Answer) -> (&'static str, String)
     (words, format!("{places}{context}{beyond}"))
 }
 
-/// Returns what is not understood of a model, and so makes the verdict an estimate.
+/// Returns the parts of a model that are not understood, which make the verdict an estimate.
 pub fn doubts(model: &Model, weights: Option<Scheme>, engine: Engine) -> Vec<String> {
     let mut doubts: Vec<String> = Vec::new();
     for doubt in &model.doubts {
@@ -185,8 +185,9 @@ pub fn doubts(model: &Model, weights: Option<Scheme>, engine: Engine) -> Vec<Str
     doubts
 }
 
-/// Removes the rooms where an engine cannot run a model: the memory of the host for vLLM, and GPUs
-/// that lack what the kernels need, which it adds to those that are not available. Returns notes.
+/// Removes the rooms in which an engine cannot run a model: the memory of the host for vLLM, and
+/// GPUs without the features that the kernels need, which it adds to the unavailable ones. Returns
+/// notes.
 pub fn keep_usable(
     model: &Model,
     run: &Run,
@@ -259,10 +260,10 @@ pub fn repository(path: &Path) -> Option<String> {
     })
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {
-    /// What comes before the command, a phrase.
+    /// The action before the command, a phrase.
     pub preparation: Option<String>,
     /// The command, to be printed on one line so that it can be copied.
     pub command: String,

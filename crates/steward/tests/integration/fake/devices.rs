@@ -22,7 +22,7 @@ pub(crate) struct Device {
     pub(crate) capability: (u32, u32),
     /// Memory errors that were not corrected.
     pub(crate) uncorrected: u64,
-    /// Utilization that no process causes.
+    /// Utilization without a process that causes it.
     pub(crate) utilization: Option<u64>,
     pub(crate) uuid: Reading<DeviceUuid>,
     /// GPU instance, its memory in MiB, and the PIDs of its processes.

@@ -49,7 +49,7 @@ pub(crate) struct State {
     pub(crate) hidden: Vec<u32>,
     /// Processes that the kernel does not show (`hidepid`).
     pub(crate) unseen: Vec<u32>,
-    /// Files that are no device files, each with the process that has it.
+    /// Files that are not device files, each with the process that has it open.
     pub(crate) other_files: Vec<(u32, HeldFile)>,
     /// Processes that start the second one when a signal ends them.
     pub(crate) successors: Vec<(u32, u32)>,
@@ -57,7 +57,7 @@ pub(crate) struct State {
     pub(crate) restarts: Option<(u32, Duration)>,
     /// The process that passes device 0 to a fork of itself at each scan.
     pub(crate) chain: Option<u32>,
-    /// Whether that one has the device.
+    /// Whether that process has the device.
     pub(crate) chain_uses_device: bool,
     /// Processes that were stopped.
     pub(crate) stopped: Vec<u32>,

@@ -22,7 +22,7 @@ pub(super) fn wait_after(world: &World, time: Duration, pids: &'static [u32]) {
     });
 }
 
-/// Runs it, and returns the events of the locks.
+/// Runs the program, and returns the events of the locks.
 pub(super) fn reported(world: &World, order: &RunOrder) -> Vec<String> {
     let (report, events) = outcome(world, order);
     let report = report.unwrap();

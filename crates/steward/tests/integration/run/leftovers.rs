@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Runs it until the lease is no longer kept, which must not be before this time.
+/// Runs the program until the lease is no longer kept, which must not be before this time.
 fn kept(world: &World, order: &RunOrder, until: Duration) -> (RunReport, Option<Duration>) {
     let start = world.state().now;
     let token = ActToken::user_confirmed();

@@ -54,7 +54,7 @@ fn ran(world: &World, order: &RunOrder) -> RunReport {
     ran_leaving(world, order, false)
 }
 
-/// Runs it; its lease may be left to the processes that inherited it.
+/// Runs the program; its lease may be left to the processes that inherited it.
 fn ran_leaving(world: &World, order: &RunOrder, leaves: bool) -> RunReport {
     let report = outcome(world, order).0.unwrap();
     let state = world.state();
@@ -129,7 +129,7 @@ fn leftovers_on_device_are_ended_and_others_reported() {
     assert_eq!((report.memory_back, report.ending), (Ok(true), JobExit::Code(0)));
     let journal = world.state().journal.clone();
     assert!(journal.iter().all(|line| line.contains(r#""membership":{"descends""#)), "{journal:?}");
-    // A process lives that could start a holder: the clean-up watches for two seconds.
+    // A living process could start a holder: the clean-up watches for two seconds.
     assert_eq!(report.elapsed, 17 * SECOND);
 }
 

@@ -1,4 +1,4 @@
-//! How long placeholders stay, and what is attributed to them.
+//! How long placeholders stay, and which memory is attributed to them.
 
 use super::handoff::*;
 use super::*;
@@ -12,7 +12,7 @@ fn used_after(world: &World, time: Duration, mib: u64) {
     });
 }
 
-/// When a placeholder has appeared that is needed from the first second on.
+/// When a placeholder that is needed from the first second on has appeared.
 const RELEASED: Duration = Duration::from_secs(3);
 
 fn waiting_job(end: Duration) -> World {

@@ -11,13 +11,13 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::time::Duration;
 
-/// The bytes that are read at once.
+/// The number of bytes per read.
 const PART: usize = 1 << 20;
 
-/// The start of a file that gzip compressed.
+/// The start of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Progress is reported for a log that takes longer, and again after as long.
+/// Progress is reported for a log that takes longer, and again after the same time.
 const LONG: Duration = Duration::from_secs(1);
 
 /// A log that was read to its end.
@@ -45,7 +45,7 @@ fn decompressed(from: impl Read) -> io::Result<Log> {
     }
 }
 
-/// Reads to the end; of the log, only a piece is in memory.
+/// Reads to the end; only a part of the log is in memory at a time.
 fn streamed(mut from: impl Read) -> io::Result<Log> {
     let (mut reader, mut head) = (LogReader::default(), Vec::new());
     let clock = SystemClock::new();

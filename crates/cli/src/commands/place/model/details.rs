@@ -35,7 +35,7 @@ pub(super) fn layers(
     screen.print_all(table.lines(screen.room(0)))
 }
 
-/// Prints what vLLM fits if each layer is divided over some of the GPUs.
+/// Prints what vLLM can fit if each layer is divided over some of the GPUs.
 pub(super) fn tensor_parallel(screen: &mut Screen, question: &Question<'_>) -> Result<(), Failure> {
     let mut table = Table::new(&[
         ("  --tensor-parallel-size", Align::Left),
@@ -59,7 +59,7 @@ pub(super) fn tensor_parallel(screen: &mut Screen, question: &Question<'_>) -> R
     screen.print_all(table.lines(screen.room(0)))
 }
 
-/// Prints what each encoding of the weights would lead to.
+/// Prints the result of each encoding of the weights.
 pub(super) fn encodings(
     screen: &mut Screen,
     first: &Answer,

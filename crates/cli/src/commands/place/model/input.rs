@@ -66,8 +66,8 @@ fn list(dir: &Path) -> io::Result<Vec<File>> {
     Ok(files)
 }
 
-/// Opens a regular file. Another user may have put a pipe or a device in its place since it was
-/// listed, which could wait for ever.
+/// Opens a regular file. Since it was listed, another user may have replaced it with a pipe or a
+/// device, which could block forever.
 fn open(path: &Path) -> io::Result<std::fs::File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = openat(CWD, path, flags, Mode::empty())?;

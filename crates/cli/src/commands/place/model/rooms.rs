@@ -13,17 +13,17 @@ use gpu_steward::{NamedDevices, NotGranted, Ports, Request, Wait, narrowed, offe
 use std::cell::OnceCell;
 use std::time::Duration;
 
-/// The rooms for a model, and the machine that they are of.
+/// The rooms for a model, and their machine.
 pub(super) struct Machine {
     pub(super) rooms: Rooms,
     pub(super) name: Option<String>,
-    /// GPUs that are not available, with the reasons.
+    /// Unavailable GPUs, with the reasons.
     pub(super) unavailable: Vec<String>,
 }
 
 impl Machine {
-    /// Returns rooms of the given sizes, else those that the GPUs of the selected machine have now:
-    /// without leased GPUs, and less what shares and other processes take.
+    /// Returns rooms of the given sizes, or else the current rooms of the selected machine's GPUs:
+    /// without leased GPUs, and without the memory of shares and other processes.
     ///
     /// # Errors
     /// If the machine cannot be queried, or a named GPU does not exist.
@@ -83,7 +83,7 @@ fn gpu(index: usize, free: Bytes, margin: Bytes) -> Room {
     Room::gpu(format!("GPU {index}"), free.saturating_sub(margin))
 }
 
-/// Returns what the GPUs offer to a job that shares them, and how they are connected, if known.
+/// Returns the offers of the GPUs to a job that shares them, and their connections, if known.
 fn offers(
     args: &PlaceModelArgs,
     source: &Source,
