@@ -94,8 +94,8 @@ pub trait GpuBackend: Send + Sync {
 
     /// Reads all devices once, with the requested groups of details.
     ///
-    /// It never fails: each failure is recorded as a fault in the place of the value it affects.
-    /// The default calls the methods above one by one; a backend that can answer everything at once
+    /// It never fails: each failure is recorded as a fault instead of the value it affects. The
+    /// default calls the methods above one by one; a backend that can answer everything at once
     /// does so.
     fn look(&self, groups: Groups) -> Inventory {
         take(self, groups)
@@ -106,8 +106,8 @@ pub trait GpuBackend: Send + Sync {
         Vec::new()
     }
 
-    /// Returns whether it keeps every device awake between calls, so that none has to be left alone
-    /// because it sleeps.
+    /// Returns whether it keeps every device awake between calls, so that sleeping devices need not
+    /// be left alone.
     fn keeps_devices_awake(&self) -> bool {
         false
     }

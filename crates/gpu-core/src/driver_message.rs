@@ -165,7 +165,7 @@ fn xid(rest: &str, at: Timestamp) -> Option<DriverMessage> {
 fn process(rest: &str) -> (Option<Pid>, Option<String>, &str) {
     let Some(value) = rest.strip_prefix("pid=") else { return (None, None, rest) };
     let (number, after) = digits(value);
-    // PID 0 is the idle task, which an interrupt met.
+    // PID 0 is the idle task, which an interrupt preempted.
     let pid = number.parse().ok().filter(|pid| *pid != 0).map(Pid);
     let rest = match value.strip_prefix("'<unknown>'").or(value.strip_prefix("<unknown>")) {
         Some(after) => after_comma(after),
@@ -184,7 +184,7 @@ fn after_comma(rest: &str) -> &str {
     rest.strip_prefix(',').unwrap_or(rest).trim_start()
 }
 
-/// Splits a text after the digits at its start.
+/// Splits a text after its leading digits.
 fn digits(text: &str) -> (&str, &str) {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)
@@ -200,8 +200,8 @@ fn address(word: &str) -> Option<PciBusId> {
     bus.ok().map(|bus| PciBusId { function: 0, ..bus })
 }
 
-/// Returns the first characters of hostile text: blanks in place of line ends and tabs, and no
-/// other character that could act on a terminal.
+/// Returns the first characters of hostile text. Line ends and tabs become blanks; other characters
+/// that could act on a terminal are removed.
 fn bounded(text: &str, most: usize) -> String {
     let blanks = text.chars().map(|c| if matches!(c, '\n' | '\r' | '\t') { ' ' } else { c });
     let kept: String = blanks.filter(|c| !acts(*c)).take(most).collect();
@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn repeated_beginnings_are_read_once() {
-        // Quadratic work on two million of them would not end.
+        // Quadratic work on two million of them would take too long.
         for piece in ["NVRM: Xid (", "NVRM: Xid (PCI:0000:3b:00): 1, pid=", "NVRM: The NVIDIA GPU "]
         {
             parsed(&piece.repeat(2 << 20));

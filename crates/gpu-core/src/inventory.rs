@@ -5,7 +5,7 @@ use crate::device::{DeviceInfo, Driver};
 use crate::error::{Error, Fault, Reach, Result};
 use crate::snapshot::DeviceState;
 
-/// How often to repeat a query that the machine could not answer *this* time.
+/// How often to try a query that fails with `Again`.
 const TRIES: usize = 4;
 
 /// What the driver reports about all devices at one moment.
@@ -41,7 +41,7 @@ impl DeviceState {
     }
 }
 
-/// Repeats a query a few times, without delay, if it could not be answered this time.
+/// Tries a query a few times, without delay, while it fails with `Again`.
 ///
 /// # Errors
 /// Those of the query, as data.

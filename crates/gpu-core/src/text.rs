@@ -76,8 +76,8 @@ pub fn escape_markup(text: &str, most: usize) -> String {
     safe
 }
 
-/// Returns whether a character must not appear in a picture: a control or formatting character, or
-/// a noncharacter.
+/// Returns whether a character must not appear in an SVG or HTML text: a control or formatting
+/// character, or a noncharacter.
 fn is_harmful(character: char) -> bool {
     acts(character)
         || matches!(character, '\u{fdd0}'..='\u{fdef}' | '\u{fff9}'..='\u{ffff}')

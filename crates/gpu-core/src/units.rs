@@ -69,7 +69,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The units in which people give amounts of memory. `G` is `GiB`, as for docker, ulimit and Slurm.
+/// The units of amounts of memory in user input. `G` is `GiB`, as for docker, ulimit and Slurm.
 const UNITS: [(&str, u64); 12] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -118,7 +118,7 @@ impl Bytes {
     }
 }
 
-/// Writes an amount with the unit that suits it: `5.96 GiB`, `256 MiB`, `12.5 KiB`, `0`.
+/// Writes an amount with a suitable unit: `5.96 GiB`, `256 MiB`, `12.5 KiB`, `0`.
 pub fn amount(bytes: Bytes) -> String {
     let Bytes(count) = bytes;
     let shown = |unit: u32, name: &str| {

@@ -71,7 +71,8 @@ groups! {
     }
 }
 
-/// What the driver asks for to make a device work again (`nvmlDeviceGpuRecoveryAction_t`).
+/// The action that the driver requests to make a device work again
+/// (`nvmlDeviceGpuRecoveryAction_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]

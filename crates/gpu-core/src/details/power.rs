@@ -18,7 +18,7 @@ groups! {
         energy as "energy_mj": u64,
     }
 
-    /// Power readings beside the draw in the sample, which is one of the two kinds.
+    /// Power readings in addition to the draw in the sample, which is one of the two kinds.
     PowerReadings {
         /// The device supports power management.
         managed: bool,

@@ -1,4 +1,4 @@
-//! The plain data as JSON: what was written is read again, and nothing else is.
+//! The plain data as JSON: written data is read back, and invalid data is rejected.
 
 use crate::fixture::*;
 use gpu_core::*;
