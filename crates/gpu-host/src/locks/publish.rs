@@ -14,13 +14,13 @@ use rustix::io::{Errno, FdFlags};
 use rustix::time::Timespec;
 use std::cell::OnceCell;
 
-/// Everybody may read an entry, only its owner may write it.
+/// All users may read an entry, only its owner may write it.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
 /// An attempt or a lease of the caller, alive until this is dropped.
 ///
-/// No program inherits its file: a started program may belong to another user, and the content of
-/// the file is trusted as its owner's word. Programs inherit a second, empty file.
+/// No program inherits its file: a started program may belong to another user, and readers trust
+/// the content of the file as its owner's. Programs inherit a second, empty file.
 pub(super) struct Published {
     file: OwnedFd,
     stat: Stat,
@@ -29,7 +29,7 @@ pub(super) struct Published {
     id: LeaseId,
     chance: String,
     kept: OnceCell<(OwnedFd, Stat)>,
-    /// It ends with the processes that inherited it, and not here.
+    /// It ends with the processes that inherited it, not with this one.
     left: bool,
 }
 
@@ -83,8 +83,8 @@ impl Published {
     }
 }
 
-/// Creates the file that others can inherit, before the lease gets its name. One may be left from
-/// when the lease had its name before.
+/// Creates the file that others can inherit, before the lease gets its name. If the lease had its
+/// name before, an old file may exist.
 fn create_inheritable(
     user: &UserDir,
     entry: &LeaseEntry,
@@ -139,7 +139,7 @@ fn make(
             }
         }
         ready(&file)?;
-        // Whatever the umask: everybody may read it, and only its owner may lock it.
+        // Whatever the umask: all users may read it, and only its owner may lock it.
         rustix::fs::fchmod(&file, MODE)?;
         rustix::fs::renameat_with(&dir.fd, &new, &dir.fd, name, RenameFlags::NOREPLACE)
     })();
@@ -179,7 +179,7 @@ impl LeaseGuard for Published {
         let dir = &self.user.dir;
         let lease = format!("{}{}", file_prefix(EntryKind::Lease), self.id);
         let failed = |errno| fault::file(format!("write lease '{}'", dir.show(&lease)), errno);
-        // A name that was cleared away meanwhile refers to another file now, or none.
+        // After a cleaner has removed the name, it may refer to another file, or to none.
         if !dir.is_at(&self.name(), &self.stat).map_err(failed)? {
             return Err(failed(Errno::NOENT));
         }
@@ -210,14 +210,15 @@ impl LeaseGuard for Published {
 }
 
 impl Drop for Published {
-    /// Ends it for all owners of its descriptor, and cleans up, unless it was left to them.
+    /// Ends it for all owners of its descriptor and cleans up, unless [`leave`](LeaseGuard::leave)
+    /// left it to them.
     fn drop(&mut self) {
         if self.left {
             return;
         }
         // Remove the names first: a reader that finds an unlocked file may remove its name, and
-        // must not hit what is published under that name next. Closing alone would leave the locks
-        // to a program that got a copy. A failure here cannot be repaired, and nothing depends on
+        // must not remove the next entry with that name. Closing alone would leave the locks to a
+        // program that got a copy. A failure here cannot be repaired, and no decision depends on
         // the remains.
         let _ = self.touch();
         let name = self.name();
@@ -269,7 +270,7 @@ impl InQueue {
     }
 }
 
-/// Creates a FIFO that everybody may read, and that has a writer when it gets its name.
+/// Creates a FIFO that all users may read, and that has a writer when it gets its name.
 fn make_fifo(queue: &UserDir, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
     let dir = &queue.dir;
     let new = format!("{NEW}{}-{chance}-fifo", std::process::id());

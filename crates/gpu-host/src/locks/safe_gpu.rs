@@ -1,8 +1,8 @@
-//! safe-gpu's lock files, so that its users and ours do not start on one device.
+//! safe-gpu's lock files, which keep its users and gpuws from starting on the same device.
 //!
 //! safe-gpu up to 1.5.1 and from 2.0.0 on each lock a file exclusively (`fcntl.lockf`), from before
-//! they read the devices until they have a context on theirs. Our read lock on both blocks all of
-//! them and does not block other gpuws claims.
+//! they read the devices until they have a context on theirs. A read lock on both files blocks all
+//! of them and does not block other gpuws claims.
 
 use super::ofd::{self, Lock};
 use crate::fault;
@@ -29,7 +29,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The kernel grants a read lock even if a writer waits. A waiting safe-gpu is let through, but not
-/// indefinitely, because one that belongs to our own job waits for that job.
+/// indefinitely, because one in the claim's own job waits for that job.
 const WAITER_GRACE: Duration = Duration::from_secs(5);
 
 /// How many blocking processes are named.
@@ -50,7 +50,7 @@ impl SafeGpuFiles {
     }
 }
 
-/// Holds safe-gpus back, and remembers since when it lets one through.
+/// Holds back safe-gpu processes, and remembers since when it lets one through.
 #[derive(Debug)]
 pub(super) struct SafeGpu {
     files: SafeGpuFiles,
@@ -88,7 +88,7 @@ impl SafeGpu {
     }
 
     /// Returns the process that has locked one of the files for writing now; `None` if there is
-    /// none, or they cannot be read.
+    /// none, or the files cannot be read.
     pub(super) fn holder(&self) -> Option<SafeGpuHolder> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let locked = |(file, path): (usize, &PathBuf)| {
@@ -98,7 +98,7 @@ impl SafeGpu {
         self.files.0.iter().enumerate().find_map(locked)
     }
 
-    /// Locks the files, and returns what prevents it.
+    /// Locks the files, and returns the lock that prevents it.
     fn obstacle(&self, held: &SafeGpuLocks) -> Result<Option<Obstacle>> {
         let mut since = self.letting_through.lock().unwrap_or_else(PoisonError::into_inner);
         for (place, file) in held.files.iter().enumerate() {
@@ -108,7 +108,7 @@ impl SafeGpu {
                 return Ok(Some(Obstacle::Locked(place)));
             }
         }
-        // If the list cannot be read, nobody can be let through.
+        // If the list cannot be read, no waiting process can be let through.
         let queues = held.queues().unwrap_or_default();
         if let Some((place, queue)) = queues.into_iter().enumerate().find(|(_, q)| !q.is_empty()) {
             let began = *since.get_or_insert_with(now);
@@ -255,7 +255,7 @@ fn waiters(list: &str, files: &[String]) -> Vec<Pid> {
     pids
 }
 
-/// Opens a lock file, or creates it as its first user would, for everybody.
+/// Opens a lock file, or creates it as safe-gpu would, for all users.
 fn open_or_make(path: &Path) -> Result<OwnedFd> {
     let failed = |errno| fault::file(format!("open safe-gpu's '{}'", path.display()), errno);
     let refused = |why| {
@@ -316,8 +316,8 @@ fn open_or_make_dir(path: &Path, chance: &str) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// Gives a complete file its name, unless another process was faster: a program that dies before
-/// that leaves no file that others cannot open.
+/// Gives a complete file its name, unless another process was faster: if the program dies before
+/// that, it leaves no file that others cannot open.
 fn rename(dir: impl AsFd, new: &Path, name: &Path) -> rustix::io::Result<()> {
     rustix::fs::renameat_with(&dir, new, &dir, name, RenameFlags::NOREPLACE)
 }

@@ -1,4 +1,4 @@
-//! The process that the caller started: it stands for the supervisor and does nothing else.
+//! The process that the caller started: it represents the supervisor and does nothing else.
 
 use super::detach::DetachPipe;
 use super::input::EndOfInput;
@@ -42,13 +42,13 @@ pub enum Relation {
     /// In its own process group, so that killing this one does not kill it; if it is killed itself,
     /// this process ends everything that it started.
     Guarded,
-    /// In its own process group, and its descendants continue without it.
+    /// In its own process group; its descendants continue without it.
     Apart,
     /// In this process group, as a second frontend in place of this one.
     Beside,
 }
 
-/// A program that was started in place of this one.
+/// A program that this one started to represent it.
 ///
 /// It receives the signals that request an end, the free ones, and those that stop and continue
 /// this process; but not those that a terminal sends to a whole process group, if it belongs to
@@ -59,7 +59,7 @@ pub struct Front {
     pidfd: OwnedFd,
     signals: SignalFd,
     stands: Relation,
-    /// The children from before.
+    /// The children of this process before the start.
     own_children: HashSet<ProcessKey>,
     /// Ctrl-C was pressed while the whole process group could receive it.
     interrupted: bool,
@@ -183,8 +183,8 @@ impl Front {
         Ok(front)
     }
 
-    /// Lets the supervisor, which got the arguments of this, end the wait for it before it ends
-    /// itself.
+    /// Lets the supervisor, which received the arguments of `dismissal`, dismiss this frontend
+    /// before it ends itself.
     pub fn detached_by(self, dismissal: DetachPipe) -> Self {
         Front { dismissal: Some(dismissal), ..self }
     }
@@ -335,7 +335,7 @@ impl Front {
 
 /// Stops this process like Ctrl-Z, if some process can continue it, which the kernel knows.
 ///
-/// Its own signal is pending before it tells the supervisor, which stops this process too: a
+/// Its own signal is pending before `tell` notifies the supervisor, which stops this process too: a
 /// SIGCONT then discards both. Sent later, its own signal would discard the SIGCONT (signal(7)).
 fn stop(tell: impl FnOnce()) -> rustix::io::Result<()> {
     let mut stop = SigSet::empty();

@@ -89,7 +89,7 @@ impl LinuxLauncher {
         })
     }
 
-    /// Returns a signal that requests an end, each once; while there is a job, this is its
+    /// Returns a signal that requests an end, each once; while a job runs, this is its
     /// [`JobEvent::EndRequested`](gpu_core::JobEvent::EndRequested).
     pub fn asked(&self) -> Option<i32> {
         let mut signals = self.shared.signals.borrow_mut();

@@ -115,7 +115,7 @@ print(spoiled)
     assert_eq!(output.stdout, b"1\n", "it has one file: {output:?}");
     let text = std::fs::read(own(dir.path()).join(format!("lease-{}", entry.id))).unwrap();
     assert!(text.ends_with(b"}\n") && text.len() > 100);
-    // Not this process's cache, but what any reader sees.
+    // Without this process's cache, as any reader sees it.
     assert_eq!(crate::locks(dir.path()).entries(LEASE).unwrap(), [entry]);
     drop(held);
     let names = std::fs::read_dir(own(dir.path())).unwrap().flatten();
@@ -157,7 +157,7 @@ fn inherited_file_is_named_before_lease() {
     drop(held);
     assert!(!kept(&first).exists());
 
-    // One that is left of a lease that had its name before.
+    // A file of an earlier lease of that name is left.
     let again = entry(&locks, &["GPU-1"]);
     fs::write(kept(&again), "").unwrap();
     drop(locks.publish(LEASE, &again).unwrap());
@@ -178,7 +178,7 @@ fn confirmed_attempt_becomes_lease() {
     drop(held);
     assert_eq!((names(dir.path(), "lease-"), names(dir.path(), "past-")), (0, 1));
 
-    // After a withdrawal nothing is left; and a deleted attempt cannot be confirmed.
+    // A withdrawal leaves no file; and a deleted attempt cannot be confirmed.
     drop(here.publish(ATTEMPT, &attempt).unwrap());
     assert_eq!((names(dir.path(), "try-"), names(dir.path(), "kept-")), (0, 0));
     let mut held = here.publish(ATTEMPT, &attempt).unwrap();
@@ -204,7 +204,7 @@ fn abandoned_lease_ends_with_inheritors() {
 
     let (_, held) = lease(&locks, &["GPU-1"]);
     held.leave();
-    // A program that another test starts may have a copy for an instant.
+    // A program that another test starts may have a copy for a moment.
     eventually(|| locks.entries(LEASE).unwrap().is_empty());
 }
 

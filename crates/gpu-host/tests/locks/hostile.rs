@@ -58,7 +58,7 @@ fn invalid_entries_are_skipped() {
         locked(&at("lease-"), &text),
         locked(&at("place-lease"), &text),
         locked(&writable, named.as_bytes()),
-        // Beside the directories of users nothing is an entry.
+        // A file next to the directories of users is not an entry.
         locked(&dir.path().join(format!("lease-{}", entry.id)), &text),
     ];
     fs::set_permissions(&writable, Permissions::from_mode(0o666)).unwrap();
@@ -109,7 +109,7 @@ fn unlimited_directories_cost_little_and_hide_no_lease_of_another_user() {
         let text = text.replace(entry.id.as_str(), id);
         planted(dir.path(), name, owner, id, text.as_bytes())
     };
-    // Names of the attacker's choice, before and after those of others, and their names too.
+    // Names of the attacker's choice, before and after those of others, and also their names.
     let empty = |name: String, owner: u32| {
         let user = dir.path().join(name);
         fs::create_dir(&user).unwrap();
@@ -351,7 +351,7 @@ fn group_or_world_writable_user_dir_is_ignored() {
         fs::set_permissions(&own, Permissions::from_mode(mode)).unwrap();
         assert_eq!(locks.entries(LEASE).unwrap().len(), count, "{mode:o}");
     }
-    // It is created again beside the untrusted one.
+    // It is created again next to the untrusted one.
     fs::set_permissions(&own, Permissions::from_mode(0o777)).unwrap();
     let (second, _second) = lease(&locks, &["GPU-2"]);
     assert_eq!(locks.entries(LEASE).unwrap(), [second]);

@@ -69,7 +69,7 @@ impl Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        // One that is gone already needs no signal.
+        // A process that is already gone needs no signal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

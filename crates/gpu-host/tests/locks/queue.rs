@@ -80,7 +80,7 @@ fn dead_queue_place_is_removed_by_its_user() {
     eventually(|| locks.waiter(&place).unwrap().is_none());
     assert_eq!(files(dir.path()), 0);
     assert_eq!(locks.entries(WAITER).unwrap(), []);
-    // A FIFO without a place, as a process leaves that is killed in between.
+    // A FIFO without a place, as left by a process that is killed in between.
     let fifo = queue(dir.path()).join("wait-abc");
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
@@ -151,7 +151,7 @@ fn unrenewed_queue_place_is_stalled() {
     assert!(!held.renew().unwrap(), "somebody cleared it away");
 }
 
-/// The limit is one of a user, who may have many directories.
+/// The limit applies to a user, who may have many directories.
 #[test]
 fn places_of_one_user_are_limited_over_all_directories() {
     const MOST: u32 = 1 << 16;

@@ -1,4 +1,4 @@
-//! Helper programs of the supervisor beside its job.
+//! Helper programs of the supervisor next to its job.
 
 use crate::Test;
 use crate::fixture::{below, eventually, everybody};
@@ -65,7 +65,7 @@ pub(crate) fn act() -> i32 {
         said = short.ended().expect("it can be watched");
     }
     assert_eq!(said.as_deref(), Some("why\n"));
-    // This program, with nothing to read.
+    // This program, with empty input.
     let again = Launch {
         program: "/proc/self/exe".into(),
         arguments: vec!["helper".into()],

@@ -1,4 +1,4 @@
-//! What passes from the job to the caller, and what is never started.
+//! The exit status that the caller gets, and jobs that cannot start.
 
 use crate::Test;
 use crate::fixture::{Scene, end_of, how};
@@ -85,7 +85,7 @@ fn stdio_is_inherited() {
 fn job_process_state_matches_direct_start() {
     let scene = Scene::new();
     fs::write(scene.dir().join("file"), "inherited\n").unwrap();
-    // Signals that are blocked, ignored and pending, descriptors, limits, and one descriptor more.
+    // Signals that are blocked, ignored and pending, descriptors, limits, and one more descriptor.
     let look = "grep -E '^Sig(Q|Pnd|Blk|Ign|Cgt)' /proc/self/status | grep -v SigQ; \
         ls /proc/self/fd; ulimit -a; umask; cat <&7";
     fs::write(scene.dir().join("look"), look).unwrap();

@@ -126,7 +126,7 @@ fn frontend_ends_orphans_of_panicked_supervisor() {
     all_end();
 }
 
-/// As a shell kills a job by its number, and timeout(1) its command.
+/// A shell kills a job by its number in this way, and timeout(1) kills its command.
 fn killing_frontend_group_does_not_kill_supervisor() {
     for (mode, code) in [("plain", "ended Signal(9)"), ("keep", "ended Code(8)")] {
         let scene = Scene::new();
@@ -146,7 +146,7 @@ fn killing_frontend_group_does_not_kill_supervisor() {
     }
 }
 
-/// As a shell's `> >(tee log)` and its `exec` do.
+/// A shell's `> >(tee log)` and its `exec` cause this.
 fn preexisting_children_of_frontend_are_kept() {
     let scene = Scene::new();
     let script = "sleep 1000 & echo $! > before; exec \"$S\" front plain sh -c 'echo ready > ready; \

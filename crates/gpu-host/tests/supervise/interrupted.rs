@@ -32,7 +32,7 @@ const BEFORE: u32 = 100;
 struct Storm(Child);
 
 impl Storm {
-    /// Returns one that has sent each signal to each target a number of times.
+    /// Starts one, after it has sent each signal to each target a number of times.
     fn of(signals: &str, targets: &[u32]) -> Self {
         let targets: Vec<_> = targets.iter().map(ToString::to_string).collect();
         let sends =
@@ -62,8 +62,8 @@ impl Drop for Storm {
 fn signal_storm_does_not_break_locks_or_queries() {
     let scene = Scene::new();
     let mut actor = scene.role(&["interrupted"]).arg(scene.dir()).spawn().unwrap();
-    // It bounds each of its steps itself. The duration of all of them beside a storm depends on the
-    // load of the machine.
+    // It bounds each of its steps itself. Their total duration during a storm depends on the load
+    // of the machine.
     assert_eq!(actor.wait().unwrap().code(), Some(0));
 }
 

@@ -20,7 +20,7 @@ pub(crate) const CTRL_Z: &str = "\x1a";
 pub(crate) struct Shell {
     terminal: OwnedFd,
     child: Child,
-    /// Its output that was not yet expected.
+    /// Its output that no call has expected yet.
     shown: String,
 }
 
@@ -46,7 +46,7 @@ impl Shell {
         shell
     }
 
-    /// Types.
+    /// Types these keys.
     pub(crate) fn press(&self, keys: &str) {
         let mut keys = keys.as_bytes();
         while !keys.is_empty() {

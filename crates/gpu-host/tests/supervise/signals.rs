@@ -78,7 +78,7 @@ fn signal_in_queue_is_reported() {
         let mut front = command.process_group(0).spawn().unwrap();
         scene.expect("queues");
         kill_process_group(number(front.id()), signal).unwrap();
-        // No core is written for another process's end.
+        // The end of another process writes no core file.
         let end = if number_of_it == 3 { 128 + 3 } else { -number_of_it };
         assert_eq!(how(&mut front), end);
         assert_eq!(scene.count(&format!("asked {number_of_it}")), 1, "{:?}", scene.report());

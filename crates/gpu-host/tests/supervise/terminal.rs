@@ -85,7 +85,7 @@ fn ctrl_c_in_queue_is_reported_once() {
     shell.leave();
 }
 
-/// Waits until all frontends and jobs are stopped, or none of them is. A supervisor never is.
+/// Waits until all frontends and jobs are stopped, or none is. A supervisor never is.
 fn all_are_stopped(scene: &Scene, stopped: bool) {
     let supervisor = scene.supervisor().as_raw_nonzero().get().unsigned_abs();
     let supervises = |seen: &Seen| {
@@ -174,7 +174,7 @@ fn ctrl_z_and_bg_continue_in_background() {
 fn stopped_background_job_is_foregrounded() {
     let scene = Scene::new();
     let mut shell = Shell::new(&scene);
-    // It stops as soon as it reads.
+    // It stops at its first read.
     shell.enter(&format!("{READS} &"));
     scene.said("ready");
     scene.go();
@@ -302,7 +302,7 @@ fn pager_keeps_terminal_while_job_runs() {
     shell.press(CTRL_Z);
     shell.expect("Stopped");
     all_are_stopped(&scene, true);
-    // The supervisor's own signal to the group may still be in flight, and nobody types that fast.
+    // The supervisor's own signal to the group may still be in flight, and no user types that fast.
     a_while();
     supervisor_is_idle(&scene);
     shell.enter("fg");
@@ -313,7 +313,7 @@ fn pager_keeps_terminal_while_job_runs() {
     shell.press(CTRL_C);
     scene.expect("ended Signal(2)");
     scene.expect("empty");
-    // Once the job has ended too.
+    // Also once the job has ended.
     shell.enter("q");
     shell.expect("key:q:");
     assert_eq!(shell.last_code(), 3);

@@ -82,7 +82,7 @@ fn new_processes_are_stopped_and_resumed() {
     let mut front = scene.front("arrest", &["sh", "-c", script]);
     let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
     scene.said("ready");
-    // Each is a sleep by now, and no longer a shell about to exec.
+    // Each has executed sleep by now, and is no longer a shell about to exec.
     eventually("three of them", || {
         below(front.id()).iter().filter(|seen| seen.name == "sleep").count() == 3
     });

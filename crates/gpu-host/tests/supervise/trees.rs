@@ -81,7 +81,7 @@ fn copy_of_supervisor_program_is_a_member() {
 
 fn own_children_keep_their_status() {
     let scene = Scene::new();
-    // Meanwhile, other ends make the supervisor check which processes have ended.
+    // Meanwhile, other processes end, so that the supervisor checks which processes have ended.
     let script = "for i in 1 2 3; do (setsid sh -c 'sleep 0.05' &); sleep 0.1; done; echo $$ > ready; \
         read line";
     let mut front = scene.front("own", &["sh", "-c", script]);
