@@ -141,7 +141,7 @@ mod tests {
     const OWN: &str = "/run/own";
 
     /// Returns devices whose child prints this greeting and then answers each request with the
-    /// driver, and each look with no device; `proc` replaces `/proc`.
+    /// driver, and each inventory with no device; `proc` replaces `/proc`.
     fn devices(greeting: &str, proc: &Path) -> Result<SessionDevices, MachineError> {
         let driver = Driver { version: Ok("1.2".to_owned()), cuda: Err(Absent::TooOld) };
         let look = serde_json::json!({ "begun": { "driver": { "Ok": driver }, "count": 0 } });

@@ -22,7 +22,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The words of the copies that check what their environment changes.
+/// The arguments of the copies that check the effects of their environment.
 const IN_SESSION: &str = "check-session";
 const LIVE_SESSION: &str = "check-live-session";
 const REAL_LIBRARY: &str = "check-real-library";
@@ -105,7 +105,7 @@ fn keeper_of_nothing_ends() {
         let reported = (output.status.code(), printed(&output));
         assert_eq!(reported, (Some(code(Served::Misused)), String::new()), "{misused:?}");
     }
-    // This process, with another start time, is another process.
+    // A process with another start time is another process.
     let own = std::process::id().to_string();
     for word in ["lease-holder", "run-placeholder"] {
         let output = copy(&[word, &own, "1"]).output().unwrap();
@@ -295,7 +295,7 @@ fn session_dir() -> PathBuf {
     PathBuf::from(std::env::var_os(Session::VARIABLE).unwrap())
 }
 
-/// Reports the library of the session, if it is to query that, and answers with a driver without
+/// Reports the library of the session if started to query it, and answers with a driver without
 /// devices.
 fn greet() {
     let library = std::env::args().nth(2).map(PathBuf::from);

@@ -1,5 +1,5 @@
-//! The traces of NVIDIA's kernel driver: its device files, and the evidence in them that a process
-//! uses device memory.
+//! NVIDIA's kernel driver as seen from outside: its device files, and the evidence in them that a
+//! process uses device memory.
 //!
 //! Everything here is a table or a function of plain data, so every adapter may use it, whether it
 //! reads a live machine, a simulated one or pasted text. It calls neither NVML nor the kernel.

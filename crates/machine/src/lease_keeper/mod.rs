@@ -29,7 +29,7 @@ const PLACEHOLDER: &str = "run-placeholder";
 /// The memory of a placeholder on a simulated device in MiB, about that of a CUDA context.
 const PLACEHOLDER_MIB: u32 = 500;
 
-/// The message of the process when it has everything that it keeps.
+/// The message of the process when it keeps everything.
 const READY: &str = "holds";
 
 /// The time limit for creating the CUDA contexts. Without persistence mode, the driver takes some
@@ -138,7 +138,7 @@ pub fn placeholder(supervisor: ProcessKey, session: Option<&Path>) -> Launch {
             let words = ["--use", &uses, "--name", PLACEHOLDER];
             (dir.join(gpu_sim::live::ACTOR).into(), words.map(Into::into).into())
         }
-        // This program, even if another file replaced it at its path.
+        // This program, even if another file has replaced it at its path.
         None => {
             let start = supervisor.start.map_or(0, |start| start.0);
             let words = [PLACEHOLDER.to_owned(), supervisor.pid.to_string(), start.to_string()];

@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The result of a process that kept a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// The process that it was for has ended.
+    /// The process that it served has ended.
     Done,
     /// Its arguments were invalid.
     Misused,
