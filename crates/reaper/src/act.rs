@@ -22,18 +22,18 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Events during the execution of a plan, for the watcher.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// A signal is about to be sent: asked before its audit line is written, and again after it. A
-    /// break prevents the signal.
+    /// A signal is about to be sent: reported before its audit line is written, and again after it.
+    /// A break prevents the signal.
     Signalling(&'a Target, Signal),
     /// A signal was sent.
     Signalled(&'a Target, Signal),
     /// Waiting for processes; the time since the signal.
     WaitingForEnd(usize, Duration),
-    /// A target is done, for this step or for good.
+    /// A target is done, in this step or for good.
     Settled(&'a Target, &'a Outcome),
-    /// A target is still there when its time is over.
+    /// A target still exists when its time is over.
     StillThere(&'a Target, Duration),
-    /// All processes that end have ended; waiting for the memory.
+    /// All targets that end have ended; waiting for the memory.
     WaitingForMemory(Duration),
 }
 
@@ -186,10 +186,10 @@ impl Ladder<'_, '_> {
         self.tell(Event::Signalling(target, signal))?;
         let written = audit::intent(self.ports, target, signal);
         self.stop_on_log_failure(target, written)?;
-        // Writing the line may have taken time: ask and check again. The check comes last, because
-        // the watcher may take time too.
+        // Writing the line may have taken time: report and check again. The check comes last,
+        // because the watcher may take time too.
         if let Err(stopped) = self.tell(Event::Signalling(target, signal)) {
-            // The log says that it was about to be sent.
+            // The log says that the signal was about to be sent.
             let outcome = match rung.action.signals.is_empty() {
                 true => Outcome::NotReached,
                 false => Outcome::Unsettled,
@@ -274,7 +274,7 @@ impl Ladder<'_, '_> {
         self.tell(Event::Settled(rung.target, &rung.action.outcome))
     }
 
-    /// Lets a write failure stop everything if the target is not the caller's own.
+    /// Stops everything after a write failure, unless the target is the caller's own.
     fn stop_on_log_failure(&mut self, target: &Target, written: Result<()>) -> Result<()> {
         match (written, &target.membership) {
             (Err(error), Membership::Descends(_)) => {
@@ -292,7 +292,7 @@ impl Ladder<'_, '_> {
         }
     }
 
-    /// Writes the outcome of every signalled target that is still there.
+    /// Writes the outcome of every signalled target that still exists.
     fn close(&mut self, rungs: &mut [TargetState<'_>]) {
         for rung in rungs.iter_mut().filter(|rung| rung.action.outcome == Outcome::NotReached) {
             let outcome = match (rung.action.signals.last(), &rung.handle) {
@@ -303,13 +303,14 @@ impl Ladder<'_, '_> {
                 (Some(_), _) => Outcome::Unsettled,
                 (None, _) => continue,
             };
-            // The report has it in any case; a log that fails now has nothing left to prevent.
+            // The report has it in any case; the failure of the log has no further action to
+            // prevent.
             let _ = self.settle(rung, outcome);
         }
     }
 }
 
-/// The meaning of an error for a target: if it is gone after a signal, that signal ended it.
+/// Returns what an error means for a target: if it is gone after a signal, that signal ended it.
 fn outcome_of(rung: &TargetState<'_>, error: &Error) -> Outcome {
     match error.kind() {
         ErrorKind::Process(ProcessFault::Gone) if rung.action.signals.is_empty() => {

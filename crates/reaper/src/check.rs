@@ -13,7 +13,7 @@ use gpu_core::{
 };
 use std::sync::Arc;
 
-/// The most times in a row that a process may be re-parented while its parent is looked up.
+/// The maximum number of consecutive re-parentings of a process while its parent is looked up.
 const ADOPTIONS: usize = 8;
 
 /// Why a signal is not sent.
@@ -47,8 +47,8 @@ pub(crate) struct Check<'a> {
 
 impl Check<'_> {
     /// Verifies that the target is still the planned process of the planned user, that nothing
-    /// protects it, and that it is still what it was planned for: a process that holds a device and
-    /// uses its memory, or a member of the scope that no role protects. Members of the caller's own
+    /// protects it, and that the reason for the plan still holds: it holds a device and uses its
+    /// memory, or it is a member of the scope that no role protects. Members of the caller's own
     /// tree only have to be still in it, whatever they execute or hold.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ impl Check<'_> {
         }
     }
 
-    /// Returns the parent of a process; `None` if it has none that could be a login service.
+    /// Returns the parent of a process; `None` if it has no parent that could be a login service.
     ///
     /// # Errors
     /// `NotPermitted` if it is not visible. The kernel re-parents a process when its parent ends,
@@ -188,7 +188,7 @@ impl Check<'_> {
     }
 
     /// Returns whether the driver lists a process on one of these devices now: it then uses their
-    /// memory, whatever it has mapped.
+    /// memory, whatever files it has mapped.
     fn is_listed(&self, process: &ProcessInfo, held: &[DeviceKey]) -> Result<bool, Error> {
         // In a separate PID namespace, the driver's PIDs name other processes.
         if self.ports.host.sees_host_pids() == Ok(false) {
@@ -206,7 +206,8 @@ impl Check<'_> {
     }
 }
 
-/// An unknown user equals neither a known one nor another unknown one.
+/// Returns whether the user is the same; an unknown user equals neither a known nor another unknown
+/// one.
 fn same_user(now: &ProcessInfo, planned: &ProcessInfo) -> bool {
     now.uid.is_ok() && now.uid == planned.uid
 }

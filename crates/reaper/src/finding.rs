@@ -21,8 +21,8 @@ pub struct Diagnosis {
     pub left_out: usize,
 }
 
-/// The kind of a finding: first the faults of devices, then what follows from them or from
-/// processes, then what can wait.
+/// The kind of a finding: first the faults of devices, then their consequences and those of
+/// processes, then findings that can wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
@@ -157,7 +157,7 @@ impl FindingKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// One snapshot cannot show more.
+    /// One snapshot cannot prove more.
     Possible,
     /// The evidence points there, but another cause is possible.
     Likely,
@@ -254,7 +254,7 @@ impl Finding {
     }
 }
 
-/// A finding that is known and not to be reported: its kind, on one device or on all.
+/// A known finding that is not to be reported: its kind, on one device or on all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ignored {
     /// Its kind.
@@ -305,14 +305,14 @@ impl Diagnosis {
     }
 
     /// Returns how many findings are only possible: a healthy machine has such findings too, so a
-    /// view counts them and shows no names.
+    /// view counts them without names.
     pub fn possible_count(&self) -> usize {
         self.findings.iter().filter(|finding| !finding.is_confident()).count()
     }
 
     /// Removes the findings that call a process idle, orphaned or stuck if `is_excused` for one of
-    /// their devices. What hours have proved (confidence high) needs no excuse: otherwise a new lease
-    /// every few minutes would hide a process for ever.
+    /// their devices. Findings proved over hours (confidence high) stay: otherwise a new lease
+    /// every few minutes would hide a process forever.
     pub fn excuse(&mut self, is_excused: impl Fn(&DeviceId, Pid) -> bool) {
         self.findings.retain(|finding| {
             let is_about_rest = matches!(
@@ -346,7 +346,7 @@ impl Diagnosis {
     }
 
     /// Joins the ghosts of several devices that have the same suspects: a process that uses memory
-    /// of all of them is one problem. The advice for the first device frees the others too.
+    /// of all of them is one problem. The advice for the first device also frees the others.
     pub fn join_ghosts(&mut self) {
         let mut joined: Vec<Finding> = Vec::new();
         for finding in std::mem::take(&mut self.findings) {
@@ -378,7 +378,7 @@ pub struct Suspect {
     pub process: ProcessKey,
     /// The confidence that this process is behind it.
     pub confidence: Confidence,
-    /// The observations of it.
+    /// The observations about it.
     pub evidence: Vec<Evidence>,
 }
 
@@ -399,19 +399,19 @@ pub struct Cleared {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advice {
-    /// End the processes that hold the device without use.
+    /// End the processes that hold the device without using it.
     ReapDevice(u32),
     /// Inspect one process, then end it by PID.
     ReapProcess(Pid),
-    /// Repeat with the rights to see every process.
+    /// Repeat with the privileges to see every process.
     LookAsRoot,
     /// Paste the holders of the device files as well.
     PasteHolders,
     /// Repeat on the host, outside the container.
     LookOnHost,
-    /// Take several snapshots within seconds, to tell a state from a moment.
+    /// Take several snapshots within seconds, to distinguish a lasting state from a momentary one.
     LookLonger,
-    /// Take snapshots for minutes, to tell an idle process from a pausing one.
+    /// Take snapshots for minutes, to distinguish an idle process from a pausing one.
     WatchIdle,
     /// Restrict the program to the device that it computes on.
     LimitVisibleDevices(Vec<u32>),
@@ -433,7 +433,7 @@ pub enum Advice {
     Reboot,
     /// End the work that uses the device together with others.
     EndPeerWork(u32),
-    /// Read which recovery action the driver asks for.
+    /// Read which recovery action the driver requests.
     ReadRecoveryAction(u32),
     /// Stop the service that a monitor or daemon belongs to.
     StopService(Pid),
@@ -443,7 +443,7 @@ pub enum Advice {
     StopUnit {
         /// Its name.
         unit: String,
-        /// The user whose service manager it belongs to, and not that of the system.
+        /// The user whose service manager runs it; `None` for the system's.
         user: Option<String>,
     },
     /// Ask the owner of the process that computes on the device of this index.
@@ -493,13 +493,13 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// Returns how to end a process without surprise for the one who started it: a job or a
-    /// container through its runtime, a service through systemd, any other process by its PID.
+    /// Returns how to end a process without surprise for its owner: a job or a container through
+    /// its runtime, a service through systemd, any other process by its PID.
     pub(crate) fn to_end(now: &Snapshot, pid: Pid) -> Advice {
         now.process(pid).map_or(Advice::ReapProcess(pid), Advice::to_end_process)
     }
 
-    /// Returns how to end this process, likewise.
+    /// Returns how to end this process, in the same way.
     pub(crate) fn to_end_process(info: &ProcessInfo) -> Advice {
         let pid = info.key.pid;
         if let Some(workload) = info.workload.as_deref() {

@@ -55,7 +55,7 @@ pub struct User {
 }
 
 impl Usage {
-    /// Returns the users: the processes that NVML lists, and those that use memory unlisted.
+    /// Returns the users: the processes that NVML lists, and unlisted ones that use memory.
     pub fn of(snapshot: &Snapshot) -> Self {
         let case = DetectContext::of(snapshot);
         Usage { devices: snapshot.devices.iter().map(|device| of_device(&case, device)).collect() }
@@ -84,8 +84,8 @@ impl Usage {
         Some(usage.unexplained.unwrap_or(Bytes(0)))
     }
 
-    /// Returns the MIG GPU instance that has the unexplained memory of a device: all of it, except
-    /// what the driver's overhead explains. `None` if several have some, or if the memory of an
+    /// Returns the MIG GPU instance that has all unexplained memory of a device, except the part
+    /// that the driver's overhead explains. `None` if several have some, or if the memory of an
     /// instance or the instance of a listed process is unknown.
     pub fn unexplained_in(&self, device: &DeviceId) -> Option<u32> {
         self.find(device)?.unexplained_in
@@ -105,8 +105,8 @@ impl Usage {
         self.find(device)?.unfit
     }
 
-    /// Returns whether a device is fit for a job and surely only displays, monitors and daemons use
-    /// it: if that is unknown, it is not free.
+    /// Returns whether a device is fit for a job and certainly only displays, monitors and daemons
+    /// use it: if that is unknown, it is not free.
     pub fn is_free(&self, device: &DeviceId) -> bool {
         self.find(device).is_some_and(|usage| {
             let busy = usage.users.iter().any(|user| user.occupies) || !usage.foreign.is_empty();
@@ -167,7 +167,7 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
             });
         }
     }
-    // Several forged services may share what one of them would not be believed.
+    // Several forged services together may use an amount that would be implausible for one.
     let unverified = |user: &&mut User| user.role.is_unverified(case.info(user.pid));
     let served = users.iter_mut().filter(unverified).map(|user| user.memory.ok());
     let served: Option<Bytes> = served.sum();

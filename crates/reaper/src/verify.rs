@@ -12,8 +12,8 @@ use gpu_core::{
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// How long to wait for memory after the last target has ended. Drivers give it back within about
-/// half a second; a context torn down with much mapped memory may take several.
+/// How long to wait for memory after the last target has ended. Drivers free it within about half a
+/// second; a context with much mapped memory may take several seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -25,7 +25,7 @@ const RESPAWN: Duration = Duration::from_secs(2);
 pub(crate) struct Before {
     pub(crate) files: Vec<DeviceFile>,
     memory: Vec<MemoryAtMoment>,
-    /// If it could not be read, no process can be called new.
+    /// If they could not be read, no process counts as new.
     holders: Reading<HolderScan>,
 }
 
@@ -175,7 +175,7 @@ fn grew(before: &MemoryAtMoment, now: &MemoryAtMoment) -> bool {
 
 fn joiners(plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
     let memberships = plan.targets.iter().map(|target| &target.membership);
-    // Who joins a job is known only to who reads environments: the caller looks again.
+    // New members of a job can only be found by reading environments: the caller searches for them.
     let scopes: Vec<&Membership> = memberships
         .filter(|membership| !matches!(membership, Membership::Holds(_) | Membership::Job(_)))
         .collect();
@@ -207,8 +207,8 @@ fn anybody_ended(actions: &[Action]) -> bool {
     actions.iter().any(|action| matches!(action.outcome, Outcome::Ended { .. }))
 }
 
-/// The tolerated shortfall: of unexplained memory, the driver's overhead, but no more than half; of
-/// listed memory, a twentieth, because other processes allocate and free meanwhile.
+/// Returns the tolerated shortfall: of unexplained memory, the driver's overhead, but no more than
+/// half; of listed memory, a twentieth, because other processes allocate and free meanwhile.
 fn tolerance(expected: &Expected, total: Bytes) -> Bytes {
     let listed = expected.memory.unwrap_or_default().saturating_sub(expected.unexplained);
     let driver = driver_reserve(total, false).min(Bytes(expected.unexplained.0 / 2));

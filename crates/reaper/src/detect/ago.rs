@@ -1,8 +1,8 @@
-//! The time of a message, seen from the snapshot.
+//! The age of a message at the time of the snapshot.
 
 use gpu_core::{DriverMessage, Origin, Snapshot, Timestamp};
 
-/// Formats a time as ` 2 h ago`. A pasted text may be old, and then only the date means something.
+/// Formats a time as ` 2 h ago`. Pasted text may be old, so it gets a date instead.
 pub(super) fn when(now: &Snapshot, at: Timestamp) -> String {
     if at == DriverMessage::UNDATED {
         return " at an unknown time".to_owned();

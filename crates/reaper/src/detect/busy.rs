@@ -1,4 +1,4 @@
-//! Devices that are busy although nobody uses them.
+//! Devices that are busy although no process uses them.
 
 use super::context::DetectContext;
 use crate::condition::{Unexplained, is_busy_alone};
@@ -14,7 +14,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 /// The sample window may contain the end of a job, so a single sample shows little. Without
 /// persistence mode the driver initialises the device for each query, and counts that as work.
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
-    // A container does not see the processes outside.
+    // A container does not show the processes outside.
     let share = share(device).filter(|_| case.now.sees_host_pids != Ok(false))?;
     let is_used = Unexplained::of(device).is_none_or(|account| account.is_ghost())
         || case

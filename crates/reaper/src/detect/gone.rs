@@ -38,8 +38,8 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     })
 }
 
-/// The processes that may have inherited the memory: they surely have some, and no list accounts
-/// for it.
+/// Returns the processes that may have inherited the memory: they certainly have some, and no list
+/// accounts for it.
 fn heirs(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
     let mut heirs = suspects(case, device);
     heirs.retain(|heir| {

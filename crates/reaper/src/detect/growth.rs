@@ -14,7 +14,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 }
 
 /// Only hours show a leak: a job loads its data and caches, and its allocator grows in steps and
-/// stops. What rises for six hours may still have an end, so that the confidence is never high.
+/// stops. Memory that rises for six hours may still reach a limit, so the confidence is never high.
 fn finding(
     case: &DetectContext<'_>,
     device: &DeviceState,
@@ -34,7 +34,7 @@ fn finding(
     Some(case.about(suspect, &[device], FindingKind::MemoryGrowth, advice))
 }
 
-/// Returns the evidence that the memory of a device that no listed process accounts for grows.
+/// Returns the evidence that the unlisted memory of a device grows.
 pub(super) fn of_unlisted(case: &DetectContext<'_>, device: &DeviceState) -> Option<Evidence> {
     let rise = case.past.device(device.id())?.unlisted.rise()?;
     is_grave(&rise, device).then(|| evidence(&rise, device))

@@ -22,8 +22,8 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The devices at which the driver did not answer. A device with the same fault as one before it
-/// was not queried any more, and is not reported.
+/// Reports the devices at which the driver did not answer. A device with the same fault as an
+/// earlier one was not queried, and is not reported.
 fn silent(case: &DetectContext<'_>) -> Option<Finding> {
     let mut asked: Vec<(&DeviceState, &Fault)> = Vec::new();
     let mut behind = Vec::new();
@@ -99,7 +99,7 @@ fn faulty(device: &DeviceState) -> Option<Finding> {
     Some(Finding::about_device(device, kind, confidence, vec![evidence], vec![advice]))
 }
 
-/// The values for which a device returns an error (`ERR!`), which often precedes its loss.
+/// Returns the values for which a device returns an error (`ERR!`), which often precedes its loss.
 fn failing(device: &DeviceState, sample: &DeviceSample) -> Vec<&'static str> {
     let thermal = device.details.as_ref().ok().and_then(|details| details.thermal.as_ref());
     [
@@ -116,7 +116,7 @@ fn failing(device: &DeviceState, sample: &DeviceSample) -> Vec<&'static str> {
     .collect()
 }
 
-/// Memory that no process uses and that only a reset frees.
+/// Returns whether the device has memory that no process uses and that only a reset frees.
 fn leaks(case: &DetectContext<'_>, device: &DeviceState) -> bool {
     Unexplained::of(device).is_some_and(|account| account.is_ghost())
         && case.now.sees_host_pids != Ok(false)

@@ -10,14 +10,14 @@ use gpu_core::{Bytes, DeviceId, DeviceProcess, DeviceState, Pid, ProcessInfo, Pr
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A notebook waits for the next cell, and its user thinks.
+/// A notebook waits for the next cell while its user thinks.
 const MIN_IDLE_NOTEBOOK: Duration = Duration::from_secs(60 * 60);
 
-/// A working day, or a night: after as long without GPU and CPU, nobody waits for the result, and
-/// the pauses of jobs (checkpoints, evaluations, downloads, other nodes) are over.
+/// A working day, or a night: after this time without GPU and CPU, the result is no longer
+/// expected, and the pauses of jobs (checkpoints, evaluations, downloads, other nodes) are over.
 const LONG_IDLE: Duration = Duration::from_secs(8 * 3_600);
 
-/// The user of a notebook has been away for a night and has not used it by day either.
+/// The user of a notebook has been away for a night and has not used it during the day either.
 const LONG_IDLE_NOTEBOOK: Duration = Duration::from_secs(24 * 3_600);
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
@@ -38,7 +38,7 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     idle.into_iter().filter_map(|(pid, held)| finding(case, pid, &held)).collect()
 }
 
-/// Returns whether a process surely does not compute on a device.
+/// Returns whether a process certainly does not compute on a device.
 fn is_idle(device: &DeviceState, process: &DeviceProcess) -> bool {
     match (process.utilization, device.sample.as_ref().map(|sample| sample.utilization)) {
         (Ok(own), _) => own.get() == 0,
@@ -71,7 +71,7 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
     };
     let idle_on: Vec<&DeviceState> = held.iter().map(|(device, _)| *device).collect();
     let seen = case.idle_on(&idle_on, pid);
-    // What it did on a CPU meanwhile was work too.
+    // CPU use in the meantime was work too.
     let waits = info.and_then(|info| case.past.waits(info.key));
     let quiet = waits.map_or(seen, |waits| seen.and(waits));
     if info.is_some_and(|info| works(info) || may_wait(info, quiet)) {
@@ -143,17 +143,17 @@ fn idle_time(
     }
 }
 
-/// Returns whether a process may rightly wait: a service for requests, a traced process for its
-/// debugger, a notebook for its user.
+/// Returns whether a process may have a reason to wait: a service for requests, a traced process
+/// for its debugger, a notebook for its user.
 fn may_wait(info: &ProcessInfo, idle: Lasting) -> bool {
     info.service().is_some()
         || info.tracer.is_ok()
         || !idle.was_watched_for(MIN_IDLE_NOTEBOOK) && is_notebook(info)
 }
 
-/// Returns whether a process was idle for so long that nothing else explains it. A look each two
-/// minutes, of which each covers a second, misses a program that computes in one of fifty seconds
-/// once in a hundred times over eight hours.
+/// Returns whether a process was idle for so long that it must be abandoned. If each snapshot
+/// covers one second and they are two minutes apart, eight hours of them miss a program that
+/// computes one second in fifty with a probability of 1 %.
 fn is_abandoned(info: &ProcessInfo, idle: Lasting) -> bool {
     let least = match is_notebook(info) {
         true => LONG_IDLE_NOTEBOOK,

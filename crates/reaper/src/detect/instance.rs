@@ -1,4 +1,4 @@
-//! The MIG instance that unexplained memory is in.
+//! The MIG instance with the unexplained memory.
 
 use crate::condition::Unexplained;
 use gpu_core::{Bytes, DeviceState, MigInstance, driver_reserve};
@@ -43,7 +43,7 @@ impl InstanceAccount {
         Some(accounts)
     }
 
-    /// Returns the one instance that has the unexplained memory of a device: all of it, except what
+    /// Returns the one instance that has all unexplained memory of a device, except the part that
     /// the driver's overhead explains.
     pub(crate) fn with_all(accounts: &[InstanceAccount], whole: &Unexplained) -> Option<Self> {
         let mut with_some = accounts.iter().filter(|account| account.unexplained() > Bytes(0));

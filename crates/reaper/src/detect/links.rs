@@ -29,8 +29,8 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 }
 
 /// The link of an idle device saves power and is slow (manual of nvidia-smi, "GPU Link
-/// information"), so only a device at work can show a fault, and only one that shows it again is
-/// likely to have one: the link also trains anew after a change of clocks.
+/// information"), so only a busy device can show a fault. A fault is likely only if it shows again,
+/// because a link also retrains after a change of clocks.
 fn pcie(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let slow = Evidence::new(Sign::SlowPcieLink, slow_link(device)?);
     let lasting = case.lasting(device, |past| Some(past.slow_link));
@@ -44,8 +44,8 @@ fn pcie(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     Some(Finding::about_device(device, FindingKind::SlowPcie, confidence, evidence, advice))
 }
 
-/// Compares devices of one product: a board that has fewer active links than its equals has lost
-/// some. One without any may simply have no bridge, unless it is the only one of several.
+/// Compares devices of one product: a board with fewer active links than the others has lost some.
+/// A board without any may simply have no bridge, unless it is the only one of several.
 fn nvlinks(equals: &[&DeviceState]) -> Vec<Finding> {
     let counts: Vec<(&DeviceState, usize)> = equals
         .iter()
@@ -76,8 +76,8 @@ fn nvlinks(equals: &[&DeviceState]) -> Vec<Finding> {
         .collect()
 }
 
-/// In a text that somebody pastes, a device without any active link is remarkable. On a machine, it
-/// may simply have no bridge.
+/// In a pasted text, a device without any active link is remarkable. On a machine, it may simply
+/// have no bridge.
 fn inactive(device: &DeviceState) -> Option<Finding> {
     let links = details(device)?.nvlinks.as_ref()?;
     let is_down = !links.is_empty() && active_links(links) == Some(0);

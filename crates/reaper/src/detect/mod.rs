@@ -35,17 +35,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the diagnosis of `looks`, oldest first; the last one is 'now'.
 ///
-/// One snapshot is enough except for questions of time: whether a process is idle or pauses, whether
-/// a state of a device lasts. Without any snapshot there are no findings.
+/// One snapshot is enough except for questions of time: whether a process is idle or pauses,
+/// whether a state of a device lasts. Without any snapshot there are no findings.
 pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     looks.last().map(|now| diagnose_after(&looks.iter().collect(), now)).unwrap_or_default()
 }
 
-/// Returns the diagnosis of `now` with what the snapshots up to it have shown: `now` is the one that
-/// was added to `past` last.
+/// Returns the diagnosis of `now` and of the earlier snapshots in `past`: `now` is the one that was
+/// added to `past` last.
 ///
-/// A watcher adds each snapshot and keeps none. With a past without `now`, the result is the same as
-/// that of `now` alone except for what lasts, which is then as long as it was before.
+/// A watcher adds each snapshot and keeps none. If `past` does not include `now`, the result is
+/// that of `now` alone, except that durations are those of the last added snapshot.
 pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
     let case = DetectContext::new(past, now);
     let detectors: [fn(&DetectContext<'_>) -> Vec<Finding>; 12] = [
@@ -86,14 +86,14 @@ pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
     Diagnosis { findings, cleared, left_out: 0 }
 }
 
-/// Returns the diagnosis of one snapshot that may have only outlines of processes: reads those that
-/// are suspected whole, because what exonerates a process is not in its outline.
+/// Returns the diagnosis of one snapshot that may have only outlines of processes: re-reads
+/// suspected processes whole, because an outline lacks exonerating evidence.
 pub fn diagnose_outlines(now: &mut Snapshot, host: &dyn Host) -> Diagnosis {
     diagnose_outlines_after(&std::iter::once(&*now).collect(), now, host)
 }
 
-/// Returns the diagnosis of [`diagnose_outlines`] with what the snapshots up to this one have
-/// shown, as [`diagnose_after`] does.
+/// Returns the diagnosis of [`diagnose_outlines`] with the snapshots up to this one, as
+/// [`diagnose_after`] does.
 pub fn diagnose_outlines_after(past: &Past, now: &mut Snapshot, host: &dyn Host) -> Diagnosis {
     let diagnosis = diagnose_after(past, now);
     let suspects = diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
@@ -105,7 +105,7 @@ pub fn diagnose_outlines_after(past: &Past, now: &mut Snapshot, host: &dyn Host)
     diagnose_after(past, now)
 }
 
-/// Reports each process once: what is known of it besides becomes a sign in the finding that
+/// Reports each process once: everything else known about it becomes a sign in the finding that
 /// accounts for its memory.
 fn merged(case: &DetectContext<'_>, found: Vec<Finding>) -> Vec<Finding> {
     let is_sign = |kind| {
@@ -124,9 +124,9 @@ fn merged(case: &DetectContext<'_>, found: Vec<Finding>) -> Vec<Finding> {
         let covers = |finding: &Finding| {
             let here = sign.devices.iter().all(|id| finding.devices.iter().any(|of| of == id));
             let accounts = matches!(finding.kind, FindingKind::Ghost | FindingKind::ListedButGone);
-            // Idle memory needs no reason beyond the one that is known.
+            // Idle memory needs no reason other than the known one.
             let tells_more = accounts || sign.kind == FindingKind::Hoarder;
-            // A ghost may be less certain than its sign for a reason of its own.
+            // A ghost may be less certain than its sign for a separate reason.
             let joins = finding.kind == FindingKind::Orphan;
             let is_it = |suspect: &Suspect| {
                 let is_less = suspect.confidence < about.confidence;

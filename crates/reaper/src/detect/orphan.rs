@@ -26,8 +26,8 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let devices = case.used_by(pid);
     devices.first()?;
     let works = case.computes(pid, &devices) || case.past.uses_cpu(info.key);
-    // Started with nohup, it shall continue without its parent. Under a debugger or in a system
-    // call, its idleness says nothing.
+    // A process started with nohup is meant to continue without its parent. Under a debugger or in
+    // a system call, idleness is no evidence.
     let is_wanted = works
         || info.ignores_hangup == Ok(true)
         || info.tracer.is_ok()
@@ -41,8 +41,8 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     );
     let mut evidence = vec![Evidence::new(Sign::ParentExited, text)];
     // A daemon that forked twice, or a background program whose shell has ended, looks the same
-    // from outside. A worker of Python's multiprocessing mostly gets its work from its parent; one
-    // that has a task of its own may go on without.
+    // from outside. A worker of Python's multiprocessing usually gets its work from its parent; a
+    // worker with its own task may continue without it.
     let uses_memory = devices.iter().any(|device| case.surely_uses(pid, device));
     let session_gone = info.session.is_ok_and(|session| session != pid && case.is_gone(session));
     let seen = case.idle_on(&devices, pid);
@@ -70,7 +70,7 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     Some(case.about(suspect, &devices, FindingKind::Orphan, advice))
 }
 
-/// Returns whether a process was started by Python's multiprocessing as a worker: by the code that
+/// Returns whether Python's multiprocessing started a process as a worker: by the code that
 /// `multiprocessing.spawn` and `multiprocessing.forkserver` pass to the interpreter.
 fn is_worker(info: &ProcessInfo) -> bool {
     info.command_line.as_ref().is_ok_and(|line| {
@@ -83,8 +83,7 @@ fn is_worker(info: &ProcessInfo) -> bool {
     })
 }
 
-/// Returns whether `parent` adopts processes whose parent died: init, or the service manager of a
-/// user.
+/// Returns whether `parent` adopts orphaned processes: init, or the service manager of a user.
 fn adopts(case: &DetectContext<'_>, parent: Pid) -> bool {
     parent == Pid(1) || case.info(parent).is_some_and(|info| info.name == "systemd")
 }

@@ -1,4 +1,4 @@
-//! Workers of Ray, which keep what a task has loaded for the next one.
+//! Workers of Ray, which keep loaded data for the next task.
 
 use super::context::DetectContext;
 use crate::evidence::{Evidence, Sign};
@@ -10,7 +10,7 @@ const RAYLET: &str = "raylet";
 /// The title of a worker without a task.
 const IDLE: &str = "ray::IDLE";
 
-/// Returns what is known of a worker of Ray; `None` for any other process.
+/// Returns the evidence that a process is a worker of Ray; `None` for any other process.
 ///
 /// Every process can choose the title of a worker. So its parent must be a raylet, with the same
 /// owner and with a command line like that of Ray, and the process is never ended for its title:

@@ -6,7 +6,7 @@ use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{ProcessInfo, ProcessState};
 use std::time::Duration;
 
-/// The kernel reports a task as hung after as long in this state (`hung_task_timeout_secs`).
+/// The kernel reports a task as hung after this time in this state (`hung_task_timeout_secs`).
 const HUNG: Duration = Duration::from_secs(120);
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {

@@ -1,8 +1,8 @@
 //! Errors of NVSwitches in the kernel log (SXid).
 //!
-//! The switch says in the line itself whether an error is fatal. A fatal one needs a reset of all
-//! GPUs and switches together, or a reboot; others are counted and watched (NVIDIA, "Fabric Manager
-//! User Guide", appendix of NVSwitch errors).
+//! The line itself says whether an error is fatal. A fatal one needs a reset of all GPUs and
+//! switches together, or a reboot; others are counted and watched (NVIDIA, "Fabric Manager User
+//! Guide", appendix of NVSwitch errors).
 
 use super::ago::when;
 use super::consequence::Cause;
@@ -12,9 +12,9 @@ use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::{DriverMessage, DriverMessageKind, PciBusId, Timestamp};
 use std::collections::BTreeMap;
 
-/// Messages of one number of a switch.
+/// Messages of a switch with one number.
 struct Logged<'a> {
-    /// The text behind the severity, of the gravest message.
+    /// The text after the severity, from the gravest message.
     text: &'a str,
     fatal: Option<bool>,
     count: usize,

@@ -1,4 +1,4 @@
-//! Clocks that the hardware holds back.
+//! Clocks that the hardware reduces.
 
 use super::context::DetectContext;
 use crate::condition::throttle_faults;
@@ -6,14 +6,14 @@ use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::DeviceState;
 
-/// Heat, as far as it has a bit of its own.
+/// The bits that name heat as the reason.
 const THERMAL: u64 = 0x020 | 0x040;
 
 pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
     case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
 }
 
-/// The reasons appear for a moment when clocks change, so a single sample shows little. It shows
+/// The reasons appear for a moment when clocks change, so a single sample proves little. It proves
 /// more if the temperature agrees: at the slowdown threshold or above.
 fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let reasons = throttle_faults(device).filter(|reasons| reasons.0 != 0)?;

@@ -49,14 +49,14 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
 struct Cause {
     kind: FindingKind,
     confidence: Confidence,
-    /// The evidence for it besides the account.
+    /// The evidence for it in addition to the account.
     evidence: Option<Evidence>,
     advice: Option<Advice>,
 }
 
-/// Returns the memory that no listed process accounts for, and the account: of the device, and of the
-/// MIG instance that has it all. In MIG mode, the driver may report the memory of the instances
-/// alone.
+/// Returns the memory that no listed process accounts for, and the account: of the device, and of
+/// the MIG instance that has all of it. In MIG mode, the driver may report only the memory of the
+/// instances.
 fn account(device: &DeviceState) -> Option<(Bytes, Vec<Evidence>)> {
     let instances = InstanceAccount::all(device);
     let describe = |instance: &InstanceAccount| {
@@ -80,7 +80,7 @@ fn account(device: &DeviceState) -> Option<(Bytes, Vec<Evidence>)> {
 fn unknown_holders(case: &DetectContext<'_>, device: &DeviceState, fault: &Fault) -> Cause {
     let mut kind = FindingKind::Ghost;
     let mut text = format!("holders of the device files unknown: failed to {fault}");
-    // The list in a container is empty, whatever runs outside, and so is the list on Windows.
+    // In a container and on Windows, the list is empty, whatever runs outside.
     if case.now.origin == Origin::Pasted && device.processes.as_ref().is_ok_and(Vec::is_empty) {
         let share = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
         text.push_str(&match share.filter(|share| share.get() >= AT_WORK) {
@@ -105,7 +105,7 @@ fn unknown_holders(case: &DetectContext<'_>, device: &DeviceState, fault: &Fault
     }
 }
 
-/// There is a suspect.
+/// Returns the cause if there is a suspect.
 fn suspected(
     case: &DetectContext<'_>,
     device: &DeviceState,
@@ -133,7 +133,7 @@ fn suspected(
     Some(Cause { kind: FindingKind::Ghost, confidence, evidence, advice: Some(advice) })
 }
 
-/// No visible process is suspect.
+/// Returns the cause if no visible process is suspect.
 fn unsuspected(case: &DetectContext<'_>, device: &DeviceState) -> Cause {
     let mapped =
         || case.holders_of(device).find(|holder| holder.surely_uses_memory_of(device.id()));
@@ -174,7 +174,7 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
             // that no signal ends should not be signalled without a request.
             let stuck = is_stuck(case, holder.process.pid);
             let certain = device.info.mig_enabled != Ok(true) && !stuck;
-            // A program that starts maps the device before the driver lists it.
+            // A program that is starting maps the device before the driver lists it.
             let starts = case.is_younger(holder.process.pid, STARTING);
             let confidence = match (holder.surely_uses_memory_of(device.id()), listed_elsewhere) {
                 (_, false) if starts => Confidence::Possible,

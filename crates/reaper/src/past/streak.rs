@@ -1,9 +1,9 @@
-//! Snapshots in a row that show the same.
+//! Consecutive snapshots that show the same state.
 
 use crate::evidence::{Evidence, Sign};
 use std::time::Duration;
 
-/// A state, and over which of the last snapshots it was seen.
+/// A state, and the last snapshots in which it was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Streak {
     looks: usize,
@@ -12,8 +12,8 @@ pub(crate) struct Streak {
 }
 
 impl Streak {
-    /// Adds a snapshot: the state is so, is not, or is unknown. What was not seen for longer than
-    /// `longest` begins anew.
+    /// Adds a snapshot: the state holds, does not hold, or is unknown. After a gap longer than
+    /// `longest` it begins anew.
     pub(super) fn note(&mut self, is_so: Option<bool>, now: Duration, longest: Duration) {
         match is_so {
             Some(true) if self.looks > 0 && now - self.last <= longest => {
@@ -29,7 +29,7 @@ impl Streak {
         self.looks
     }
 
-    /// Returns over how many snapshots it has lasted, and for how long.
+    /// Returns for how many snapshots it has lasted, and for how long.
     pub(super) fn until(self, now: Duration) -> Lasting {
         match self.looks {
             0 => Lasting { looks: 1, span: Duration::ZERO },
@@ -46,7 +46,7 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    /// Snapshots that span less than this are no better than one.
+    /// Snapshots that span less than this prove no more than one.
     const MIN: Duration = Duration::from_secs(5);
 
     /// Returns the shorter of two: for how long both states have lasted.
@@ -58,13 +58,13 @@ impl Lasting {
         self.looks > 1 && self.span >= Lasting::MIN
     }
 
-    /// Returns whether somebody watched for this long: two samples far apart may both have hit a
+    /// Returns whether it was watched for this long: two samples far apart may both have hit a
     /// pause.
     pub(crate) fn was_watched_for(self, least: Duration) -> bool {
         self.looks >= 3 && self.span >= least
     }
 
-    /// Returns whether somebody watched for this long, and at least each two minutes on
+    /// Returns whether it was watched for this long, with a snapshot at least every two minutes on
     /// average.
     pub(crate) fn was_watched_closely_for(self, least: Duration) -> bool {
         self.span >= least && self.looks as u64 > self.span.as_secs() / 120
@@ -86,10 +86,10 @@ impl Lasting {
     }
 }
 
-/// From this time on, hours are counted.
+/// Longer times are formatted in hours.
 pub(crate) const HOURS: Duration = Duration::from_secs(2 * 3_600);
 
-/// Formats a time that was watched: `119 s`, `59 min`, from two hours on `9 h`.
+/// Formats a watched time: `119 s`, `59 min`, from two hours on `9 h`.
 pub(crate) fn span(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),

@@ -14,7 +14,7 @@ pub struct Expected {
     /// At most this much; `None` if others share the unexplained memory.
     #[serde(rename = "memory_bytes")]
     pub memory: Option<Bytes>,
-    /// How much of it is unexplained: some of that may be the driver's own.
+    /// How much of it is unexplained: a part of that may be the driver's own.
     #[serde(rename = "unexplained_bytes")]
     pub unexplained: Bytes,
     /// The targets that hold the device.
@@ -22,8 +22,8 @@ pub struct Expected {
     pub targets: Vec<Pid>,
 }
 
-/// The memory of the targets: what is listed for them, and all unexplained memory if every suspect
-/// is a target.
+/// Returns the memory of the targets: their listed memory, and all unexplained memory if every
+/// suspect is a target.
 pub(super) fn expected(
     case: &DetectContext<'_>,
     diagnosis: &Diagnosis,

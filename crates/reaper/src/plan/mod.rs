@@ -23,18 +23,18 @@ pub struct Request<'a> {
     /// Exactly these processes. If empty, those that a ghost, orphan, zombie or gone finding names
     /// with high confidence.
     pub pids: Vec<Pid>,
-    /// Only these suspects of findings of these kinds, which a policy selects. Kinds that otherwise
-    /// require a PID are possible too: such a suspect must be one in every snapshot. Has no effect
-    /// beside `pids`.
+    /// Only these suspects of findings of these kinds, as a policy selects them. They may include
+    /// kinds that otherwise require a PID; such a suspect must be one in every snapshot. No effect
+    /// together with `pids`.
     pub suspects: Vec<(FindingKind, ProcessKey)>,
-    /// The processes of these PIDs as the user saw them, if they were chosen on a screen: a PID that
-    /// belongs to another process now is refused.
+    /// The processes of these PIDs as the user saw them, if they were chosen on a screen: a PID
+    /// that belongs to another process now is refused.
     pub seen: Vec<ProcessKey>,
     /// Only on these devices; on all of them if empty.
     pub devices: Vec<DeviceId>,
     /// Only of these users, by name or UID, in a wider scope too; of all if empty.
     pub users: Vec<String>,
-    /// How far the plan reaches.
+    /// How many processes end together with a target.
     pub scope: Scope<'a>,
     /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
@@ -67,14 +67,14 @@ pub struct Target {
     pub process: ProcessInfo,
     /// PID and start time.
     pub key: ProcessKey,
-    /// What must still hold before each signal.
+    /// The condition that must still hold before each signal.
     pub membership: Membership,
-    /// The process whose scope it is in; itself for the process that the plan is about.
+    /// The process whose scope contains it; itself for the process that the plan is about.
     #[serde(rename = "on_account_of_pid")]
     pub on_account_of: Pid,
-    /// The reason, a fragment.
+    /// The reason, as a fragment.
     pub why: String,
-    /// What the user should know before confirming.
+    /// Warnings for the user before the confirmation.
     pub warnings: Vec<String>,
 }
 
@@ -89,10 +89,10 @@ pub struct Refused {
     pub why: Refusal,
 }
 
-/// Everything that would be done.
+/// Everything that an execution would do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Plan {
-    /// The machine it is for; it can be carried out only there.
+    /// The machine of the plan; it can be carried out only there.
     #[serde(skip)]
     pub origin: Option<Origin>,
     /// The processes to signal, in order.
@@ -107,7 +107,7 @@ pub struct Plan {
     /// The users that the plan is restricted to; all if empty.
     #[serde(skip)]
     pub users: Vec<String>,
-    /// Login sessions are spared even if they hold a device: nobody has chosen them by PID.
+    /// Login sessions are spared even if they hold a device: they were not chosen by PID.
     #[serde(skip)]
     pub spares_logins: bool,
     /// The memory that should be freed.
@@ -158,7 +158,7 @@ pub fn plan(
                 }
             }
             Err(why) => {
-                // Without a PID the user requested whatever matches; the rest was left out.
+                // Without a PID, the user requested all matching processes; the rest was left out.
                 let narrowed = matches!(
                     why,
                     Refusal::HoldsNothing | Refusal::HoldsOthers | Refusal::OtherUser

@@ -73,7 +73,7 @@ impl Choice<'_> {
                 Membership::Cgroup(workload.cgroup.clone())
             }
         };
-        // A list that lacks the process itself is from another machine or another moment.
+        // A list that lacks the process itself is from another machine or another time.
         if !find(pid).is_some_and(|listed| listed.key.definitely_same(&info.key)) {
             return Err(Refusal::ScopeNotSeen);
         }
@@ -106,7 +106,7 @@ impl Choice<'_> {
         users.is_empty() || users.iter().any(|user| process.is_of(user))
     }
 
-    /// The devices whose files a process has.
+    /// Returns the devices whose files a process has.
     fn held(&self, pid: Pid) -> Vec<&DeviceState> {
         let holds = |device: &&DeviceState| {
             self.case.holders_of(device).any(|holder| holder.process.pid == pid)
@@ -114,7 +114,7 @@ impl Choice<'_> {
         self.case.now.devices.iter().filter(holds).collect()
     }
 
-    /// The files that a process has of the requested devices, by path.
+    /// Returns the files that a process has of the requested devices, by path.
     fn files(&self, pid: Pid, held: &[&DeviceState]) -> Vec<Arc<str>> {
         let asked = &self.request.devices;
         // Without a driver there is no list of devices, but the device files still exist.
@@ -151,7 +151,8 @@ impl Choice<'_> {
     }
 }
 
-/// If one member may not be signalled, the whole scope is spared: half a job is worse than a job.
+/// Returns why a member protects the scope: if one may not be signalled, the whole scope is spared,
+/// because half a job is worse than a job.
 fn scope_forbids(
     guard: &Guard,
     target: &ProcessInfo,

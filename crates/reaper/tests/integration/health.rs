@@ -4,7 +4,7 @@ use crate::fixture::*;
 use gpu_core::*;
 use gpu_reaper::*;
 
-/// Snapshots of one device without processes, this many seconds apart.
+/// Returns snapshots of one device without processes, this many seconds apart.
 fn over(seconds: &[u64], device: &DeviceState) -> Vec<Snapshot> {
     let at = |seconds: &u64| Snapshot {
         taken_at: Timestamp(1_000_000 + seconds * 1000),

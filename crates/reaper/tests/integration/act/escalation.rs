@@ -114,7 +114,8 @@ fn grace_period_is_kept_with_slow_audit_log() {
     assert_eq!(at[1] - at[0], 60_000 + Request::GRACE.as_millis() as u64);
 }
 
-/// Carries out the plan for the ghost until an event, and returns the report and the audit lines.
+/// Carries out the plan for the ghost until a matching event, and returns the report and the audit
+/// lines.
 fn stopped_at(host: &MockHost, mut is_it: impl FnMut(Event<'_>) -> bool) -> (Report, Vec<String>) {
     let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
     let guard = Guard::new(host, vec![]).unwrap();
@@ -138,7 +139,7 @@ fn with_deaf_process() -> MockHost {
     })
 }
 
-/// Returns what is true when it is asked for the nth time about this signal.
+/// Returns a function that is true for the nth event about this signal.
 fn nth_question(signal: Signal, nth: u32) -> impl FnMut(Event<'_>) -> bool {
     let mut asked = 0;
     move |event| {

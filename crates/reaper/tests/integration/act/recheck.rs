@@ -1,5 +1,5 @@
 //! Each target is checked again before each signal: SIGTERM goes to the planned process, and its
-//! state after SIGTERM decides about SIGKILL.
+//! state after SIGTERM determines whether SIGKILL follows.
 
 use crate::act::setup::*;
 use gpu_core::*;
@@ -66,7 +66,7 @@ fn becoming(then: ProcessInfo, files: fn() -> Vec<HeldFile>) -> Action {
     ended_by(&backend(u64::MAX), python(), then, files)
 }
 
-/// It got SIGTERM and no SIGKILL.
+/// Asserts that it got SIGTERM and no SIGKILL.
 #[track_caller]
 fn assert_spared(action: &Action, outcome: &Outcome) {
     assert_eq!(action.signals, [Signal::Term], "{action:?}");

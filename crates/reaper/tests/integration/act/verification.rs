@@ -1,4 +1,4 @@
-//! 'Freed' counts only what the targets gave back.
+//! 'Freed' counts only the memory that the targets freed.
 
 use crate::act::setup::*;
 use gpu_core::*;
@@ -7,7 +7,7 @@ use mockall::predicate::eq;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The state of a device: used memory, and the listed processes with theirs.
+/// The state of a device: used memory, and the memory of each listed process.
 type Shown = (u64, &'static [(u32, u64)]);
 
 /// A device in the state `before` until the target gets its signal, and then `after`.
@@ -45,7 +45,7 @@ fn end(
     end_on(plan, host, &backend, &signalled, scan)
 }
 
-/// Ends process 100 on a device that learns of its exit through `signalled`.
+/// Ends process 100 on a device that is notified of its exit through `signalled`.
 fn end_on(
     plan: &Plan,
     mut host: MockHost,
@@ -76,7 +76,7 @@ fn nobody(_: bool) -> HolderScan {
 
 #[test]
 fn memory_of_other_listed_process_is_not_attributed_to_target() {
-    // The target leaks its 9,000 MiB; process 200 ends meanwhile and gives back as much.
+    // The target leaks its 9,000 MiB; process 200 ends meanwhile and frees as much.
     let report = end(&ghost_plan(), (15_000, &[(200, 6000)]), (9000, &[]), nobody);
     let freed = &report.memory[0];
     assert_eq!((freed.freed, freed.by_others), (Some(Bytes(0)), Some(Bytes::from_mib(6000))));
@@ -117,8 +117,8 @@ fn process_ending_during_listing_is_not_attributed_to_target() {
 
 #[test]
 fn process_handing_over_during_listing_hides_nothing() {
-    // The target leaks its 9,000 MiB. Process 300 gives back as much, while 200 hands its memory on
-    // to 201: both have some for a moment.
+    // The target leaks its 9,000 MiB. Process 300 frees as much, while 200 hands its memory over to
+    // 201: for a moment, both have some.
     let signalled = Arc::new(AtomicBool::new(false));
     let moment = Arc::new(AtomicU64::new(0));
     let asked = signalled.clone();
