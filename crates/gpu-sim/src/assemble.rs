@@ -30,7 +30,7 @@ pub(crate) fn assemble(
         Some(booted) => date(place, "booted", booted)?,
         None => Timestamp(machine.clock.0.saturating_sub(UPTIME.as_millis() as u64)),
     };
-    // The holders are known here, whether a recording shows them or not.
+    // The holders are known now, whether a recording shows them or not.
     machine.holders_fault = None;
     machine.hostname = file.hostname.clone().ok_or(Absent::NotRecorded);
     overlay_driver(&mut machine, &file.driver);

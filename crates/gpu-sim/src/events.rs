@@ -61,7 +61,7 @@ impl State {
         }
     }
 
-    /// Changes the process that has this PID on the host, if there is one.
+    /// Calls `change` with the process that has this PID on the host, if there is one.
     pub(crate) fn change(&mut self, pid: Pid, change: impl FnOnce(&mut Process)) {
         if let Some(serial) = self.find_on_host(pid) {
             self.living.change(serial, |living| change(&mut living.process));
@@ -96,7 +96,7 @@ impl State {
         for holding in &mut process.holdings {
             holding.memory = holding.memory.min(self.memory_free(holding.device));
         }
-        // Two processes with one PID never have the same start time: not even within one tick.
+        // Two processes with one PID never have the same start time, not even within one tick.
         let uptime = self.machine.clock.since(self.machine.booted);
         let tick = ticks(uptime.saturating_add(self.now));
         let start = tick.max(StartTime(self.latest_start.0.saturating_add(1)));

@@ -29,7 +29,7 @@ pub(super) fn belongs(
             false => Err(gpu_core::Error::new(ProcessFault::Gone, format!("open process {pid}"))),
         };
     }
-    // A session that was made by hand may not admit external processes.
+    // A session that was created by hand may not admit external processes.
     let externals = ExternalProcess::named(dir).unwrap_or_default();
     if externals.iter().any(|known| known.pid == pid.0 && started(known.start_ticks)) {
         // The entry can name any process. Only a process of the session has these files open.
