@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum MemoryUse {
-    /// Nothing indicates it.
+    /// No evidence.
     #[default]
     None,
     /// Its files permit it, on this and perhaps on other devices.

@@ -264,7 +264,7 @@ pub struct ProcessKey {
 }
 
 impl ProcessKey {
-    /// Returns whether both surely identify the same process: a key without a start time never
+    /// Returns whether both certainly identify the same process: a key without a start time never
     /// does.
     pub fn definitely_same(&self, other: &Self) -> bool {
         self.pid == other.pid && self.start.is_some() && self.start == other.start

@@ -209,7 +209,7 @@ pub trait Supervised: Send {
     /// `Io` when the kernel does not answer.
     fn is_over_within(&self, patience: Duration) -> Result<bool>;
 
-    /// Waits until it has ended, and returns what it sent; a second call returns nothing more.
+    /// Waits until it has ended, and returns what it sent; a second call returns no more data.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.

@@ -94,7 +94,7 @@ impl DeviceState {
     /// Returns its MIG devices as separate devices: each with its identifiers, its memory and the
     /// processes that are or may be in it; all else is that of the whole device.
     ///
-    /// If several compute instances share memory, the use by processes that are surely in another
+    /// If several compute instances share memory, the use by processes that are certainly in another
     /// instance is left out: it is neither used by this one nor free.
     pub fn mig_devices(&self) -> impl Iterator<Item = DeviceState> {
         self.mig.iter().flatten().map(|instance| self.mig_device(instance))

@@ -52,8 +52,8 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Escapes external text for an element or an attribute of SVG or HTML: at most `most` characters, without markup,
-/// characters that XML forbids, and characters that change how others are displayed.
+/// Escapes external text for an element or an attribute of SVG or HTML: at most `most` characters,
+/// without markup, characters that XML forbids, and characters that change how others are displayed.
 pub fn escape_markup(text: &str, most: usize) -> String {
     let mut safe = String::with_capacity(text.len().min(4 * most) + 8);
     for (count, character) in text.chars().enumerate() {

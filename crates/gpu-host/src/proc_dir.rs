@@ -126,7 +126,7 @@ impl ProcDir {
         self.open_dir("task").map(TaskDir)
     }
 
-    /// Returns whether it surely has one thread: `task` then has at most one subdirectory.
+    /// Returns whether it certainly has one thread: `task` then has at most one subdirectory.
     pub(crate) fn has_one_thread(&self) -> bool {
         let stat = FileStat::at(&self.0, c"task", AtFlags::STATX_DONT_SYNC);
         stat.is_ok_and(|stat| stat.links == 3)

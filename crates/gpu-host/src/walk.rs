@@ -117,7 +117,7 @@ impl<'a> Walker<'a> {
         if stand_in.is_some() { Ok(seen) } else { first.map(|_| seen) }
     }
 
-    /// Returns whether two threads surely share their descriptor table.
+    /// Returns whether two threads certainly share their descriptor table.
     ///
     /// If a number was reused meanwhile, its process has ended, and the answer does not matter.
     fn shares_files(&self, one: u32, other: u32) -> Result<bool> {

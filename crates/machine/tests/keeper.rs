@@ -224,7 +224,7 @@ fn claim_is_kept_until_its_holder_ends() {
     assert_eq!(leases(), 0, "it ended with its root");
 }
 
-/// Writes a file that is no library.
+/// Writes a file that is not a library.
 fn no_library(dir: &Path) -> PathBuf {
     let path = dir.join("libnvidia-ml.so.1");
     std::fs::write(&path, "no library").unwrap();
@@ -315,7 +315,7 @@ fn greet() {
     }
 }
 
-/// Opens the machine of the session, whose NVML is queried by [`greet`].
+/// Opens the machine of the session; [`greet`] answers the queries of its NVML.
 fn session() -> Source {
     // A program with more than one thread queries NVML in a new process.
     std::thread::spawn(std::thread::park);

@@ -29,7 +29,7 @@ pub enum Event<'a> {
     Signalled(&'a Target, Signal),
     /// Waiting for processes; the time since the signal.
     WaitingForEnd(usize, Duration),
-    /// A target is done, in this step or for good.
+    /// A target is done, in this step or permanently.
     Settled(&'a Target, &'a Outcome),
     /// A target still exists when its time is over.
     StillThere(&'a Target, Duration),

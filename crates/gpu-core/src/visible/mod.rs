@@ -33,7 +33,7 @@ pub enum Form {
     /// By UUID, which is independent of the order.
     #[default]
     Uuid,
-    /// By index, for programs that accept nothing else; needs [`ORDER`] to be [`PCI_ORDER`].
+    /// By index, for programs that accept no other form; needs [`ORDER`] to be [`PCI_ORDER`].
     Index,
 }
 

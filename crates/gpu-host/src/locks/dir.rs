@@ -286,8 +286,8 @@ fn mount_id(fd: &OwnedFd) -> rustix::io::Result<u64> {
     id.and_then(|id| id.trim().parse().ok()).ok_or(Errno::IO)
 }
 
-/// Returns whether a name that cannot be opened is missing, or is no file or directory of gpuws. If
-/// these were errors, the owner of a name could keep all users from reading the rest.
+/// Returns whether a name that cannot be opened is missing, or is not a file or directory of gpuws.
+/// If these were errors, the owner of a name could keep all users from reading the rest.
 fn is_of_owner(errno: Errno) -> bool {
     match errno {
         Errno::NOENT => true,
@@ -399,7 +399,7 @@ mod tests {
         }
         let fd = rustix::fs::open(temporary.path(), OFlags::RDONLY, Mode::empty()).unwrap();
         let dir = Dir { fd, path: temporary.path().to_owned(), prefix: ".p-" };
-        // Each listing starts anew, and the directory and its parent are listed too.
+        // Each listing starts over, and the directory and its parent are listed too.
         let all = 6 + 2;
         for (most, listed, count, is_cut) in [
             (10, 100, Some(3), false),

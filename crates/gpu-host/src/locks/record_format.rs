@@ -301,7 +301,7 @@ mod tests {
         for (name, text) in PLACES {
             let entry = waiter(name, 7, text.as_bytes()).expect(name);
             assert_eq!(names::of_place(&place_of(&entry)), name);
-            // A field that this version does not know changes nothing.
+            // An unknown field has no effect.
             let more = text.replace("\"count\":", "\"time_limit_ms\":5,\"count\":");
             assert_ne!(more, text);
             assert_eq!(waiter(name, 7, more.as_bytes()), Some(entry));

@@ -201,7 +201,8 @@ impl UserDir {
         self.dir.list(USER_NAMES, each).map(|_| ())
     }
 
-    /// Returns the names in it, at most so many, if it is a queue directory; none if its owner has removed it.
+    /// Returns the names in it, at most `most`, if it is a queue directory; none if its owner has
+    /// removed it.
     ///
     /// # Errors
     /// `Io` if the caller or the machine is at fault.

@@ -23,7 +23,7 @@ struct Unprivileged {
 }
 
 impl Unprivileged {
-    /// Returns `None`, and prints so, if root does not run this test; prints nothing in the second
+    /// Returns `None`, and prints so, if root does not run this test; prints no message in the second
     /// run.
     fn new(test: &str) -> Option<Self> {
         if std::env::var_os(FOREIGN).is_some() {

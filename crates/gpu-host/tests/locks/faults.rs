@@ -1,5 +1,5 @@
 //! System calls that fail: an unreadable file or directory is an error, not a dead lease or an
-//! empty directory. A file that only its owner has closed is no error for other users.
+//! empty directory. A file that only its owner has closed is not an error for other users.
 
 use crate::hostile::shared;
 use crate::other_process::{NOBODY, Stranger};

@@ -30,7 +30,7 @@ fn detached_frontend_ends_before_supervisor() {
     assert_eq!(how(&mut front), 9, "it ends as it was told");
     scene.expect("dismissed true");
     scene.expect("abandoned");
-    // The supervisor lives, and a missing frontend is no failure.
+    // The supervisor lives, and a missing frontend is not a failure.
     send(scene.supervisor(), Signal::INT);
     scene.expect("dismissed false");
     let job = below(scene.supervisor().as_raw_nonzero().get().unsigned_abs());

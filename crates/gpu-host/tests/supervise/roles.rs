@@ -24,7 +24,7 @@ pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 /// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`, `copy FILE`,
 /// `companions`, `interrupted DIR`. MODE is words joined by commas: `queue` waits for a request
 /// before it starts anything, `keep` continues without a frontend, `own` has its own children
-/// beside the job, `tell` sends SIGUSR1 to the rest of the job's group, `kill_tree` kills the tree
+/// next to the job, `tell` sends SIGUSR1 to the rest of the job's group, `kill_tree` kills the tree
 /// on a request to end, `suspend_new` then stops and resumes its new processes, `dismiss` then
 /// dismisses the frontend, `panic` then panics, `scarce` cannot open files while it first watches,
 /// and `plain` is none of these.

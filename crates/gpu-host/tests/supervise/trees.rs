@@ -14,7 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
 
 fn processes_outliving_job_are_members() {
     let scene = Scene::new();
-    // In its group, in a separate session, two generations down, and a zombie, which is no member.
+    // In its group, in a separate session, two generations down, and a zombie, which is not a member.
     let script = "sleep 1001 & setsid sleep 1002 & (setsid sh -c 'sleep 1003 & exec sleep 1004' &) \
         ; sh -c 'sh -c : & exec sleep 1005' & \
         while [ $(ps -e -o args | grep -c '^sleep 100[1-5]$') -lt 5 ]; do sleep 0.02; done; exit 2";

@@ -73,7 +73,7 @@ pub(crate) fn serve_if_requested() -> Option<Served> {
         (Err(error), _) => error.fault().text,
         (_, Err(errno)) => format!("watch the process of the claim: {errno}"),
     };
-    // The end of the pipe tells the reader that the message is complete.
+    // The end of the pipe shows the reader that the message is complete.
     let mut stdout = std::io::stdout();
     let reported = stdout.write_all(message.as_bytes()).and_then(|()| stdout.flush());
     let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");

@@ -310,7 +310,7 @@ fn zombie_with_live_threads_is_a_default_target() {
 
 #[test]
 fn target_without_known_memory_may_free_any_amount() {
-    // Process 105 maps the device too, so that no part of its memory is surely that of 100.
+    // Process 105 maps the device too, so that no part of its memory is certainly that of 100.
     let (mut now, _) = ghost();
     now.devices[0] = listing(device(0, 15_849, 16_280), 101, 30);
     let (first, second) = (process(100, "t2t-decoder"), process(105, "python"));
