@@ -57,8 +57,10 @@ pub struct User {
 impl Usage {
     /// Returns the users: the processes that NVML lists, and unlisted ones that use memory.
     pub fn of(snapshot: &Snapshot) -> Self {
-        let case = DetectContext::of(snapshot);
-        Usage { devices: snapshot.devices.iter().map(|device| of_device(&case, device)).collect() }
+        let context = DetectContext::of(snapshot);
+        Usage {
+            devices: snapshot.devices.iter().map(|device| of_device(&context, device)).collect(),
+        }
     }
 
     /// Returns the users of a device, those that NVML lists first.
@@ -120,9 +122,9 @@ impl Usage {
     }
 }
 
-fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
-    let listed = case.listed_on(device).map(|process| {
-        let role = case.role(process.pid, device);
+fn of_device(context: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
+    let listed = context.listed_on(device).map(|process| {
+        let role = context.role(process.pid, device);
         User {
             pid: process.pid,
             name: process.name.clone().ok(),
@@ -136,19 +138,19 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
         }
     });
     let mut users: Vec<User> = listed.collect();
-    let foreign: Vec<DeviceProcess> = match case.now.sees_host_pids {
+    let foreign: Vec<DeviceProcess> = match context.now.sees_host_pids {
         Ok(false) => device.processes.clone().unwrap_or_default(),
         _ => Vec::new(),
     };
     let list = device.processes.as_ref().map_err(|fault| fault.kind.absent());
     let unreported = list.err().unwrap_or(Absent::NotRecorded);
-    for holder in case.holders_of(device) {
+    for holder in context.holders_of(device) {
         let pid = holder.process.pid;
         let strong = holder.surely_uses_memory_of(device.id());
-        if !strong || case.listed(device, pid).is_some() {
+        if !strong || context.listed(device, pid).is_some() {
             continue;
         }
-        let role = case.role(pid, device);
+        let role = context.role(pid, device);
         if role == Role::MemoryUser {
             users.push(User {
                 pid,
@@ -168,7 +170,7 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
         }
     }
     // Several forged services together may use an amount that would be implausible for one.
-    let unverified = |user: &&mut User| user.role.is_unverified(case.info(user.pid));
+    let unverified = |user: &&mut User| user.role.is_unverified(context.info(user.pid));
     let served = users.iter_mut().filter(unverified).map(|user| user.memory.ok());
     let served: Option<Bytes> = served.sum();
     if served.is_none_or(|memory| memory > DAEMON_MEMORY) {

@@ -7,8 +7,8 @@ use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::{DeviceState, ErrorKind, RecoveryAction};
 use std::collections::BTreeMap;
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    case.now.devices.iter().flat_map(detect_on).collect()
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    context.now.devices.iter().flat_map(detect_on).collect()
 }
 
 /// Returns one finding per kind, with all its signs.

@@ -69,17 +69,17 @@ pub fn logged_errors(now: &Snapshot) -> Vec<Finding> {
 }
 
 /// Adds the messages to the findings about the same device, or as findings of their own.
-pub(crate) fn add(case: &DetectContext<'_>, findings: &mut Vec<Finding>) {
-    let messages = case.now.driver_messages.iter().flatten();
+pub(crate) fn add(context: &DetectContext<'_>, findings: &mut Vec<Finding>) {
+    let messages = context.now.driver_messages.iter().flatten();
     let recent: Vec<&DriverMessage> =
-        messages.filter(|message| !is_left_out(case.now, message.at)).collect();
+        messages.filter(|message| !is_left_out(context.now, message.at)).collect();
     let causes = causes(&recent);
     for (bus, logged) in by_device(&recent, &causes) {
         let is_it = |device: &&DeviceState| is_bus_of(device.id(), bus);
-        let device = case.now.devices.iter().find(is_it);
+        let device = context.now.devices.iter().find(is_it);
         let codes: Vec<u32> = logged.keys().copied().collect();
         for logged in logged.values() {
-            if let Some(finding) = finding(case, device, bus, logged, &codes) {
+            if let Some(finding) = finding(context, device, bus, logged, &codes) {
                 match findings.iter_mut().find(|known| explains(known, &finding, logged)) {
                     Some(known) => {
                         let resets = |finding: &Finding| {
@@ -98,7 +98,7 @@ pub(crate) fn add(case: &DetectContext<'_>, findings: &mut Vec<Finding>) {
             }
         }
     }
-    findings.extend(super::switch::findings(case, &recent, &causes));
+    findings.extend(super::switch::findings(context, &recent, &causes));
 }
 
 /// Groups the errors of GPUs; an error that follows from another counts towards its cause.
@@ -185,7 +185,7 @@ fn explains(known: &Finding, finding: &Finding, logged: &Logged<'_>) -> bool {
 }
 
 fn finding(
-    case: &DetectContext<'_>,
+    context: &DetectContext<'_>,
     device: Option<&DeviceState>,
     bus: PciBusId,
     logged: &Logged<'_>,
@@ -196,14 +196,14 @@ fn finding(
     if class == Some(XidClass::Informational) && action == XidAction::None {
         return None;
     }
-    let mut evidence = logged.describe(case.now);
+    let mut evidence = logged.describe(context.now);
     if device.is_none() {
         evidence.insert_str(0, &format!("{bus}: "));
     }
     let lost = device.is_none_or(|device| device.sample.is_err());
     let confidence = match class {
-        _ if is_old(case.now, logged.last) => {
-            let days = case.now.taken_at.since(logged.last).as_secs() / 86_400;
+        _ if is_old(context.now, logged.last) => {
+            let days = context.now.taken_at.since(logged.last).as_secs() / 86_400;
             evidence.push_str(&format!(
                 "; {days} days before the last time in the text: the GPU may have been reset since"
             ));

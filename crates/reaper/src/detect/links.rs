@@ -7,22 +7,22 @@ use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::{DeviceDetails, DeviceId, DeviceState, FabricState, NvLink, Origin, Reading};
 use std::collections::BTreeMap;
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
     let mut equals: BTreeMap<&str, Vec<&DeviceState>> = BTreeMap::new();
-    for device in &case.now.devices {
+    for device in &context.now.devices {
         if let Ok(name) = &device.info.name {
             equals.entry(name).or_default().push(device);
         }
     }
     let mut findings: Vec<Finding> =
-        case.now.devices.iter().filter_map(|device| pcie(case, device)).collect();
+        context.now.devices.iter().filter_map(|device| pcie(context, device)).collect();
     findings.extend(equals.values().flat_map(|equals| nvlinks(equals)));
-    findings.extend(case.now.devices.iter().filter_map(fabric));
-    findings.extend(case.now.devices.iter().filter_map(fabric_health));
-    if case.now.origin == Origin::Pasted {
+    findings.extend(context.now.devices.iter().filter_map(fabric));
+    findings.extend(context.now.devices.iter().filter_map(fabric_health));
+    if context.now.origin == Origin::Pasted {
         let of_equals: Vec<DeviceId> =
             findings.iter().flat_map(|finding| finding.devices.clone()).collect();
-        let others = case.now.devices.iter().filter(|device| !of_equals.contains(device.id()));
+        let others = context.now.devices.iter().filter(|device| !of_equals.contains(device.id()));
         findings.extend(others.filter_map(inactive));
     }
     findings
@@ -31,9 +31,9 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 /// The link of an idle device saves power and is slow (manual of nvidia-smi, "GPU Link
 /// information"), so only a busy device can show a fault. A fault is likely only if it shows again,
 /// because a link also retrains after a change of clocks.
-fn pcie(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+fn pcie(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let slow = Evidence::new(Sign::SlowPcieLink, slow_link(device)?);
-    let lasting = case.lasting(device, |past| Some(past.slow_link));
+    let lasting = context.lasting(device, |past| Some(past.slow_link));
     let mut evidence = vec![slow];
     evidence.extend(lasting.describe());
     let index = device.id().index;

@@ -15,9 +15,9 @@ const IDLE: &str = "ray::IDLE";
 /// Every process can choose the title of a worker. So its parent must be a raylet, with the same
 /// owner and with a command line like that of Ray, and the process is never ended for its title:
 /// this only explains memory that other evidence has found.
-pub(super) fn worker(case: &DetectContext<'_>, pid: Pid) -> Option<Evidence> {
-    let info = case.info(pid).filter(|info| info.name.starts_with("ray::"))?;
-    let raylet = case.info(info.parent.ok()?).filter(|parent| parent.name == RAYLET)?;
+pub(super) fn worker(context: &DetectContext<'_>, pid: Pid) -> Option<Evidence> {
+    let info = context.info(pid).filter(|info| info.name.starts_with("ray::"))?;
+    let raylet = context.info(info.parent.ok()?).filter(|parent| parent.name == RAYLET)?;
     let program = raylet.command_line.as_ref().ok().and_then(|line| line.first());
     let same_owner = info.uid.is_ok() && info.uid == raylet.uid;
     if !same_owner || !program?.ends_with("/raylet/raylet") {

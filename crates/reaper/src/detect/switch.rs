@@ -25,7 +25,7 @@ struct Logged<'a> {
 
 /// Returns a finding for each switch with errors.
 pub(super) fn findings(
-    case: &DetectContext<'_>,
+    context: &DetectContext<'_>,
     messages: &[&DriverMessage],
     causes: &[Option<Cause>],
 ) -> Vec<Finding> {
@@ -53,14 +53,18 @@ pub(super) fn findings(
             logged.text = if fatal.is_some() { text } else { &message.text };
         }
     }
-    switches.into_iter().map(|(bus, logged)| finding(case, bus, &logged)).collect()
+    switches.into_iter().map(|(bus, logged)| finding(context, bus, &logged)).collect()
 }
 
 fn is_detail(text: &str) -> bool {
     text.starts_with("Data {") || text.starts_with("Severity ")
 }
 
-fn finding(case: &DetectContext<'_>, bus: PciBusId, logged: &BTreeMap<u32, Logged<'_>>) -> Finding {
+fn finding(
+    context: &DetectContext<'_>,
+    bus: PciBusId,
+    logged: &BTreeMap<u32, Logged<'_>>,
+) -> Finding {
     let is_fatal = |logged: &Logged<'_>| logged.fatal == Some(true) && !logged.follows;
     let confidence = match logged.values().any(is_fatal) {
         true => Confidence::Likely,
@@ -80,7 +84,7 @@ fn finding(case: &DetectContext<'_>, bus: PciBusId, logged: &BTreeMap<u32, Logge
             0 | 1 => text.push(','),
             count => text.push_str(&format!(", {count} times, last")),
         }
-        text.push_str(&when(case.now, logged.last));
+        text.push_str(&when(context.now, logged.last));
         if logged.follows && logged.count > 0 {
             text.push_str("; a GPU failed before it, so the link went down with that");
         }

@@ -9,15 +9,15 @@ use gpu_core::DeviceState;
 /// The bits that name heat as the reason.
 const THERMAL: u64 = 0x020 | 0x040;
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    context.now.devices.iter().filter_map(|device| detect_on(context, device)).collect()
 }
 
 /// The reasons appear for a moment when clocks change, so a single sample proves little. It proves
 /// more if the temperature agrees: at the slowdown threshold or above.
-fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let reasons = throttle_faults(device).filter(|reasons| reasons.0 != 0)?;
-    let lasting = case.lasting(device, |past| past.throttled(reasons.0));
+    let lasting = context.lasting(device, |past| past.throttled(reasons.0));
     let names: Vec<&str> = reasons.names().collect();
     let text = format!("clocks reduced: {}", names.join(", "));
     let mut evidence = vec![Evidence::new(Sign::ClocksReduced, text)];

@@ -134,12 +134,12 @@ pub fn plan(
 ) -> Plan {
     let Some(now) = looks.last() else { return Plan::default() };
     let past = looks.iter().collect();
-    let case = DetectContext::new(&past, now);
+    let context = DetectContext::new(&past, now);
     let mut plan =
-        Plan { origin: Some(case.now.origin.clone()), grace: request.grace, ..Plan::default() };
+        Plan { origin: Some(context.now.origin.clone()), grace: request.grace, ..Plan::default() };
     plan.users.clone_from(&request.users);
     plan.devices.clone_from(&request.devices);
-    let choice = Choice { case: &case, guard, request };
+    let choice = Choice { context: &context, guard, request };
     for (pid, why) in candidates(looks, diagnosis, request) {
         if plan.targets.iter().any(|target| target.key.pid == pid) {
             continue;
@@ -167,10 +167,14 @@ pub fn plan(
                     true => &mut plan.left_out,
                     false => &mut plan.refused,
                 };
-                list.push(Refused { pid, name: case.info(pid).map(|info| info.name.clone()), why });
+                list.push(Refused {
+                    pid,
+                    name: context.info(pid).map(|info| info.name.clone()),
+                    why,
+                });
             }
         }
     }
-    plan.expected = expected::expected(&case, diagnosis, &plan.targets);
+    plan.expected = expected::expected(&context, diagnosis, &plan.targets);
     plan
 }
