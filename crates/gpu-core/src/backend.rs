@@ -143,9 +143,10 @@ impl DeviceState {
         hung = hung.or_else(|| hanging(&processes));
         let mig = unless(&hung, || ask(|| backend.mig_instances(&info.id)));
         hung = hung.or_else(|| hanging(&mig));
-        let details = match groups.is_empty() {
-            true => Ok(DeviceDetails::default()),
-            false => unless(&hung, || ask(|| backend.details(&info.id, groups))),
+        let details = if groups.is_empty() {
+            Ok(DeviceDetails::default())
+        } else {
+            unless(&hung, || ask(|| backend.details(&info.id, groups)))
         };
         if let (Ok(sample), Ok(processes)) = (&sample, &mut processes) {
             drop_idle_for_all(sample.utilization.is_ok_and(|busy| busy.get() > 0), processes);

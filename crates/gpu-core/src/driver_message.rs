@@ -193,10 +193,8 @@ fn digits(text: &str) -> (&str, &str) {
 /// Parses an address as the driver prints it: `PCI:0000:01:00`, `0000:01:00`, `0000:01:00.0`.
 fn address(word: &str) -> Option<PciBusId> {
     let word = word.strip_prefix("PCI:").unwrap_or(word);
-    let bus = match word.contains('.') {
-        true => word.parse::<PciBusId>(),
-        false => format!("{word}.0").parse(),
-    };
+    let bus =
+        if word.contains('.') { word.parse::<PciBusId>() } else { format!("{word}.0").parse() };
     bus.ok().map(|bus| PciBusId { function: 0, ..bus })
 }
 

@@ -33,9 +33,10 @@ impl DeviceState {
             sample: Err(fault.clone()),
             processes: Err(fault.clone()),
             mig: Err(fault.clone()),
-            details: match groups.is_empty() {
-                true => Ok(DeviceDetails::default()),
-                false => Err(fault.clone()),
+            details: if groups.is_empty() {
+                Ok(DeviceDetails::default())
+            } else {
+                Err(fault.clone())
             },
         }
     }

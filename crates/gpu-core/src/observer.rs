@@ -111,10 +111,7 @@ impl Observer {
         observation: Observation,
     ) -> Snapshot {
         let taken_at = clock.wall();
-        let asleep = match backend.keeps_devices_awake() {
-            true => None,
-            false => host.sleeping_devices(),
-        };
+        let asleep = if backend.keeps_devices_awake() { None } else { host.sleeping_devices() };
         let inventory = match asleep {
             Some(devices) => self.asleep(devices, observation.groups),
             None => self.awake(backend, host, clock, observation.groups),
@@ -151,9 +148,10 @@ impl Observer {
         let inventory = match self.details.take().filter(|_| self.are_details_rare) {
             Some((known, at)) if clock.monotonic().saturating_sub(at) < RARELY => {
                 let mut inventory = look_at_devices(backend, host, Groups::NONE);
-                match with_details(&mut inventory.devices, &known) {
-                    true => self.details = Some((known, at)),
-                    false => inventory = look_at_devices(backend, host, groups),
+                if with_details(&mut inventory.devices, &known) {
+                    self.details = Some((known, at));
+                } else {
+                    inventory = look_at_devices(backend, host, groups);
                 }
                 inventory
             }
@@ -304,16 +302,18 @@ impl Answers for Look<'_> {
                 }
             }
         }
-        let mut again = match known.is_empty() {
-            true => Vec::new(),
-            false => self.host.processes_again(known, self.detail),
-        }
-        .into_iter();
-        let mut fresh = match new.is_empty() {
-            true => Vec::new(),
-            false => shared(self.host.processes_of(&new, self.detail)),
-        }
-        .into_iter();
+        let again = if known.is_empty() {
+            Vec::new()
+        } else {
+            self.host.processes_again(known, self.detail)
+        };
+        let mut again = again.into_iter();
+        let fresh = if new.is_empty() {
+            Vec::new()
+        } else {
+            shared(self.host.processes_of(&new, self.detail))
+        };
+        let mut fresh = fresh.into_iter();
         let gone = || Error::new(ProcessFault::Gone, "inspect a process");
         let (mut answers, mut kept) = (Vec::with_capacity(pids.len()), Vec::new());
         for (pid, at) in pids.iter().zip(read_at) {

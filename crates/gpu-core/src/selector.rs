@@ -36,9 +36,10 @@ impl FromStr for Selector {
         if let Some((first, last)) = text.split_once('-')
             && let (Ok(first), Ok(last)) = (first.parse(), last.parse())
         {
-            return match first <= last {
-                true => Ok(Selector::Range(first, last)),
-                false => Err(format!("a range starts with its lower index: {last}-{first}")),
+            return if first <= last {
+                Ok(Selector::Range(first, last))
+            } else {
+                Err(format!("a range starts with its lower index: {last}-{first}"))
             };
         }
         if text.starts_with("GPU-") || text.starts_with("MIG-") {

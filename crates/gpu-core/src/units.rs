@@ -99,9 +99,10 @@ impl FromStr for Bytes {
         let amount: f64 = number.parse().map_err(|_| format!("'{number}' is not a number"))?;
         let bytes = amount * *unit as f64;
         // `f64` represents every whole number up to 2^53, here 8 PiB.
-        match bytes >= 1.0 && bytes <= (1_u64 << 53) as f64 {
-            true => Ok(Bytes(bytes as u64)),
-            false => Err("must be positive and at most 8192TiB".to_owned()),
+        if bytes >= 1.0 && bytes <= (1_u64 << 53) as f64 {
+            Ok(Bytes(bytes as u64))
+        } else {
+            Err("must be positive and at most 8192TiB".to_owned())
         }
     }
 }

@@ -44,10 +44,8 @@ pub fn open(path: &Path) -> io::Result<Input<Box<dyn Read>>> {
         () if kind.is_file() => None,
         () => Some(MAX_PIPE),
     };
-    let from: Box<dyn Read> = match kind.is_file() {
-        true => Box::new(file),
-        false => Box::new(Patient { file, tries: TRIES }),
-    };
+    let from: Box<dyn Read> =
+        if kind.is_file() { Box::new(file) } else { Box::new(Patient { file, tries: TRIES }) };
     Ok(Input { from, left })
 }
 

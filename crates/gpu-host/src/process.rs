@@ -102,9 +102,10 @@ pub(crate) fn read_known(
     Ok(ProcessInfo {
         uid,
         user: uid.and_then(|uid| users.name(uid)),
-        executable: match is_kernel_thread(&stat) {
-            true => Err(Absent::NotFound),
-            false => executable::read(dir, &stat.comm).map(Box::new),
+        executable: if is_kernel_thread(&stat) {
+            Err(Absent::NotFound)
+        } else {
+            executable::read(dir, &stat.comm).map(Box::new)
         },
         ignores_hangup: status
             .as_ref()

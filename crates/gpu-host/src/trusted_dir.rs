@@ -205,12 +205,11 @@ impl Walk {
                 mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX)
             }
         };
-        match is_open {
-            true => {
-                let bits = mode.bits() & 0o7777;
-                Err(refused(path, &format!("is writable by others (mode {bits:04o})")))
-            }
-            false => Ok(()),
+        if is_open {
+            let bits = mode.bits() & 0o7777;
+            Err(refused(path, &format!("is writable by others (mode {bits:04o})")))
+        } else {
+            Ok(())
         }
     }
 

@@ -81,9 +81,10 @@ impl TrustedFile {
         let TrustedFile { fd, path: here } = TrustedFile::open(path)?;
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(&here, errno))?;
         let execute = Mode::XUSR | Mode::XGRP | Mode::XOTH;
-        match Mode::from_raw_mode(stat.st_mode).intersects(execute) {
-            true => Ok(here),
-            false => Err(refused(path, "is not executable")),
+        if Mode::from_raw_mode(stat.st_mode).intersects(execute) {
+            Ok(here)
+        } else {
+            Err(refused(path, "is not executable"))
         }
     }
 

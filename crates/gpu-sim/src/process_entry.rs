@@ -290,9 +290,10 @@ pub(crate) fn default_files(holdings: &[Holding], devices: &[Device]) -> Vec<Hel
 /// Returns the files that a program with a graphics or CUDA context on these devices has.
 pub(crate) fn context_files(minors: impl Iterator<Item = u32>, graphics: bool) -> Vec<HeldFile> {
     let gpus = minors.map(|minor| held_file(&format!("/dev/nvidia{minor}"), "F...m"));
-    let kind = match graphics {
-        true => held_file("/dev/nvidia-modeset", "F...."),
-        false => held_file("/dev/nvidia-uvm", "F...m"),
+    let kind = if graphics {
+        held_file("/dev/nvidia-modeset", "F....")
+    } else {
+        held_file("/dev/nvidia-uvm", "F...m")
     };
     gpus.chain([kind, held_file("/dev/nvidiactl", "F...m")]).flatten().collect()
 }

@@ -62,9 +62,10 @@ pub fn writer(
 /// When the directory does not exist or cannot be read, or a newer version has written it.
 pub fn reader(path: &Path) -> Result<Reader, MachineError> {
     let dir = TrustedDir::open(path, PathTrust::AsGiven).map_err(|error| {
-        MachineError::new(error).with_hint(match path.is_file() {
-            true => "a recording in a file is a machine for --sim; a history is a directory",
-            false => "gpuws record --for writes a history to a directory",
+        MachineError::new(error).with_hint(if path.is_file() {
+            "a recording in a file is a machine for --sim; a history is a directory"
+        } else {
+            "gpuws record --for writes a history to a directory"
         })
     })?;
     Reader::open(descriptor(&dir)?).map_err(|error| {
@@ -73,9 +74,10 @@ pub fn reader(path: &Path) -> Result<Reader, MachineError> {
         let is_denied = errno == Some(&Errno::ACCESS);
         let what = format!("read the history '{}'", path.display());
         let failed = MachineError::new(Error::new(error.kind(), what).with_source(error));
-        match is_denied {
-            true => failed.with_hint("run the same command as the owner of the directory or root"),
-            false => failed,
+        if is_denied {
+            failed.with_hint("run the same command as the owner of the directory or root")
+        } else {
+            failed
         }
     })
 }

@@ -56,9 +56,10 @@ impl Requests {
 
     /// Returns whether no signal has requested the end.
     pub fn go_on(&self) -> ControlFlow<()> {
-        match self.end.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if self.end.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 

@@ -137,13 +137,11 @@ pub fn node_name(given: Option<&str>, hostname: Option<&str>) -> Result<String, 
     let short = hostname.map(|name| name.split('.').next().unwrap_or(name).to_owned());
     let name = given.map(str::to_owned).or(set).or(short).unwrap_or_default();
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    match !name.is_empty() && !name.starts_with('-') && name.chars().all(is_allowed) {
-        true => Ok(name),
-        false => {
-            let error =
-                Error::new(ErrorKind::Invalid, format!("use '{name}' as the name of a node"));
-            Err(MachineError::new(error).with_hint("name this node as Slurm does: --node NAME"))
-        }
+    if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_allowed) {
+        Ok(name)
+    } else {
+        let error = Error::new(ErrorKind::Invalid, format!("use '{name}' as the name of a node"));
+        Err(MachineError::new(error).with_hint("name this node as Slurm does: --node NAME"))
     }
 }
 

@@ -190,9 +190,10 @@ impl Ladder<'_, '_> {
         // because the watcher may take time too.
         if let Err(stopped) = self.tell(Event::Signalling(target, signal)) {
             // The log says that the signal was about to be sent.
-            let outcome = match rung.action.signals.is_empty() {
-                true => Outcome::NotReached,
-                false => Outcome::Unsettled,
+            let outcome = if rung.action.signals.is_empty() {
+                Outcome::NotReached
+            } else {
+                Outcome::Unsettled
             };
             self.settle(rung, outcome)?;
             return Err(stopped);

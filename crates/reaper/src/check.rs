@@ -74,10 +74,13 @@ impl Check<'_> {
             return Err(Outcome::LetGo.into());
         }
         match &target.membership {
-            Membership::Descends(root) => match descends(&now, root, self.ports.host) {
-                true => Ok(()),
-                false => Err(Outcome::LetGo.into()),
-            },
+            Membership::Descends(root) => {
+                if descends(&now, root, self.ports.host) {
+                    Ok(())
+                } else {
+                    Err(Outcome::LetGo.into())
+                }
+            }
             Membership::Group(_) | Membership::Cgroup(_) | Membership::Job(_) => {
                 same_program(&now, &target.process)?;
                 self.is_no_protected_member(&now, handle, target)
@@ -112,9 +115,10 @@ impl Check<'_> {
         target: &Target,
     ) -> Result<(), Objection> {
         let parent = self.parent(now, handle)?;
-        match is_login(now, parent.as_ref(), target.membership.cgroup()) {
-            true => Err(Outcome::LoginSession.into()),
-            false => Ok(()),
+        if is_login(now, parent.as_ref(), target.membership.cgroup()) {
+            Err(Outcome::LoginSession.into())
+        } else {
+            Ok(())
         }
     }
 
@@ -181,9 +185,10 @@ impl Check<'_> {
             return Err(Outcome::RoleForbids { role: Role::Monitor }.into());
         }
         // The driver takes milliseconds to answer.
-        match handle.held(self.files)?.iter().any(is_planned) {
-            true => Ok(()),
-            false => Err(Outcome::LetGo.into()),
+        if handle.held(self.files)?.iter().any(is_planned) {
+            Ok(())
+        } else {
+            Err(Outcome::LetGo.into())
         }
     }
 

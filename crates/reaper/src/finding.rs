@@ -336,9 +336,10 @@ impl Diagnosis {
         let found = self.findings.len();
         self.findings.retain(|finding| {
             let mut indexes = finding.devices.iter().map(|id| Some(id.index));
-            let known = match finding.devices.is_empty() {
-                true => is_ignored(finding.kind, None),
-                false => indexes.all(|index| is_ignored(finding.kind, index)),
+            let known = if finding.devices.is_empty() {
+                is_ignored(finding.kind, None)
+            } else {
+                indexes.all(|index| is_ignored(finding.kind, index))
             };
             finding.confidence >= least && !known
         });
@@ -364,9 +365,12 @@ impl Diagnosis {
         let Err(fault) = &device.processes else { return true };
         let reaches_all = matches!(fault.kind.reach(), Reach::Device | Reach::Machine);
         let faults = self.findings.iter().filter(|f| f.kind == FindingKind::DeviceFault);
-        faults.flat_map(|finding| &finding.devices).any(|id| match id.same_device(device.id()) {
-            true => reaches_all,
-            false => snapshot.device(id).is_some_and(|d| d.processes.as_ref().err() == Some(fault)),
+        faults.flat_map(|finding| &finding.devices).any(|id| {
+            if id.same_device(device.id()) {
+                reaches_all
+            } else {
+                snapshot.device(id).is_some_and(|d| d.processes.as_ref().err() == Some(fault))
+            }
         })
     }
 }

@@ -149,11 +149,10 @@ impl Sweep<'_> {
     }
 
     fn cannot_end(&self, info: &ProcessInfo) -> String {
-        match self.refused.contains(&info.key) {
-            true => {
-                format!("end process {} ({}): no permission to signal it", info.key.pid, info.name)
-            }
-            false => cannot_end(info),
+        if self.refused.contains(&info.key) {
+            format!("end process {} ({}): no permission to signal it", info.key.pid, info.name)
+        } else {
+            cannot_end(info)
         }
     }
 
@@ -244,9 +243,10 @@ impl Sweep<'_> {
 /// Names a process that SIGKILL has not ended, as a failure.
 pub fn cannot_end(info: &ProcessInfo) -> String {
     let who = format!("end process {} ({})", info.key.pid, info.name);
-    match is_stuck(info) {
-        true => format!("{who}, which is frozen or in uninterruptible sleep"),
-        false => format!("{who}, which has not exited after SIGKILL"),
+    if is_stuck(info) {
+        format!("{who}, which is frozen or in uninterruptible sleep")
+    } else {
+        format!("{who}, which has not exited after SIGKILL")
     }
 }
 

@@ -158,9 +158,10 @@ fn of_device(context: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
                 memory: Err(unreported),
                 utilization: Err(unreported),
                 // One of the foreign PIDs may be its own.
-                listed: match foreign.is_empty() {
-                    true => list.map(|_| false),
-                    false => Err(Absent::NotSupported),
+                listed: if foreign.is_empty() {
+                    list.map(|_| false)
+                } else {
+                    Err(Absent::NotSupported)
                 },
                 gpu_instance: None,
                 compute_instance: None,

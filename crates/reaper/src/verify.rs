@@ -39,9 +39,10 @@ impl Before {
     pub(crate) fn see(plan: &Plan, ports: Ports<'_>, files: Vec<DeviceFile>) -> Self {
         Before {
             memory: sights(plan, ports),
-            holders: match is_of_one_tree(plan) {
-                true => Ok(HolderScan::default()),
-                false => scan(ports, &files),
+            holders: if is_of_one_tree(plan) {
+                Ok(HolderScan::default())
+            } else {
+                scan(ports, &files)
             },
             files,
         }

@@ -233,9 +233,8 @@ mod tests {
                 None => ranges.push((code, code)),
             }
         }
-        let written = ranges.iter().map(|(first, last)| match first == last {
-            true => first.to_string(),
-            false => format!("{first}-{last}"),
+        let written = ranges.iter().map(|(first, last)| {
+            if first == last { first.to_string() } else { format!("{first}-{last}") }
         });
         written.collect::<Vec<_>>().join(" ")
     }

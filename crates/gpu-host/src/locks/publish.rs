@@ -110,9 +110,8 @@ fn make_kept(user: &UserDir, name: &str, chance: &str) -> Result<(OwnedFd, Stat)
 
 /// Creates a file that is locked for writing, and complete, when it gets its name.
 fn make_locked(user: &UserDir, name: &str, text: &[u8], chance: &str) -> Result<(OwnedFd, Stat)> {
-    make(user, name, text, chance, |file| match ofd::try_lock(file, Lock::Write)? {
-        true => Ok(()),
-        false => Err(Errno::AGAIN),
+    make(user, name, text, chance, |file| {
+        if ofd::try_lock(file, Lock::Write)? { Ok(()) } else { Err(Errno::AGAIN) }
     })
 }
 
@@ -190,9 +189,10 @@ impl LeaseGuard for Published {
     }
 
     fn inherit(&self, yes: bool) -> Result<()> {
-        match yes {
-            true => set_inherited(self.kept()?, true),
-            false => self.kept.get().map_or(Ok(()), |(kept, _)| set_inherited(kept, false)),
+        if yes {
+            set_inherited(self.kept()?, true)
+        } else {
+            self.kept.get().map_or(Ok(()), |(kept, _)| set_inherited(kept, false))
         }
     }
 

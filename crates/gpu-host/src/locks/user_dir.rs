@@ -183,9 +183,10 @@ impl UserDir {
             fault::file(format!("open the lease directory '{}'", dir.path.display()), errno)
         };
         let stat = rustix::fs::fstat(&dir.fd).map_err(failed)?;
-        match Mode::from_raw_mode(stat.st_mode) == mode() {
-            true => Ok(()),
-            false => rustix::fs::fchmod(&dir.fd, mode()).map_err(failed),
+        if Mode::from_raw_mode(stat.st_mode) == mode() {
+            Ok(())
+        } else {
+            rustix::fs::fchmod(&dir.fd, mode()).map_err(failed)
         }
     }
 

@@ -213,10 +213,7 @@ impl Front {
         let failed = |errno| fault::file("watch the parent process", errno);
         let root = ProcRoot::open(&roots.proc).map_err(failed)?;
         let other = Watched::open(&root, other).map_err(failed)?;
-        match self.watch(&other)? {
-            true => self.ending().map(Some),
-            false => Ok(None),
-        }
+        if self.watch(&other)? { self.ending().map(Some) } else { Ok(None) }
     }
 
     fn ending(&mut self) -> Result<JobExit> {
@@ -307,9 +304,10 @@ impl Front {
     /// `Io` when `/proc` cannot be read.
     pub fn orphans(&self, roots: &Roots, ending: JobExit) -> Result<Option<Orphans<'_>>> {
         let left = self.dismissed.is_none() && Front::was_killed(ending);
-        match self.stands == Relation::Guarded && left {
-            true => Orphans::of(roots, &self.signals, &self.own_children).map(Some),
-            false => Ok(None),
+        if self.stands == Relation::Guarded && left {
+            Orphans::of(roots, &self.signals, &self.own_children).map(Some)
+        } else {
+            Ok(None)
         }
     }
 

@@ -234,12 +234,14 @@ impl ReexecRole {
             return Ok(ReexecRole::Over);
         }
         let ending = front.wait()?;
-        match Front::was_killed(ending) {
-            true => Ok(ReexecRole::Successor(Successor { front, roots: roots.clone(), ending })),
+        if Front::was_killed(ending) {
+            Ok(ReexecRole::Successor(Successor { front, roots: roots.clone(), ending }))
+        } else if ending == JobExit::Code(0) {
             // This process ends as the supervisor did, for the caller to see.
-            false if ending == JobExit::Code(0) => Ok(ReexecRole::Over),
-            false => Err(Error::new(ErrorKind::Io, what)
-                .with_source(io::Error::other(format!("it ended with {}", ending.code())))),
+            Ok(ReexecRole::Over)
+        } else {
+            Err(Error::new(ErrorKind::Io, what)
+                .with_source(io::Error::other(format!("it ended with {}", ending.code()))))
         }
     }
 }

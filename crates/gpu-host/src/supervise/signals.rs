@@ -61,9 +61,10 @@ impl Signals {
 
     /// Catches Ctrl-Z from now on: with a job, the job stops first.
     pub(crate) fn catch_stop(&self) -> io::Result<()> {
-        match is_in(self.ignored, SIGTSTP) {
-            true => Ok(()),
-            false => self.delivery.handle().add_signal(SIGTSTP),
+        if is_in(self.ignored, SIGTSTP) {
+            Ok(())
+        } else {
+            self.delivery.handle().add_signal(SIGTSTP)
         }
     }
 

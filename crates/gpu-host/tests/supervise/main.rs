@@ -75,11 +75,10 @@ fn run(tests: &[Test], filter: &str) -> ExitCode {
             let output = Command::new(&program).args([ONE, name]).output().expect("it starts");
             let well = output.status.success();
             let said = [output.stdout, output.stderr].concat();
-            match well {
-                true => say(&format!("test {name} ... ok\n")),
-                false => {
-                    say(&format!("test {name} ... FAILED\n{}", String::from_utf8_lossy(&said)))
-                }
+            if well {
+                say(&format!("test {name} ... ok\n"));
+            } else {
+                say(&format!("test {name} ... FAILED\n{}", String::from_utf8_lossy(&said)));
             }
             if !well {
                 failed.lock().expect("no thread panics").push(*name);

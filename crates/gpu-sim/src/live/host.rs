@@ -206,10 +206,11 @@ impl ProcessTable for SessionHost {
             ));
         };
         let handle = real.open(pid)?;
-        match members::belongs(&*handle, &**real, &self.session, &self.dir)? {
-            true => Ok(Box::new(Actor(handle))),
-            false => Err(Error::new(ProcessFault::NotPermitted, what())
-                .with_source("it is not part of the simulation")),
+        if members::belongs(&*handle, &**real, &self.session, &self.dir)? {
+            Ok(Box::new(Actor(handle)))
+        } else {
+            Err(Error::new(ProcessFault::NotPermitted, what())
+                .with_source("it is not part of the simulation"))
         }
     }
 }

@@ -126,10 +126,7 @@ fn inner(dir: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
         // Linux before 5.6, or a container whose seccomp filter does not allow the call.
         Err(Errno::NOSYS | Errno::PERM) => {
             let opened = openat(dir, name, flags, Mode::empty())?;
-            match fstat(&opened)?.st_dev == fstat(dir)?.st_dev {
-                true => Ok(opened),
-                false => Err(Errno::XDEV),
-            }
+            if fstat(&opened)?.st_dev == fstat(dir)?.st_dev { Ok(opened) } else { Err(Errno::XDEV) }
         }
         opened => opened,
     }

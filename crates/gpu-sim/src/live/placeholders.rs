@@ -118,9 +118,10 @@ fn part(process: &Process, dir: &Dir) -> io::Result<String> {
 
 /// Returns a text of a machine file; an error if control characters could add instructions.
 fn one_line(text: &str) -> io::Result<&str> {
-    match text.chars().any(char::is_control) {
-        true => Err(io::Error::other("a name contains control characters")),
-        false => Ok(text),
+    if text.chars().any(char::is_control) {
+        Err(io::Error::other("a name contains control characters"))
+    } else {
+        Ok(text)
     }
 }
 

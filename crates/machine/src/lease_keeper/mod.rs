@@ -85,12 +85,11 @@ impl Holder {
         let mut holder = Holder(Some(child.map_err(failed)?));
         let output = holder.0.as_mut().and_then(|child| child.stdout.take());
         let message = output.map_or(Ok(String::new()), read_message).map_err(failed)?;
-        match message == READY {
-            true => Ok(holder),
-            false => {
-                let error = Error::new(ErrorKind::Unsupported, "keep the devices");
-                Err(MachineError::new(error.with_source(message)).of(Cause::NotKept))
-            }
+        if message == READY {
+            Ok(holder)
+        } else {
+            let error = Error::new(ErrorKind::Unsupported, "keep the devices");
+            Err(MachineError::new(error.with_source(message)).of(Cause::NotKept))
         }
     }
 

@@ -62,10 +62,8 @@ pub(crate) fn serve_if_requested() -> Option<Served> {
     let devices = words.chain(visible);
     let devices = devices.map(|word| DeviceUuid(word.to_string_lossy().into_owned()));
     let devices: Vec<DeviceUuid> = devices.collect();
-    let contexts = match devices.is_empty() {
-        true => Ok(None),
-        false => CudaContexts::hold(&devices).map(Some),
-    };
+    let contexts =
+        if devices.is_empty() { Ok(None) } else { CudaContexts::hold(&devices).map(Some) };
     // Open it before the claim is reported as kept: without it, the lease would end at once.
     let root = open_process(root);
     let message = match (&contexts, &root) {

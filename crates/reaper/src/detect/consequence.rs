@@ -59,9 +59,10 @@ fn add_later(messages: &[&DriverMessage], causes: &mut [Option<Cause>]) {
             let is_near = |later: &&usize| {
                 let known = First { position: at, last: moment(message) };
                 let timed = message.at != DriverMessage::UNDATED || message.elapsed.is_some();
-                match timed {
-                    true => known.reaches_within(messages[**later], EARLY),
-                    false => known.reaches(messages[**later]) && **later - at <= EARLY_LINES,
+                if timed {
+                    known.reaches_within(messages[**later], EARLY)
+                } else {
+                    known.reaches(messages[**later]) && **later - at <= EARLY_LINES
                 }
             };
             let of_process = message.pid.and_then(|pid| of_process.get(&pid));

@@ -25,10 +25,7 @@ fn finding(
     if !is_grave(&rise, device) || context.role(process.pid, device) != Role::MemoryUser {
         return None;
     }
-    let confidence = match rise.is_long {
-        true => Confidence::Likely,
-        false => Confidence::Possible,
-    };
+    let confidence = if rise.is_long { Confidence::Likely } else { Confidence::Possible };
     let evidence = vec![evidence(&rise, device)];
     let suspect = Suspect { process: context.key(process.pid), confidence, evidence };
     let advice = vec![context.to_end(process.pid)];

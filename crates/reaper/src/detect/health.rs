@@ -29,9 +29,10 @@ fn silent(context: &DetectContext<'_>) -> Option<Finding> {
     let mut behind = Vec::new();
     for device in &context.now.devices {
         let Some(fault) = silence(device) else { continue };
-        match asked.iter().any(|(_, known)| *known == fault) {
-            true => behind.push(device.id().index.to_string()),
-            false => asked.push((device, fault)),
+        if asked.iter().any(|(_, known)| *known == fault) {
+            behind.push(device.id().index.to_string());
+        } else {
+            asked.push((device, fault));
         }
     }
     let (_, first) = asked.first()?;
@@ -144,9 +145,12 @@ fn blocked(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding>
     }
     let mut advice: Vec<Advice> = suspects
         .iter()
-        .map(|suspect| match context.role(suspect.process.pid, device).may_be_signalled() {
-            true => context.to_end(suspect.process.pid),
-            false => Advice::StopService(suspect.process.pid),
+        .map(|suspect| {
+            if context.role(suspect.process.pid, device).may_be_signalled() {
+                context.to_end(suspect.process.pid)
+            } else {
+                Advice::StopService(suspect.process.pid)
+            }
         })
         .collect();
     advice.push(Advice::ResetDevice(device.id().index));

@@ -95,10 +95,12 @@ fn finding(
     }
     let is_waiting = busy.is_empty() && waits.is_some();
     let is_abandoned = is_waiting && info.is_some_and(|info| is_abandoned(info, quiet));
-    let confidence = match quiet.was_watched_for(MIN_IDLE) {
-        true if is_abandoned => Confidence::High,
-        true => Confidence::Likely,
-        false => Confidence::Possible,
+    let confidence = if !quiet.was_watched_for(MIN_IDLE) {
+        Confidence::Possible
+    } else if is_abandoned {
+        Confidence::High
+    } else {
+        Confidence::Likely
     };
     let mut advice = Vec::new();
     if busy.is_empty() {
@@ -159,10 +161,7 @@ fn may_wait(info: &ProcessInfo, idle: Lasting) -> bool {
 /// covers one second and they are two minutes apart, eight hours of them miss a program that
 /// computes one second in fifty with a probability of 1 %.
 fn is_abandoned(info: &ProcessInfo, idle: Lasting) -> bool {
-    let least = match is_notebook(info) {
-        true => LONG_IDLE_NOTEBOOK,
-        false => LONG_IDLE,
-    };
+    let least = if is_notebook(info) { LONG_IDLE_NOTEBOOK } else { LONG_IDLE };
     idle.was_watched_closely_for(least)
 }
 

@@ -37,9 +37,10 @@ fn pcie(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let mut evidence = vec![slow];
     evidence.extend(lasting.describe());
     let index = device.id().index;
-    let (confidence, advice) = match lasting.is_long() {
-        true => (Confidence::Likely, vec![Advice::CheckSlot(index)]),
-        false => (Confidence::Possible, vec![Advice::LookLonger, Advice::CheckSlot(index)]),
+    let (confidence, advice) = if lasting.is_long() {
+        (Confidence::Likely, vec![Advice::CheckSlot(index)])
+    } else {
+        (Confidence::Possible, vec![Advice::LookLonger, Advice::CheckSlot(index)])
     };
     Some(Finding::about_device(device, FindingKind::SlowPcie, confidence, evidence, advice))
 }

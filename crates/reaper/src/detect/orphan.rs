@@ -49,17 +49,19 @@ fn finding(context: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let used_cpu = context.past.without_cpu_time(info.key) < seen.span;
     let is_worker = uses_memory && session_gone && is_worker(info) && !used_cpu;
     let is_long = seen.was_watched_for(MIN_IDLE);
-    evidence.push(match is_long {
-        true => seen.idle(),
-        false => Evidence::new(Sign::NoComputeObserved, "no compute observed"),
+    evidence.push(if is_long {
+        seen.idle()
+    } else {
+        Evidence::new(Sign::NoComputeObserved, "no compute observed")
     });
     evidence.extend(context.never_computed(&devices, pid));
-    evidence.push(match is_worker {
-        true => Evidence::new(
+    evidence.push(if is_worker {
+        Evidence::new(
             Sign::MultiprocessingWorker,
             "a Python multiprocessing worker, which normally exits with its parent",
-        ),
-        false => Evidence::new(Sign::MayBeDaemon, "a daemon would look the same"),
+        )
+    } else {
+        Evidence::new(Sign::MayBeDaemon, "a daemon would look the same")
     });
     let (confidence, advice) = match (is_worker, is_long) {
         (true, true) => (Confidence::High, vec![Advice::ReapProcess(pid)]),

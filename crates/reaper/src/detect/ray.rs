@@ -24,13 +24,14 @@ pub(super) fn worker(context: &DetectContext<'_>, pid: Pid) -> Option<Evidence> 
         return None;
     }
     let pid = raylet.key.pid;
-    let text = match info.name == IDLE {
-        true => format!(
+    let text = if info.name == IDLE {
+        format!(
             "a worker of Ray without a task (raylet {pid}), which keeps memory for the next one; \
                 max_calls=1 on the remote function ends the worker after each task, and raylet \
                 replaces a worker that was ended"
-        ),
-        false => format!("a worker of Ray (raylet {pid})"),
+        )
+    } else {
+        format!("a worker of Ray (raylet {pid})")
     };
     Some(Evidence::new(Sign::RayWorker, text))
 }

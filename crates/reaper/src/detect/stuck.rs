@@ -32,9 +32,10 @@ fn finding(context: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     match state {
         ProcessState::Zombie if has_threads() => {
             let index = first.id().index;
-            let (confidence, advice) = match devices.iter().any(|d| context.surely_uses(pid, d)) {
-                true => (Confidence::High, Advice::ReapDevice(index)),
-                false => (Confidence::Likely, Advice::ReapProcess(pid)),
+            let (confidence, advice) = if devices.iter().any(|d| context.surely_uses(pid, d)) {
+                (Confidence::High, Advice::ReapDevice(index))
+            } else {
+                (Confidence::Likely, Advice::ReapProcess(pid))
             };
             let text = "its main thread is a zombie but other threads hold the device; tools \
                 that read only the main thread's files miss it";
@@ -55,9 +56,10 @@ fn finding(context: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
             let text = "it is in uninterruptible sleep (state D): even SIGKILL takes effect only \
                 when the wait ends";
             let evidence = Evidence::new(Sign::UninterruptibleSleep, text);
-            let (confidence, advice) = match lasts {
-                true => (Confidence::Likely, Advice::WaitOrReboot),
-                false => (Confidence::Possible, Advice::WatchIdle),
+            let (confidence, advice) = if lasts {
+                (Confidence::Likely, Advice::WaitOrReboot)
+            } else {
+                (Confidence::Possible, Advice::WatchIdle)
             };
             about(FindingKind::StuckHolder, confidence, evidence, advice)
         }

@@ -66,10 +66,8 @@ fn finding(
     logged: &BTreeMap<u32, Logged<'_>>,
 ) -> Finding {
     let is_fatal = |logged: &Logged<'_>| logged.fatal == Some(true) && !logged.follows;
-    let confidence = match logged.values().any(is_fatal) {
-        true => Confidence::Likely,
-        false => Confidence::Possible,
-    };
+    let confidence =
+        if logged.values().any(is_fatal) { Confidence::Likely } else { Confidence::Possible };
     let evidence = logged.iter().map(|(code, logged)| {
         let severity = match logged.fatal {
             Some(true) => "fatal",

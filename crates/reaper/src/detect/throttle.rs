@@ -24,9 +24,10 @@ fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Findin
     let hot = reasons.0 & THERMAL != 0;
     let heat = temperatures(device);
     if let Some((temperature, limit)) = heat {
-        let sign = match temperature >= limit {
-            true => Sign::AtSlowdownTemperature,
-            false => Sign::BelowSlowdownTemperature,
+        let sign = if temperature >= limit {
+            Sign::AtSlowdownTemperature
+        } else {
+            Sign::BelowSlowdownTemperature
         };
         let text = format!("{temperature} °C; clocks are reduced from {limit} °C on");
         evidence.push(Evidence::new(sign, text));
@@ -42,9 +43,10 @@ fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Findin
     if !lasting.is_long() {
         advice.push(Advice::LookLonger);
     }
-    advice.push(match hot {
-        true => Advice::CheckCooling(device.id().index),
-        false => Advice::CheckPower(device.id().index),
+    advice.push(if hot {
+        Advice::CheckCooling(device.id().index)
+    } else {
+        Advice::CheckPower(device.id().index)
     });
     let kind = FindingKind::Throttled;
     Some(Finding::about_device(device, kind, confidence, evidence, advice))

@@ -78,9 +78,10 @@ impl Lasting {
 
     /// Returns the evidence that a process was idle in them.
     pub(crate) fn idle(self) -> Evidence {
-        let text = match self.span < HOURS {
-            true => format!("idle in {} samples over {}", self.looks, span(self.span)),
-            false => format!("no compute for {}, in {} samples", span(self.span), self.looks),
+        let text = if self.span < HOURS {
+            format!("idle in {} samples over {}", self.looks, span(self.span))
+        } else {
+            format!("no compute for {}, in {} samples", span(self.span), self.looks)
         };
         Evidence::new(Sign::Idle, text)
     }

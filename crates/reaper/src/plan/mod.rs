@@ -163,9 +163,10 @@ pub fn plan(
                     why,
                     Refusal::HoldsNothing | Refusal::HoldsOthers | Refusal::OtherUser
                 );
-                let list = match narrowed && request.pids.is_empty() {
-                    true => &mut plan.left_out,
-                    false => &mut plan.refused,
+                let list = if narrowed && request.pids.is_empty() {
+                    &mut plan.left_out
+                } else {
+                    &mut plan.refused
                 };
                 list.push(Refused {
                     pid,

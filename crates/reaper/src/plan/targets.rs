@@ -44,10 +44,7 @@ impl Choice<'_> {
         let held = self.held(pid);
         let files = self.files(pid, &held);
         if files.is_empty() {
-            return Err(match held.is_empty() {
-                true => Refusal::HoldsNothing,
-                false => Refusal::HoldsOthers,
-            });
+            return Err(if held.is_empty() { Refusal::HoldsNothing } else { Refusal::HoldsOthers });
         }
         if !self.is_asked_for(info) {
             return Err(Refusal::OtherUser);

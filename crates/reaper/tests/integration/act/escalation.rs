@@ -121,9 +121,8 @@ fn stopped_at(host: &MockHost, mut is_it: impl FnMut(Event<'_>) -> bool) -> (Rep
     let guard = Guard::new(host, vec![]).unwrap();
     let ports = Ports { backend: &backend, host, clock: &clock, journal: &journal };
     let token = ActToken::user_confirmed();
-    let report = execute(&ghost_plan(), &guard, ports, &token, &mut |event| match is_it(event) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+    let report = execute(&ghost_plan(), &guard, ports, &token, &mut |event| {
+        if is_it(event) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert_eq!(report.stopped.as_ref().unwrap().kind, ErrorKind::Interrupted);
     let lines = lines.lock().unwrap().clone();

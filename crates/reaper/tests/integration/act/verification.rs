@@ -14,9 +14,8 @@ type Shown = (u64, &'static [(u32, u64)]);
 fn showing(signalled: &Arc<AtomicBool>, before: Shown, after: Shown) -> MockGpuBackend {
     let mut backend = MockGpuBackend::new();
     backend.expect_origin().returning(origin);
-    let shown = move |signalled: &AtomicBool| match signalled.load(Ordering::Relaxed) {
-        true => after,
-        false => before,
+    let shown = move |signalled: &AtomicBool| {
+        if signalled.load(Ordering::Relaxed) { after } else { before }
     };
     let asked = signalled.clone();
     backend
@@ -181,10 +180,7 @@ fn one_of_two() -> Plan {
 #[test]
 fn memory_possibly_of_unlisted_process_is_not_reported_freed() {
     let other = |there: bool| {
-        let holders = match there {
-            true => vec![context(&process(105, "python"), &[0])],
-            false => vec![],
-        };
+        let holders = if there { vec![context(&process(105, "python"), &[0])] } else { vec![] };
         HolderScan { holders, ..HolderScan::default() }
     };
     let lives = end(&one_of_two(), (15_000, &[]), (9000, &[]), move |_| other(true));
