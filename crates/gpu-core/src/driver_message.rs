@@ -12,7 +12,7 @@ const SWITCH_PREFIX: &str = "nvidia-nvswitch";
 /// The words with which every message about a vanished device ends.
 const OFF_BUS: &str = "fallen off the bus";
 /// The maximum length of the part in parentheses, `PCI:00000000:01:00 GPU-I:05 GPU-CI:00`.
-const MAX_PLACE: usize = 64;
+const MAX_LOCATION: usize = 64;
 
 /// An error message of the driver in the kernel log, about one GPU or one NVSwitch.
 ///
@@ -93,24 +93,24 @@ impl DriverMessage {
         if let Some(rest) = message.strip_prefix("Xid (") {
             xid(rest, at)
         } else if let Some(rest) = message.strip_prefix("GPU ") {
-            let (place, text) = rest.split_once(": ")?;
+            let (location, text) = rest.split_once(": ")?;
             let is_lost = text.strip_prefix("GPU has ").is_some_and(|t| t.starts_with(OFF_BUS));
-            is_lost.then(|| off_bus(place, text, at))?
+            is_lost.then(|| off_bus(location, text, at))?
         } else {
             // The address is in the first of three lines, the verdict in the last.
             let rest = message.strip_prefix("The NVIDIA GPU ")?;
-            let place = rest.split_whitespace().next()?;
-            off_bus(place, &rest[rest.find(OFF_BUS)?..], at)
+            let location = rest.split_whitespace().next()?;
+            off_bus(location, &rest[rest.find(OFF_BUS)?..], at)
         }
     }
 }
 
-fn off_bus(place: &str, text: &str, at: Timestamp) -> Option<DriverMessage> {
+fn off_bus(location: &str, text: &str, at: Timestamp) -> Option<DriverMessage> {
     Some(DriverMessage {
         at,
         elapsed: None,
         is_local: false,
-        bus: address(place)?,
+        bus: address(location)?,
         kind: DriverMessageKind::FallenOffBus,
         pid: None,
         process: None,
@@ -132,12 +132,12 @@ fn sxid(line: &str, at: Timestamp) -> Option<DriverMessage> {
 
 /// Parses the rest of a message after `Xid (`.
 fn xid(rest: &str, at: Timestamp) -> Option<DriverMessage> {
-    let end = rest.bytes().take(MAX_PLACE).position(|byte| byte == b')')?;
-    let (place, rest) = (&rest[..end], rest[end + 1..].strip_prefix(':')?);
-    let mut words = place.split_whitespace();
+    let end = rest.bytes().take(MAX_LOCATION).position(|byte| byte == b')')?;
+    let (location, rest) = (&rest[..end], rest[end + 1..].strip_prefix(':')?);
+    let mut words = location.split_whitespace();
     let bus = address(words.next()?)?;
     let instance = |key: &str| {
-        let mut words = place.split_whitespace();
+        let mut words = location.split_whitespace();
         words.find_map(|word| word.strip_prefix(key)?.parse().ok())
     };
     let (number, rest) = digits(rest.trim_start());
@@ -396,7 +396,7 @@ mod tests {
         ] {
             assert_eq!(parsed(line), None, "{line}");
         }
-        let far = format!("NVRM: Xid (PCI:0000:3b:00{}): 79", " ".repeat(MAX_PLACE));
+        let far = format!("NVRM: Xid (PCI:0000:3b:00{}): 79", " ".repeat(MAX_LOCATION));
         assert_eq!(parsed(&far), None);
     }
 

@@ -66,7 +66,7 @@ pub fn observe_in_detail(
     clock: &dyn Clock,
     observation: Observation,
 ) -> Snapshot {
-    let mut snapshot = look(backend, host, clock, observation.groups);
+    let mut snapshot = query_devices(backend, host, clock, observation.groups);
     complete(&mut snapshot, host, observation, &mut Fresh(host, observation.processes));
     snapshot
 }
@@ -154,7 +154,7 @@ pub fn observe_users(
     clock: &dyn Clock,
     groups: Groups,
 ) -> Snapshot {
-    let mut snapshot = look(backend, host, clock, groups);
+    let mut snapshot = query_devices(backend, host, clock, groups);
     let answers = &mut Fresh(host, ProcessDetail::Whole);
     look_up(host, &mut snapshot, named_pids, answers);
     // Looks up each unknown ancestor until none is left: this terminates, because each PID is
@@ -168,7 +168,12 @@ pub fn observe_users(
 }
 
 /// Reads the devices once; everything else is still empty.
-fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Groups) -> Snapshot {
+fn query_devices(
+    backend: &dyn GpuBackend,
+    host: &dyn Host,
+    clock: &dyn Clock,
+    groups: Groups,
+) -> Snapshot {
     let taken_at = clock.wall();
     let inventory = look_at_devices(backend, host, groups);
     begin(backend, host, host.hostname(), taken_at, inventory)
@@ -214,8 +219,8 @@ pub fn look_at_devices(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups
 /// be attributed to the other.
 fn clear_duplicate_ids(devices: &mut [DeviceState]) {
     let ids: Vec<DeviceId> = devices.iter().map(|device| device.id().clone()).collect();
-    for (place, device) in devices.iter_mut().enumerate() {
-        let others = || ids.iter().enumerate().filter(move |(at, _)| *at != place);
+    for (index, device) in devices.iter_mut().enumerate() {
+        let others = || ids.iter().enumerate().filter(move |(at, _)| *at != index);
         let id = &mut device.info.id;
         if id.node.is_ok() && others().any(|(_, other)| other.node == id.node) {
             id.node = Err(Absent::Implausible);

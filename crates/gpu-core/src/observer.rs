@@ -71,7 +71,7 @@ struct Search {
     at: Duration,
     took: Duration,
     /// What the driver reported before it.
-    told: Vec<Told>,
+    reported: Vec<Reported>,
     /// The named processes that did not exist, once they were looked up.
     gone: Option<BTreeSet<Pid>>,
     /// Something has changed since.
@@ -79,7 +79,7 @@ struct Search {
 }
 
 /// What the driver reports about the users of a device.
-struct Told {
+struct Reported {
     listed: BTreeSet<Pid>,
     unexplained: Option<Bytes>,
 }
@@ -120,9 +120,9 @@ impl Observer {
         let mut snapshot = begin(backend, host, hostname, taken_at, inventory);
         let known = std::mem::take(&mut self.processes);
         let detail = observation.processes;
-        let mut look = Look { observer: self, host, clock, detail, known, is_old: None };
-        complete(&mut snapshot, host, observation, &mut look);
-        if let Some(is_old) = look.is_old {
+        let mut cached = Cached { observer: self, host, clock, detail, known, is_old: None };
+        complete(&mut snapshot, host, observation, &mut cached);
+        if let Some(is_old) = cached.is_old {
             self.check(&mut snapshot, is_old);
         }
         if let Ok(holders) = &mut snapshot.holders {
@@ -197,12 +197,12 @@ impl Observer {
         snapshot: &Snapshot,
         files: &[DeviceFile],
     ) -> Result<(HolderScan, bool), Fault> {
-        let told: Vec<Told> = snapshot.devices.iter().map(Told::of).collect();
+        let reported: Vec<Reported> = snapshot.devices.iter().map(Reported::of).collect();
         let noticed = self.activity.as_mut().is_some_and(|activity| activity.noticed());
         let same_files = self.last.as_ref().is_some_and(|last| last.files == files);
         if let Some(last) = self.last.as_mut().filter(|_| same_files) {
-            let as_before = last.told.len() == told.len()
-                && last.told.iter().zip(&told).all(|(old, new)| old.is_like(new));
+            let as_before = last.reported.len() == reported.len()
+                && last.reported.iter().zip(&reported).all(|(old, new)| old.is_like(new));
             last.is_doubtful |= noticed || !as_before;
             if !last.is_over(clock.monotonic()) {
                 return Ok((last.scan.clone(), true));
@@ -220,7 +220,7 @@ impl Observer {
             scan: scan.clone(),
             at,
             took: at.saturating_sub(begin),
-            told,
+            reported,
             gone: None,
             is_doubtful: false,
         });
@@ -266,7 +266,7 @@ fn with_details(devices: &mut [DeviceState], known: &[(DeviceId, Details)]) -> b
 }
 
 /// One snapshot of an observer.
-struct Look<'a> {
+struct Cached<'a> {
     observer: &'a mut Observer,
     host: &'a dyn Host,
     clock: &'a dyn Clock,
@@ -277,7 +277,7 @@ struct Look<'a> {
     is_old: Option<bool>,
 }
 
-impl Answers for Look<'_> {
+impl Answers for Cached<'_> {
     fn holders(&mut self, snapshot: &Snapshot, files: &[DeviceFile]) -> Result<HolderScan, Fault> {
         let (scan, is_old) = self.observer.holders(self.host, self.clock, snapshot, files)?;
         self.is_old = Some(is_old);
@@ -339,15 +339,15 @@ impl Search {
     }
 }
 
-impl Told {
+impl Reported {
     fn of(device: &DeviceState) -> Self {
         let listed = device.processes.iter().flatten().map(|process| process.pid).collect();
         let memory = device.memory_used().ok().zip(device.memory_listed());
-        Told { listed, unexplained: memory.map(|(used, listed)| used.saturating_sub(listed)) }
+        Reported { listed, unexplained: memory.map(|(used, listed)| used.saturating_sub(listed)) }
     }
 
     /// Returns whether the same processes are listed, and the unexplained memory is about the same.
-    fn is_like(&self, other: &Told) -> bool {
+    fn is_like(&self, other: &Reported) -> bool {
         let about_same = match (self.unexplained, other.unexplained) {
             (Some(one), Some(two)) => one.max(two).saturating_sub(one.min(two)) < DRIVER_OVERHEAD,
             (one, two) => one.is_some() == two.is_some(),

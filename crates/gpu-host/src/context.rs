@@ -38,7 +38,7 @@ impl Context {
     }
 
     /// Checks whether one process is a holder, and counts it if it cannot be read.
-    pub(crate) fn look_at_holder(
+    pub(crate) fn check_holder(
         &self,
         walker: &mut Walker<'_>,
         root: &ProcRoot,
@@ -49,7 +49,7 @@ impl Context {
             Ok(dir) => dir,
             Err(errno) => return self.count(errno, (pid, None), false, scan),
         };
-        let seen = match walker.look(&dir, pid) {
+        let seen = match walker.scan(&dir, pid) {
             Ok(seen) => seen,
             Err(errno) => return self.count(errno, (pid, Some(&dir)), false, scan),
         };

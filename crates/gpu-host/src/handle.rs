@@ -82,7 +82,7 @@ impl ProcessHandle for LinuxProcess {
         let act = "inspect the files of";
         let targets = Targets::new(files);
         let seen =
-            Walker::new(&targets, true).look(&self.dir, self.pid.0).map_err(self.failed(act))?;
+            Walker::new(&targets, true).scan(&self.dir, self.pid.0).map_err(self.failed(act))?;
         self.still_lives(act)?;
         match seen.blocked {
             // The process seems to hold no file, but not everything was readable, so the answer is

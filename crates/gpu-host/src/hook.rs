@@ -411,14 +411,14 @@ mod tests {
             hook.start(&name.to_string(), Vec::new(), Duration::ZERO).unwrap();
         }
         hook.retire();
-        let told = hook.attend(Duration::ZERO)[0].fault().text;
-        assert!(told.starts_with("pass on 2 events that still waited"), "{told}");
+        let reported = hook.attend(Duration::ZERO)[0].fault().text;
+        assert!(reported.starts_with("pass on 2 events that still waited"), "{reported}");
         assert_eq!((hook.running.len(), hook.is_used()), (RUNNING, false));
-        let told = hook.end(Duration::ZERO);
-        assert_eq!(told.len(), RUNNING);
-        let told = told[0].fault().text;
-        assert!(told.starts_with("pass on 0 before the end: '"), "{told}");
-        assert!(told.ends_with("old' was still running and was killed"), "{told}");
+        let reported = hook.end(Duration::ZERO);
+        assert_eq!(reported.len(), RUNNING);
+        let reported = reported[0].fault().text;
+        assert!(reported.starts_with("pass on 0 before the end: '"), "{reported}");
+        assert!(reported.ends_with("old' was still running and was killed"), "{reported}");
     }
 
     #[test]

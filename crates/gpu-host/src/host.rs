@@ -280,7 +280,7 @@ impl DeviceFiles for LinuxHost {
         let pids = self.candidates(&root, &targets, has_own_numbers)?;
         let start = || (Walker::new(&targets, has_own_numbers), HolderScan::default());
         let shares = parallel::over(Work::Descriptors, &pids, start, |(walker, scan), pid| {
-            self.context.look_at_holder(walker, &root, pid, scan);
+            self.context.check_holder(walker, &root, pid, scan);
         });
         let mut all = HolderScan { unreadable: hidden(&root), ..HolderScan::default() };
         for (_, share) in shares {

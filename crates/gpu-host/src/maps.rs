@@ -45,7 +45,7 @@ impl Default for Mappings {
 
 impl Mappings {
     /// Records the targets that a thread has mapped, and returns whether it has any mappings.
-    pub(crate) fn look(
+    pub(crate) fn scan(
         &mut self,
         thread: &ProcDir,
         targets: &Targets<'_>,

@@ -60,14 +60,14 @@ impl<'a> Walker<'a> {
     ///
     /// # Errors
     /// `ENOENT` or `ESRCH` when it has ended, `EACCES` or `EPERM` when no part of it may be read.
-    pub(crate) fn look(&mut self, process: &ProcDir, pid: u32) -> Result<Seen> {
+    pub(crate) fn scan(&mut self, process: &ProcDir, pid: u32) -> Result<Seen> {
         let mut seen = Seen {
             findings: Findings::default(),
             through_thread: None,
             blocked: None,
             open_files_read: true,
         };
-        let first = self.look_through(process, &mut seen);
+        let first = self.scan_thread(process, &mut seen);
         if process.has_one_thread() {
             return first.map(|_| seen);
         }
@@ -99,7 +99,7 @@ impl<'a> Walker<'a> {
             {
                 continue;
             }
-            match self.look_through(&thread, &mut seen) {
+            match self.scan_thread(&thread, &mut seen) {
                 Ok(true) if speaker.is_none() => {
                     seen.through_thread = Some(Pid(tid));
                     stand_in = Some((tid, thread));
@@ -126,10 +126,10 @@ impl<'a> Walker<'a> {
 
     /// Reads everything of one thread, and returns whether it lives: a zombie and a kernel thread
     /// have neither descriptors nor mappings.
-    fn look_through(&mut self, thread: &ProcDir, seen: &mut Seen) -> Result<bool> {
+    fn scan_thread(&mut self, thread: &ProcDir, seen: &mut Seen) -> Result<bool> {
         let descriptors = self.descriptors(thread, seen)?;
         self.links(thread, seen);
-        let mapped = self.mappings.look(thread, self.targets, &mut seen.findings);
+        let mapped = self.mappings.scan(thread, self.targets, &mut seen.findings);
         let mapped = mapped.unwrap_or_else(|errno| {
             seen.block(errno);
             false

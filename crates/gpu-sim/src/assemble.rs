@@ -38,7 +38,7 @@ pub(crate) fn assemble(
     for entry in &file.gpus {
         device_entry::overlay(&mut machine.devices, place, entry)?;
     }
-    tell(&mut machine.devices, place, &file, &recorded)?;
+    apply_details(&mut machine.devices, place, &file, &recorded)?;
     machine.devices.sort_by_key(|device| device.info.id.index);
     if let Some(topology) = topology::read(place, &file, machine.devices.len())? {
         machine.topology = Ok(topology);
@@ -101,7 +101,7 @@ fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {
 }
 
 /// Applies the details of each device's product and of its own entry.
-fn tell(
+fn apply_details(
     devices: &mut [Device],
     place: Place<'_>,
     file: &MachineFile,

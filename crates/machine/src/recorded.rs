@@ -37,7 +37,7 @@ impl Recorded {
         match self {
             Recorded::History(reader) => reader.span(),
             Recorded::Recording(recording) => {
-                let mut times = recording.looks.iter().map(|look| look.snapshot.taken_at);
+                let mut times = recording.looks.iter().map(|frame| frame.snapshot.taken_at);
                 let first = times.next()?;
                 Some(times.fold((first, first), |(from, to), at| (from.min(at), to.max(at))))
             }
@@ -74,8 +74,10 @@ impl Recorded {
                 }
             }
             Recorded::Recording(recording) => {
-                let looks = recording.looks.iter().map(|look| &look.snapshot);
-                looks.filter(|look| is_due(look.taken_at)).for_each(|look| to(look, &[]));
+                let snapshots = recording.looks.iter().map(|frame| &frame.snapshot);
+                snapshots
+                    .filter(|snapshot| is_due(snapshot.taken_at))
+                    .for_each(|snapshot| to(snapshot, &[]));
             }
         }
     }

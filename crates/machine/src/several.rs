@@ -179,14 +179,16 @@ impl GpuBackend for Several {
     }
 
     fn look(&self, groups: Groups) -> Inventory {
-        let looks: Vec<Inventory> = self.backends.iter().map(|b| b.look(groups)).collect();
-        let drivers = looks.iter().map(|look| &look.driver);
+        let inventories: Vec<Inventory> = self.backends.iter().map(|b| b.look(groups)).collect();
+        let drivers = inventories.iter().map(|inventory| &inventory.driver);
         let driver = drivers.clone().find(|driver| driver.is_ok()).or(drivers.into_iter().next());
         let none = || Err(Error::new(ErrorKind::Unsupported, "query a driver").fault());
         let driver = driver.cloned().unwrap_or_else(none);
         let all: Vec<(usize, DeviceState)> = (0..)
-            .zip(looks)
-            .flat_map(|(at, look)| look.devices.into_iter().map(move |device| (at, device)))
+            .zip(inventories)
+            .flat_map(|(at, inventory)| {
+                inventory.devices.into_iter().map(move |device| (at, device))
+            })
             .collect();
         Inventory { driver, devices: self.merge(all, |device| &mut device.info.id) }
     }

@@ -42,19 +42,19 @@ impl SlurmTools {
         clock: Arc<dyn Clock>,
         until: Duration,
     ) -> Result<Self, MachineError> {
-        let has_it = |place: &PathBuf| place.join(Program::Scontrol.path()).exists();
-        let place = match dir {
+        let has_it = |prefix: &PathBuf| prefix.join(Program::Scontrol.path()).exists();
+        let prefix = match dir {
             Some(dir) => Some(dir.to_owned()),
             None => PLACES.iter().map(PathBuf::from).find(has_it),
         };
-        let place = place.ok_or_else(|| {
+        let prefix = prefix.ok_or_else(|| {
             MachineError::new(Error::new(ErrorKind::Invalid, "find Slurm's scontrol"))
                 .with_hint("name the installation, the directory with bin and sbin: --slurm DIR")
         })?;
         let variable = |name: &&str| Some((OsString::from(name), std::env::var_os(name)?));
         let environment: Vec<_> = VARIABLES.iter().filter_map(variable).collect();
         let tool = |program: Program| {
-            Ok((program, Tool::new(&place.join(program.path()), environment.clone())?))
+            Ok((program, Tool::new(&prefix.join(program.path()), environment.clone())?))
         };
         let all = [Program::Slurmd, Program::Scontrol, Program::Squeue];
         let tools = all.into_iter().map(tool).collect::<Result<_>>().map_err(MachineError::new)?;

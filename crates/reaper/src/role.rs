@@ -47,7 +47,7 @@ impl Role {
                 .is_some_and(|holder| holder.has(FileRole::Display) || holder.has(FileRole::Render))
                 || listed.is_some_and(|listed| listed.kind == DeviceProcessKind::Graphics)
         };
-        match process.and_then(servant) {
+        match process.and_then(service) {
             Some(SystemService::Daemon) => return Role::Daemon,
             Some(SystemService::Display) if process.is_none_or(|p| !is_ordinary(p)) || draws() => {
                 return Role::Display;
@@ -105,7 +105,7 @@ impl Role {
 }
 
 /// Returns the service that a process is: its name and its executable must match.
-fn servant(process: &ProcessInfo) -> Option<SystemService> {
+fn service(process: &ProcessInfo) -> Option<SystemService> {
     let named = SystemService::named(&process.name)?;
     let mps = is_mps(process);
     let is_it = match (runs(process, named), is_ordinary(process)) {
@@ -121,9 +121,9 @@ fn servant(process: &ProcessInfo) -> Option<SystemService> {
 }
 
 /// Returns whether the executable of a process has the name of such a service; `None` if unknown.
-fn runs(process: &ProcessInfo, servant: SystemService) -> Option<bool> {
+fn runs(process: &ProcessInfo, service: SystemService) -> Option<bool> {
     let program = process.executable.as_ref().ok()?;
-    Some(SystemService::named(program.name()) == Some(servant))
+    Some(SystemService::named(program.name()) == Some(service))
 }
 
 /// Returns whether a process certainly belongs to an ordinary user.

@@ -38,7 +38,7 @@ pub(crate) struct After {
 impl Before {
     pub(crate) fn see(plan: &Plan, ports: Ports<'_>, files: Vec<DeviceFile>) -> Self {
         Before {
-            memory: sights(plan, ports),
+            memory: memory_samples(plan, ports),
             holders: if is_of_one_tree(plan) {
                 Ok(HolderScan::default())
             } else {
@@ -65,14 +65,14 @@ impl Before {
         let mut memory = self.memory.clone();
         loop {
             let waited = ports.clock.monotonic().saturating_sub(start);
-            for (place, slot) in freed.iter_mut().enumerate() {
+            for (index, slot) in freed.iter_mut().enumerate() {
                 if slot.as_ref().is_some_and(|freed| freed.came_back) {
                     continue;
                 }
-                let expected = &plan.expected[place];
+                let expected = &plan.expected[index];
                 let all_ended = expected.targets.iter().all(ended);
-                memory[place] = MemoryAtMoment::of(ports.backend, ports.host, plan, expected);
-                let seen = (&self.memory[place], &memory[place]);
+                memory[index] = MemoryAtMoment::of(ports.backend, ports.host, plan, expected);
+                let seen = (&self.memory[index], &memory[index]);
                 *slot = Some(account(expected, seen, all_ended, waited));
             }
             let done = freed.iter().flatten().all(|freed| freed.came_back);
@@ -85,9 +85,9 @@ impl Before {
         if freed.iter().any(|freed| freed.freed.is_some_and(|bytes| bytes.0 > 0)) {
             let now = scan(ports, &self.files);
             let holders = Holders { before: &self.holders, now: &now };
-            for (place, freed) in freed.iter_mut().enumerate() {
-                let (before, after) = (&self.memory[place], &memory[place]);
-                let expected = &plan.expected[place];
+            for (index, freed) in freed.iter_mut().enumerate() {
+                let (before, after) = (&self.memory[index], &memory[index]);
+                let expected = &plan.expected[index];
                 freed.doubt = doubt(plan, expected, ports.host, before, after, &holders);
                 freed.came_back &= freed.doubt.is_none();
             }
@@ -149,7 +149,7 @@ impl Before {
         let taken_unseen = match &after.memory[..] {
             [] => now.unreadable.total() > before.unreadable.total(),
             before => {
-                let mut pairs = before.iter().zip(sights(plan, ports));
+                let mut pairs = before.iter().zip(memory_samples(plan, ports));
                 pairs.any(|(before, now)| grew(before, &now))
             }
         };
@@ -157,7 +157,7 @@ impl Before {
     }
 }
 
-fn sights(plan: &Plan, ports: Ports<'_>) -> Vec<MemoryAtMoment> {
+fn memory_samples(plan: &Plan, ports: Ports<'_>) -> Vec<MemoryAtMoment> {
     let sight = |expected| MemoryAtMoment::of(ports.backend, ports.host, plan, expected);
     plan.expected.iter().map(sight).collect()
 }

@@ -253,12 +253,12 @@ impl LeaseStore for FileLeaseStore {
         self.place.prepare()?;
         let publish = || -> Result<Box<dyn LeaseGuard>> {
             let user = UserDir::own(&self.place.first()?)?;
-            let chance = chance()?;
+            let random = random_hex()?;
             Ok(match kind {
-                EntryKind::Waiter => Box::new(InQueue::new(&user, entry, &chance)?),
+                EntryKind::Waiter => Box::new(InQueue::new(&user, entry, &random)?),
                 EntryKind::Attempt | EntryKind::Lease => {
                     self.make_room(kind)?;
-                    Box::new(Published::new(user, kind, entry, &chance)?)
+                    Box::new(Published::new(user, kind, entry, &random)?)
                 }
             })
         };
@@ -274,7 +274,7 @@ impl LeaseStore for FileLeaseStore {
     }
 
     fn new_id(&self) -> Result<LeaseId> {
-        let id = chance()?;
+        let id = random_hex()?;
         LeaseId::parse(&id).ok_or_else(|| Error::new(ErrorKind::Io, "generate a lease ID"))
     }
 
@@ -341,7 +341,7 @@ impl LeaseStore for FileLeaseStore {
 }
 
 /// Returns 12 random hexadecimal digits.
-fn chance() -> Result<String> {
+fn random_hex() -> Result<String> {
     let mut bytes = [0; 6];
     let filled = getrandom(&mut bytes[..], GetRandomFlags::empty());
     match filled.map_err(|errno| fault::file("read random bytes from the kernel", errno))? {

@@ -27,7 +27,7 @@ pub(super) struct Published {
     user: UserDir,
     kind: EntryKind,
     id: LeaseId,
-    chance: String,
+    random: String,
     kept: OnceCell<(OwnedFd, Stat)>,
     /// It ends with the processes that inherited it, not with this one.
     left: bool,
@@ -40,12 +40,12 @@ impl Published {
         user: UserDir,
         kind: EntryKind,
         entry: &LeaseEntry,
-        chance: &str,
+        random: &str,
     ) -> Result<Self> {
         let text = write(entry)?;
         let name = format!("{}{}", file_prefix(kind), entry.id);
-        let kept = create_inheritable(&user, entry, chance)?;
-        let (file, stat) = match make_locked(&user, &name, &text, chance) {
+        let kept = create_inheritable(&user, entry, random)?;
+        let (file, stat) = match make_locked(&user, &name, &text, random) {
             Ok(made) => made,
             Err(error) => {
                 if let Some((_, stat)) = kept.get() {
@@ -54,8 +54,8 @@ impl Published {
                 return Err(error);
             }
         };
-        let (id, chance) = (entry.id.clone(), chance.to_owned());
-        Ok(Published { file, stat, user, kind, id, chance, kept, left: false })
+        let (id, random) = (entry.id.clone(), random.to_owned());
+        Ok(Published { file, stat, user, kind, id, random, kept, left: false })
     }
 
     fn name(&self) -> String {
@@ -71,7 +71,7 @@ impl Published {
         if let Some((file, _)) = self.kept.get() {
             return Ok(file);
         }
-        let made = make_kept(&self.user, &self.kept_name(), &self.chance)?;
+        let made = make_kept(&self.user, &self.kept_name(), &self.random)?;
         Ok(&self.kept.get_or_init(|| made).0)
     }
 
@@ -88,14 +88,14 @@ impl Published {
 fn create_inheritable(
     user: &UserDir,
     entry: &LeaseEntry,
-    chance: &str,
+    random: &str,
 ) -> Result<OnceCell<(OwnedFd, Stat)>> {
     let name = format!("{KEPT}{}", entry.id);
     let is_there = || {
         rustix::fs::statat(&user.dir.fd, &name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| user.is_own(&stat))
     };
-    match make_kept(user, &name, chance) {
+    match make_kept(user, &name, random) {
         Ok(made) => Ok(OnceCell::from(made)),
         Err(_) if is_there() => Ok(OnceCell::new()),
         Err(error) => Err(error),
@@ -103,14 +103,14 @@ fn create_inheritable(
 }
 
 /// Creates a file that jobs inherit, with a descriptor that their scripts do not close by accident.
-fn make_kept(user: &UserDir, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
-    let (file, stat) = make_locked(user, name, &[], chance)?;
+fn make_kept(user: &UserDir, name: &str, random: &str) -> Result<(OwnedFd, Stat)> {
+    let (file, stat) = make_locked(user, name, &[], random)?;
     Ok((kept_fd::moved(file), stat))
 }
 
 /// Creates a file that is locked for writing, and complete, when it gets its name.
-fn make_locked(user: &UserDir, name: &str, text: &[u8], chance: &str) -> Result<(OwnedFd, Stat)> {
-    make(user, name, text, chance, |file| {
+fn make_locked(user: &UserDir, name: &str, text: &[u8], random: &str) -> Result<(OwnedFd, Stat)> {
+    make(user, name, text, random, |file| {
         if ofd::try_lock(file, Lock::Write)? { Ok(()) } else { Err(Errno::AGAIN) }
     })
 }
@@ -120,11 +120,11 @@ fn make(
     user: &UserDir,
     name: &str,
     text: &[u8],
-    chance: &str,
+    random: &str,
     ready: impl Fn(&OwnedFd) -> rustix::io::Result<()>,
 ) -> Result<(OwnedFd, Stat)> {
     let dir = &user.dir;
-    let new = format!("{NEW}{}-{chance}", std::process::id());
+    let new = format!("{NEW}{}-{random}", std::process::id());
     let failed = |errno| fault::file(format!("write lease '{}'", dir.show(name)), errno);
     let file = dir.make_file(&new).map_err(failed)?;
     let published = (|| {
@@ -253,14 +253,14 @@ pub(super) struct InQueue {
 
 impl InQueue {
     /// Publishes a place in the queue.
-    pub(super) fn new(user: &UserDir, entry: &LeaseEntry, chance: &str) -> Result<Self> {
+    pub(super) fn new(user: &UserDir, entry: &LeaseEntry, random: &str) -> Result<Self> {
         let text = write(entry)?;
         let queue = user.own_queue()?;
         let place = place_of(&LeaseEntry { owner: queue.owner, ..entry.clone() });
         let name = format!("{PLACE}{}", of_place(&place));
         let wait = format!("{WAIT}{}", entry.id);
-        let (fifo, fifo_stat) = make_fifo(&queue, &wait, chance)?;
-        match make(&queue, &name, &text, chance, |file| rustix::fs::futimens(file, &beat())) {
+        let (fifo, fifo_stat) = make_fifo(&queue, &wait, random)?;
+        match make(&queue, &name, &text, random, |file| rustix::fs::futimens(file, &beat())) {
             Ok((_, stat)) => Ok(InQueue { queue, name, stat, wait, fifo, fifo_stat }),
             Err(error) => {
                 queue.dir.remove(&wait, &fifo_stat);
@@ -271,9 +271,9 @@ impl InQueue {
 }
 
 /// Creates a FIFO that all users may read, and that has a writer when it gets its name.
-fn make_fifo(queue: &UserDir, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
+fn make_fifo(queue: &UserDir, name: &str, random: &str) -> Result<(OwnedFd, Stat)> {
     let dir = &queue.dir;
-    let new = format!("{NEW}{}-{chance}-fifo", std::process::id());
+    let new = format!("{NEW}{}-{random}-fifo", std::process::id());
     let failed = |errno| fault::file(format!("make '{}'", dir.show(name)), errno);
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::mknodat(&dir.fd, &new, FileType::Fifo, mode, 0).map_err(failed)?;

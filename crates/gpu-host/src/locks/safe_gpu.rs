@@ -101,19 +101,19 @@ impl SafeGpu {
     /// Locks the files, and returns the lock that prevents it.
     fn obstacle(&self, held: &SafeGpuLocks) -> Result<Option<Obstacle>> {
         let mut since = self.letting_through.lock().unwrap_or_else(PoisonError::into_inner);
-        for (place, file) in held.files.iter().enumerate() {
+        for (index, file) in held.files.iter().enumerate() {
             let Some(file) = file else { continue };
             if !ofd::try_lock(file, Lock::Read).map_err(failed)? {
                 *since = None;
-                return Ok(Some(Obstacle::Locked(place)));
+                return Ok(Some(Obstacle::Locked(index)));
             }
         }
         // If the list cannot be read, no waiting process can be let through.
         let queues = held.queues().unwrap_or_default();
-        if let Some((place, queue)) = queues.into_iter().enumerate().find(|(_, q)| !q.is_empty()) {
+        if let Some((index, queue)) = queues.into_iter().enumerate().find(|(_, q)| !q.is_empty()) {
             let began = *since.get_or_insert_with(now);
             if now().saturating_sub(began) < WAITER_GRACE {
-                return Ok(Some(Obstacle::Waits(place, queue)));
+                return Ok(Some(Obstacle::Waits(index, queue)));
             }
         }
         *since = None;
@@ -122,36 +122,36 @@ impl SafeGpu {
 
     /// Describes the failure, and the blocking process.
     fn named(&self, obstacle: &Obstacle, held: &SafeGpuLocks) -> String {
-        let path = |place: &usize| {
-            self.files.0.get(*place).map(|path| path.display().to_string()).unwrap_or_default()
+        let path = |index: &usize| {
+            self.files.0.get(*index).map(|path| path.display().to_string()).unwrap_or_default()
         };
         match obstacle {
-            Obstacle::Waits(place, queue) => {
+            Obstacle::Waits(index, queue) => {
                 let who = numbers(queue)
                     .map_or("a process of another PID namespace".into(), |who| {
                         format!("process {who}")
                     });
-                let path = path(place);
+                let path = path(index);
                 format!("hold safe-gpu's locks: {who} is already waiting for '{path}'")
             }
-            Obstacle::Locked(place) => {
-                let file = held.files.get(*place).and_then(Option::as_ref);
+            Obstacle::Locked(index) => {
+                let file = held.files.get(*index).and_then(Option::as_ref);
                 let who = match file.and_then(writer).flatten() {
                     Some(pid) => format!("it is locked by process {pid}"),
-                    None => match self.writers(*place) {
+                    None => match self.writers(*index) {
                         Some(who) => format!("it is locked, and open for writing in process {who}"),
                         None => "it is locked by a process that is not visible".to_owned(),
                     },
                 };
-                format!("hold safe-gpu's lock '{}': {who}", path(place))
+                format!("hold safe-gpu's lock '{}': {who}", path(index))
             }
         }
     }
 
     /// Returns the processes that could have locked a file for writing: the kernel does not report
     /// the process of an open file description lock.
-    fn writers(&self, place: usize) -> Option<String> {
-        let file = crate::files::resolve(self.files.0.get(place)?).ok()?;
+    fn writers(&self, index: usize) -> Option<String> {
+        let file = crate::files::resolve(self.files.0.get(index)?).ok()?;
         let roots = Roots { proc: self.proc.clone(), dev: "/dev".into(), sys: "/sys".into() };
         let scan = LinuxHost::new(roots).holders(&[file]).ok()?;
         let writes = |holder: &&Holder| {
@@ -225,8 +225,8 @@ impl SafeGpuGuard for SafeGpuLocks {
         self.files.iter().map(queue).collect()
     }
 
-    fn release(&mut self, place: usize) -> Result<()> {
-        if let Some(file) = self.files.get_mut(place) {
+    fn release(&mut self, index: usize) -> Result<()> {
+        if let Some(file) = self.files.get_mut(index) {
             *file = None;
         }
         Ok(())
@@ -264,15 +264,15 @@ fn open_or_make(path: &Path) -> Result<OwnedFd> {
     };
     let (dir, name) =
         path.parent().zip(path.file_name()).ok_or_else(|| refused("is not a regular file"))?;
-    let chance = super::chance()?;
-    let dir = open_or_make_dir(dir, &chance).map_err(failed)?;
+    let random = super::random_hex()?;
+    let dir = open_or_make_dir(dir, &random).map_err(failed)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let open = || rustix::fs::openat(&dir, name, flags | OFlags::CLOEXEC, Mode::empty());
     // O_CREAT alone does not work: the kernel refuses it for another user's file in a sticky
     // directory.
     let file = match open() {
         Err(Errno::NOENT) => {
-            let new = format!("{NEW}{chance}");
+            let new = format!("{NEW}{random}");
             let create = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&dir, &new, create, Mode::RUSR | Mode::WUSR);
             let file = file.map_err(failed)?;
@@ -296,12 +296,12 @@ fn open_or_make(path: &Path) -> Result<OwnedFd> {
     Ok(file)
 }
 
-fn open_or_make_dir(path: &Path, chance: &str) -> rustix::io::Result<OwnedFd> {
+fn open_or_make_dir(path: &Path, random: &str) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty());
     match open(path) {
         Err(Errno::NOENT) => {
-            let new = path.with_file_name(format!("{NEW}{chance}"));
+            let new = path.with_file_name(format!("{NEW}{random}"));
             rustix::fs::mkdir(&new, Mode::RWXU)?;
             let made = open(&new).and_then(|dir| {
                 rustix::fs::fchmod(&dir, Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX)?;

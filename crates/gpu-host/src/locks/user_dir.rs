@@ -4,9 +4,9 @@
 //! from renaming or removing it. So no user can create an entry of another user, with whatever
 //! links, and the link count of a file means nothing.
 
-use super::chance;
 use super::dir::Dir;
 use super::names::QUEUE;
+use super::random_hex;
 use crate::fault;
 use crate::trusted_dir::overflow_user;
 use gpu_core::{Error, ErrorKind, Result};
@@ -118,7 +118,7 @@ impl UserDir {
         // listings. The name contains the time: a later directory never takes precedence over an
         // earlier one, and no process keeps using one that is removed below.
         let ticket = crate::timer::since_boot().as_nanos();
-        let other = format!("{usual}-{ticket:016x}-{}", chance()?);
+        let other = format!("{usual}-{ticket:016x}-{}", random_hex()?);
         make(shared, &other)?;
         let own = Self::first_of(shared, caller)?.ok_or_else(|| {
             let what = format!("create the lease directory '{}'", shared.show(&other));

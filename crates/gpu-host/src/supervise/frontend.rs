@@ -178,7 +178,7 @@ impl Front {
             dismissed: None,
         };
         for (signal, _) in early.iter().filter(|(_, came)| came.load(Ordering::Relaxed)) {
-            front.tell(*signal);
+            front.forward(*signal);
         }
         Ok(front)
     }
@@ -242,7 +242,7 @@ impl Front {
             let has_ended = self.input.as_ref().map_or(Ok(false), EndOfInput::has_ended);
             if has_ended.map_err(failed)? {
                 self.input = None;
-                self.tell(SIGTERM);
+                self.forward(SIGTERM);
             }
             let mut files = vec![
                 PollFd::new(&self.pidfd, PollFlags::IN),
@@ -282,15 +282,15 @@ impl Front {
             let typed = reported.ssi_code == SI_KERNEL && [SIGINT, SIGQUIT].contains(&signal);
             self.interrupted |= typed;
             if signal == SIGTSTP {
-                stop(|| self.tell(signal))?;
+                stop(|| self.forward(signal))?;
             } else if !typed || self.stands != Relation::Beside {
-                self.tell(signal);
+                self.forward(signal);
             }
         }
         Ok(())
     }
 
-    fn tell(&self, signal: i32) {
+    fn forward(&self, signal: i32) {
         if let Some(signal) = rustix::process::Signal::from_named_raw(signal) {
             // It may have ended by now.
             let _ = pidfd_send_signal(&self.pidfd, signal);
@@ -333,13 +333,13 @@ impl Front {
 
 /// Stops this process like Ctrl-Z, if some process can continue it, which the kernel knows.
 ///
-/// Its own signal is pending before `tell` notifies the supervisor, which stops this process too: a
+/// Its own signal is pending before `notify` signals the supervisor, which stops this process too: a
 /// SIGCONT then discards both. Sent later, its own signal would discard the SIGCONT (signal(7)).
-fn stop(tell: impl FnOnce()) -> rustix::io::Result<()> {
+fn stop(notify: impl FnOnce()) -> rustix::io::Result<()> {
     let mut stop = SigSet::empty();
     stop.add(Signal::SIGTSTP);
     kill_process(getpid(), rustix::process::Signal::TSTP)?;
-    tell();
+    notify();
     let stopped = stop.thread_unblock().and_then(|()| stop.thread_block());
     stopped.map_err(|errno| rustix::io::Errno::from_raw_os_error(errno as i32))
 }

@@ -83,10 +83,10 @@ impl LinuxJob {
     }
 
     /// Checks for events, and handles those that need no caller.
-    fn look(&mut self) -> Result<Option<JobEvent>> {
+    fn check_events(&mut self) -> Result<Option<JobEvent>> {
         let came = {
             let mut signals = self.shared.signals.borrow_mut();
-            signals.look();
+            signals.record_received();
             signals.take_other()
         };
         // Signals come before its new state: an earlier stop has been handled by now.
@@ -265,7 +265,7 @@ impl Job for LinuxJob {
     fn next(&mut self, at_most: Duration) -> Result<Option<JobEvent>> {
         let until = moment().saturating_add(at_most);
         loop {
-            match self.look() {
+            match self.check_events() {
                 Ok(None) => {}
                 Ok(event) => return Ok(event),
                 // A failure must not hide a request to end.

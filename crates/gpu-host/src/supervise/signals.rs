@@ -78,7 +78,7 @@ impl Signals {
     }
 
     /// Records received signals.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn record_received(&mut self) {
         for signal in self.delivery.pending() {
             let asks = ASKING.contains(&signal);
             if (asks || FREE.contains(&signal)) && is_echo(&mut self.heard, signal) {

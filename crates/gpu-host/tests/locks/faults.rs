@@ -2,7 +2,7 @@
 //! empty directory. A file that only its owner has closed is not an error for other users.
 
 use crate::hostile::shared;
-use crate::other_process::{NOBODY, Stranger};
+use crate::other_process::{NOBODY, OtherProcess};
 use crate::{LEASE, WAITER, entry, lease, locks, own, skip};
 use gpu_core::{DeviceUuid, LeaseStore};
 use nix::libc::{
@@ -176,7 +176,8 @@ fn file_closed_by_its_owner_is_no_error_for_others() {
     let locks = locks(dir.path());
     let leases = ["GPU-1", "GPU-2", "GPU-3"].map(|device| lease(&locks, &[device]));
     let path = |entry: &gpu_core::LeaseEntry| own(dir.path()).join(format!("lease-{}", entry.id));
-    let sees = |device: &str| Stranger::start(Some(NOBODY), &format!("see {device}"), dir.path());
+    let sees =
+        |device: &str| OtherProcess::start(Some(NOBODY), &format!("see {device}"), dir.path());
     assert!(sees("GPU-1").is_some() && sees("GPU-2").is_some());
     fs::set_permissions(path(&leases[0].0), Permissions::from_mode(0o600)).unwrap();
     let list = list_without(NOBODY);

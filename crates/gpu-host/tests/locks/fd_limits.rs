@@ -1,7 +1,7 @@
 //! A process with few descriptors (`EMFILE`): what it cannot read must not count as free, and what
 //! it cannot keep open must not exist.
 
-use crate::other_process::Stranger;
+use crate::other_process::OtherProcess;
 use crate::{LEASE, WAITER, entry, lease, locks, own};
 use gpu_core::{Error, ErrorKind, LeaseStore};
 use gpu_host::FileLeaseStore;
@@ -20,8 +20,8 @@ fn low_fd_limit_hides_no_lease_and_leaves_no_files() {
     let locks = locks(dir.path());
     let (own, _held) = lease(&locks, &["GPU-1"]);
     let task = format!("have-few-descriptors {}", own.id);
-    let stranger = Stranger::start(None, &task, dir.path());
-    assert!(stranger.is_some(), "it says what was wrong");
+    let other = OtherProcess::start(None, &task, dir.path());
+    assert!(other.is_some(), "it says what was wrong");
     assert_eq!(locks.entries(LEASE).unwrap(), [own]);
 }
 

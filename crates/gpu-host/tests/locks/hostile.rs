@@ -1,6 +1,6 @@
 //! Hostile content of the directories.
 
-use crate::other_process::{NOBODY, Stranger};
+use crate::other_process::{NOBODY, OtherProcess};
 use crate::{ATTEMPT, LEASE, WAITER, entry, lease, locks, own, skip};
 use gpu_core::{ErrorKind, LeaseStore};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -268,7 +268,7 @@ fn other_users_see_entries_but_cannot_end_them() {
     let place = entry(&locks, &[]);
     let _place = locks.publish(WAITER, &place).unwrap();
 
-    let stranger = Stranger::start(Some(NOBODY), "publish lease GPU-2", dir.path()).unwrap();
+    let other = OtherProcess::start(Some(NOBODY), "publish lease GPU-2", dir.path()).unwrap();
     let mut leases = locks.entries(LEASE).unwrap();
     leases.sort_by_key(|lease| lease.owner);
     let owners: Vec<_> = leases.iter().map(|l| (l.owner, l.devices[0].0.as_str())).collect();
@@ -277,9 +277,9 @@ fn other_users_see_entries_but_cannot_end_them() {
         [(0, "GPU-1"), (NOBODY, "GPU-2")],
         "the owner is the owner of the directory"
     );
-    stranger.kill();
+    other.kill();
     for task in ["see GPU-1", "spoil-all"] {
-        assert!(Stranger::start(Some(NOBODY), task, dir.path()).is_some(), "{task}");
+        assert!(OtherProcess::start(Some(NOBODY), task, dir.path()).is_some(), "{task}");
     }
     assert_eq!(locks.entries(LEASE).unwrap(), [own]);
     assert_eq!(locks.entries(WAITER).unwrap(), [place]);
@@ -323,7 +323,7 @@ sys.stdin.read()
         fs::set_permissions(dir.path().join(name), Permissions::from_mode(0o666)).unwrap();
     }
     // The forger has a directory too.
-    Stranger::start(Some(NOBODY), "publish lease GPU-2", dir.path()).unwrap().kill();
+    OtherProcess::start(Some(NOBODY), "publish lease GPU-2", dir.path()).unwrap().kill();
     let text = fs::read_to_string(own(dir.path()).join(format!("lease-{}", own_lease.id)));
     let mut forger = Command::new("python3");
     forger.args(["-c", FORGE]).arg(dir.path()).arg(text.unwrap());
@@ -403,7 +403,7 @@ fn squatted_user_dir_name_does_not_block_user() {
         let (entry, held) = lease(&locks, &["GPU-1"]);
         let (other, _held) = lease(&locks, &["GPU-2"]);
         assert_eq!(locks.entries(LEASE).unwrap().len(), 2);
-        assert!(Stranger::start(Some(NOBODY - 1), "see GPU-2", dir.path()).is_some());
+        assert!(OtherProcess::start(Some(NOBODY - 1), "see GPU-2", dir.path()).is_some());
         drop(held);
         assert_eq!(locks.entries(LEASE).unwrap(), [other]);
         assert_ne!(entry.id, locks.new_id().unwrap());

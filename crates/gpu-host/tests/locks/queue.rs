@@ -1,6 +1,6 @@
 //! Places in the queue.
 
-use crate::other_process::{NOBODY, Stranger};
+use crate::other_process::{NOBODY, OtherProcess};
 use crate::{WAITER, entry, eventually, locks, own};
 use gpu_core::{Claim, Clock, LeaseEntry, LeaseStore, QUEUE_STALL_TIMEOUT, QueuePlace};
 use gpu_host::{FileLeaseStore, SystemClock};
@@ -62,10 +62,10 @@ fn wait_for_queue_place_ends_when_claim_leaves_or_dies() {
     assert!(here.wait_for(&place, LONG).unwrap(), "it has left before");
     assert_eq!(files(dir.path()), 0);
 
-    let stranger = Stranger::start(None, "publish waiter -", dir.path()).unwrap();
+    let other = OtherProcess::start(None, "publish waiter -", dir.path()).unwrap();
     let place = here.queue().unwrap().remove(0);
     assert!(here.waiter(&place).unwrap().is_some());
-    stranger.kill();
+    other.kill();
     let clock = SystemClock::new();
     assert!(here.wait_for(&place, LONG).unwrap() && clock.monotonic() < LONG);
 }
@@ -74,7 +74,7 @@ fn wait_for_queue_place_ends_when_claim_leaves_or_dies() {
 fn dead_queue_place_is_removed_by_its_user() {
     let dir = tempdir().unwrap();
     let locks = locks(dir.path());
-    Stranger::start(None, "publish waiter -", dir.path()).unwrap().kill();
+    OtherProcess::start(None, "publish waiter -", dir.path()).unwrap().kill();
     assert_eq!(files(dir.path()), 2);
     let place = locks.queue().unwrap().remove(0);
     eventually(|| locks.waiter(&place).unwrap().is_none());

@@ -83,6 +83,6 @@ mod tests {
         cpu.note(Some(seconds(1)), seconds(50), seconds(60));
         cpu.note(Some(seconds(1)), seconds(5_000), seconds(60));
         assert_eq!(cpu.recent(seconds(5_000)), None);
-        assert_eq!(cpu.still().until(seconds(5_000)).looks, 1);
+        assert_eq!(cpu.still().until(seconds(5_000)).samples, 1);
     }
 }

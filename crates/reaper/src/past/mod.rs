@@ -127,11 +127,11 @@ impl Past {
         }
         self.taken_at = Some(look.taken_at);
         let (now, longest) = (self.now, self.longest);
-        for (place, device) in look.devices.iter().enumerate() {
+        for (index, device) in look.devices.iter().enumerate() {
             // The order of the devices rarely changes.
             let same = |past: &DevicePast| past.id.same_device(device.id());
-            let known = match self.devices.get(place) {
-                Some(past) if same(past) => Some(place),
+            let known = match self.devices.get(index) {
+                Some(past) if same(past) => Some(index),
                 _ => self.devices.iter().position(same),
             };
             let known = known.unwrap_or_else(|| {
@@ -214,7 +214,7 @@ impl Past {
     /// unknown.
     pub(crate) fn waits(&self, process: ProcessKey) -> Option<Lasting> {
         let waits = self.process(process)?.waits;
-        (waits.looks() > 0).then(|| self.lasting(Some(waits)))
+        (waits.samples() > 0).then(|| self.lasting(Some(waits)))
     }
 
     /// Returns whether a process has recently used a noticeable part of a CPU: 2 % of one. A
@@ -320,7 +320,7 @@ impl DevicePast {
     pub(crate) fn throttled(&self, reasons: u64) -> Option<Streak> {
         let bits = THROTTLE_FAULTS.iter().zip(&self.throttled);
         let lasting = bits.filter(|(bit, _)| *bit & reasons != 0).map(|(_, streak)| *streak);
-        lasting.max_by_key(Streak::looks)
+        lasting.max_by_key(Streak::samples)
     }
 }
 

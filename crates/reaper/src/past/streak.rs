@@ -6,7 +6,7 @@ use std::time::Duration;
 /// A state, and the last snapshots in which it was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Streak {
-    looks: usize,
+    samples: usize,
     first: Duration,
     last: Duration,
 }
@@ -16,24 +16,24 @@ impl Streak {
     /// `longest` it begins anew.
     pub(super) fn note(&mut self, is_so: Option<bool>, now: Duration, longest: Duration) {
         match is_so {
-            Some(true) if self.looks > 0 && now - self.last <= longest => {
-                (self.looks, self.last) = (self.looks + 1, now);
+            Some(true) if self.samples > 0 && now - self.last <= longest => {
+                (self.samples, self.last) = (self.samples + 1, now);
             }
-            Some(true) => *self = Streak { looks: 1, first: now, last: now },
+            Some(true) => *self = Streak { samples: 1, first: now, last: now },
             Some(false) => *self = Streak::default(),
             None => {}
         }
     }
 
-    pub(super) fn looks(&self) -> usize {
-        self.looks
+    pub(super) fn samples(&self) -> usize {
+        self.samples
     }
 
     /// Returns for how many snapshots it has lasted, and for how long.
     pub(super) fn until(self, now: Duration) -> Lasting {
-        match self.looks {
-            0 => Lasting { looks: 1, span: Duration::ZERO },
-            looks => Lasting { looks, span: now.saturating_sub(self.first) },
+        match self.samples {
+            0 => Lasting { samples: 1, span: Duration::ZERO },
+            samples => Lasting { samples, span: now.saturating_sub(self.first) },
         }
     }
 }
@@ -41,7 +41,7 @@ impl Streak {
 /// For how long a state has lasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lasting {
-    pub(crate) looks: usize,
+    pub(crate) samples: usize,
     pub(crate) span: Duration,
 }
 
@@ -51,37 +51,37 @@ impl Lasting {
 
     /// Returns the shorter of two: for how long both states have lasted.
     pub(crate) fn and(self, other: Lasting) -> Lasting {
-        Lasting { looks: self.looks.min(other.looks), span: self.span.min(other.span) }
+        Lasting { samples: self.samples.min(other.samples), span: self.span.min(other.span) }
     }
 
     pub(crate) fn is_long(self) -> bool {
-        self.looks > 1 && self.span >= Lasting::MIN
+        self.samples > 1 && self.span >= Lasting::MIN
     }
 
     /// Returns whether it was watched for this long: two samples far apart may both have hit a
     /// pause.
     pub(crate) fn was_watched_for(self, least: Duration) -> bool {
-        self.looks >= 3 && self.span >= least
+        self.samples >= 3 && self.span >= least
     }
 
     /// Returns whether it was watched for this long, with a snapshot at least every two minutes on
     /// average.
     pub(crate) fn was_watched_closely_for(self, least: Duration) -> bool {
-        self.span >= least && self.looks as u64 > self.span.as_secs() / 120
+        self.span >= least && self.samples as u64 > self.span.as_secs() / 120
     }
 
     /// Returns the evidence of several snapshots.
     pub(crate) fn describe(self) -> Option<Evidence> {
-        let text = || format!("the same in {} samples over {}", self.looks, span(self.span));
-        (self.looks > 1).then(|| Evidence::new(Sign::SameInSeveralSamples, text()))
+        let text = || format!("the same in {} samples over {}", self.samples, span(self.span));
+        (self.samples > 1).then(|| Evidence::new(Sign::SameInSeveralSamples, text()))
     }
 
     /// Returns the evidence that a process was idle in them.
     pub(crate) fn idle(self) -> Evidence {
         let text = if self.span < HOURS {
-            format!("idle in {} samples over {}", self.looks, span(self.span))
+            format!("idle in {} samples over {}", self.samples, span(self.span))
         } else {
-            format!("no compute for {}, in {} samples", span(self.span), self.looks)
+            format!("no compute for {}, in {} samples", span(self.span), self.samples)
         };
         Evidence::new(Sign::Idle, text)
     }
@@ -111,8 +111,8 @@ mod tests {
         streak.until(Duration::from_secs(states.last().unwrap().0))
     }
 
-    fn lasting(looks: usize, seconds: u64) -> Lasting {
-        Lasting { looks, span: Duration::from_secs(seconds) }
+    fn lasting(samples: usize, seconds: u64) -> Lasting {
+        Lasting { samples, span: Duration::from_secs(seconds) }
     }
 
     #[test]

@@ -140,8 +140,8 @@ impl Choice<'_> {
             }
             held => held.iter().map(|device| self.context.role(pid, device)).collect(),
         };
-        let servant = roles.iter().find(|role| matches!(role, Role::Display | Role::Daemon));
-        servant
+        let service = roles.iter().find(|role| matches!(role, Role::Display | Role::Daemon));
+        service
             .copied()
             .or_else(|| Role::claimed(info).filter(|_| self.request.pids.is_empty()))
             .or_else(|| (!roles.contains(&Role::MemoryUser)).then_some(Role::Monitor))
