@@ -5,7 +5,7 @@ use crate::id::Pid;
 use crate::process::ProcessInfo;
 use std::borrow::Borrow;
 
-/// More generations than any machine has; a longer chain is a cycle.
+/// No machine has this many generations; a longer chain is a cycle.
 const MAX_ANCESTORS: usize = 4096;
 
 /// Returns a process and its ancestors, nearest first, by looking each up with `find`. The chain

@@ -94,8 +94,8 @@ pub trait GpuBackend: Send + Sync {
 
     /// Reads all devices once, with the requested groups of details.
     ///
-    /// It never fails: each failure is recorded as a fault in the place of the value it affects.
-    /// The default calls the methods above one by one; a backend that can answer everything at once
+    /// It never fails: each failure is recorded as a fault instead of the value it affects. The
+    /// default calls the methods above one by one; a backend that can answer everything at once
     /// does so.
     fn look(&self, groups: Groups) -> Inventory {
         take(self, groups)
@@ -106,8 +106,8 @@ pub trait GpuBackend: Send + Sync {
         Vec::new()
     }
 
-    /// Returns whether it keeps every device awake between calls, so that none has to be left alone
-    /// because it sleeps.
+    /// Returns whether it keeps every device awake between calls, so that sleeping devices need not
+    /// be left alone.
     fn keeps_devices_awake(&self) -> bool {
         false
     }
@@ -143,9 +143,10 @@ impl DeviceState {
         hung = hung.or_else(|| hanging(&processes));
         let mig = unless(&hung, || ask(|| backend.mig_instances(&info.id)));
         hung = hung.or_else(|| hanging(&mig));
-        let details = match groups.is_empty() {
-            true => Ok(DeviceDetails::default()),
-            false => unless(&hung, || ask(|| backend.details(&info.id, groups))),
+        let details = if groups.is_empty() {
+            Ok(DeviceDetails::default())
+        } else {
+            unless(&hung, || ask(|| backend.details(&info.id, groups)))
         };
         if let (Ok(sample), Ok(processes)) = (&sample, &mut processes) {
             drop_idle_for_all(sample.utilization.is_ok_and(|busy| busy.get() > 0), processes);

@@ -21,7 +21,7 @@ pub struct Driver {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum PidNamespace {
-    /// The initial one, as for NVML: in a container its PIDs name other processes or none.
+    /// The initial one, as for NVML: in a container its PIDs name other processes or do not exist.
     #[default]
     Initial,
     /// The caller's: the list was made from `/proc`.

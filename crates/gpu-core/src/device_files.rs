@@ -12,7 +12,7 @@ pub trait DeviceFiles: Send + Sync {
     /// `Io` when the device directory cannot be read.
     fn device_files(&self) -> Result<Vec<DeviceFile>>;
 
-    /// Starts to notice that files are opened and closed; `None` if that is impossible here.
+    /// Starts to watch for files being opened and closed; `None` if that is impossible here.
     fn file_activity(&self, _files: &[DeviceFile]) -> Option<Box<dyn FileActivity>> {
         None
     }
@@ -25,7 +25,7 @@ pub trait DeviceFiles: Send + Sync {
     fn holders(&self, files: &[DeviceFile]) -> Result<HolderScan>;
 }
 
-/// Notices that files are opened and closed.
+/// Notices when files are opened and closed.
 ///
 /// It is a hint: a process can also receive an open file from another, or close one of two.
 #[cfg_attr(feature = "mock", mockall::automock)]

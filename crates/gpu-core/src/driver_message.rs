@@ -60,7 +60,7 @@ pub enum DriverMessageKind {
 }
 
 impl DriverMessage {
-    /// The time of a message whose text has none.
+    /// The time of a message without one in its text.
     pub const UNDATED: Timestamp = Timestamp(0);
     /// The maximum length of a process name, in characters: that of the driver's own buffer.
     pub const MAX_NAME: usize = 100;

@@ -1,14 +1,15 @@
-//! The port to what the kernel knows of the devices without a query of their driver.
+//! The port to what the kernel knows of the devices, without a query of their driver.
 
 use crate::device::DeviceInfo;
 use crate::driver_message::DriverMessage;
 use crate::error::Result;
 use crate::id::DeviceId;
 
-/// Reads what the kernel shows of the devices, without a query of the driver's library.
+/// Reads what the kernel knows of the devices, without a query of the driver's library.
 pub trait DriverView: Send + Sync {
     /// Returns the devices that the kernel module lists, without any other query: this works when
-    /// the driver does not answer. In the order of their PCI addresses; none without the module.
+    /// the driver does not answer. They are in the order of their PCI addresses; there are none
+    /// without the module.
     ///
     /// # Errors
     /// `Io` when the module's list cannot be read.
@@ -20,10 +21,11 @@ pub trait DriverView: Send + Sync {
         None
     }
 
-    /// Returns the driver's error messages that the kernel log of this boot still has, oldest first.
+    /// Returns the driver's error messages that the kernel log of this boot still has, oldest
+    /// first.
     ///
     /// # Errors
     /// `Field(NotPermitted)` when the caller may not read the log, `Field(NotFound)` when there is
-    /// none here, and `TimedOut` when it is too long to read; `Io` otherwise.
+    /// no log here, and `TimedOut` when it is too long to read; `Io` otherwise.
     fn driver_messages(&self) -> Result<Vec<DriverMessage>>;
 }

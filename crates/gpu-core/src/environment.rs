@@ -6,17 +6,16 @@
 pub struct Environment {
     /// Name and value of each, in the order of the process.
     pub variables: Vec<(String, String)>,
-    /// There is more than what was read.
+    /// The environment is longer than what was read.
     pub is_cut: bool,
 }
 
 impl Environment {
-    /// The most bytes that are read of an environment.
+    /// The most bytes of an environment that are read.
     pub const LIMIT: usize = 128 << 10;
 
-    /// Parses an environment as the kernel shows it: `NAME=value`, each ended by a zero byte. Text
-    /// that is no UTF-8 is replaced. Of more than [`LIMIT`](Environment::LIMIT) bytes the rest is
-    /// left out.
+    /// Parses an environment as the kernel shows it: `NAME=value`, each ended by a zero byte.
+    /// Invalid UTF-8 is replaced. Everything after [`LIMIT`](Environment::LIMIT) bytes is left out.
     pub fn parse(bytes: &[u8]) -> Self {
         let read = bytes.get(..Environment::LIMIT).unwrap_or(bytes);
         let entries = read.split(|byte| *byte == 0).filter(|entry| !entry.is_empty());

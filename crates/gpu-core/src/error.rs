@@ -1,4 +1,4 @@
-//! One error type; its kind says how far a failure reaches.
+//! One error type; its kind says how much of a snapshot a failure affects.
 
 use crate::absent::Absent;
 use std::fmt;

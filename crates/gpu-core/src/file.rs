@@ -38,7 +38,7 @@ pub struct DeviceFile {
     pub role: FileRole,
     /// The device it belongs to; `None` for a file of the whole driver, and for any other file.
     pub device: Option<DeviceKey>,
-    /// Its identity; absent if only text of another tool names the file.
+    /// Its identity; absent if the file is known only from text of another tool.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading"))]
     pub id: Reading<FileId>,
 }

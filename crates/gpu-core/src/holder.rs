@@ -13,7 +13,7 @@ use std::sync::Arc;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum MemoryUse {
-    /// Nothing indicates it.
+    /// No evidence.
     #[default]
     None,
     /// Its files permit it, on this and perhaps on other devices.
@@ -131,7 +131,7 @@ impl Unreadable {
     }
 }
 
-/// A process of which a search for holders could not read everything.
+/// A process that a search for holders could not read completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct UnreadProcess {
@@ -145,7 +145,7 @@ pub struct UnreadProcess {
     pub user: Reading<String>,
     /// Why it could not be read.
     pub reason: Absent,
-    /// Its open files were read, and only its mappings or links were not.
+    /// Its open files were read; only its mappings or links were not.
     pub open_files_read: bool,
 }
 
@@ -162,8 +162,8 @@ pub struct HolderScan {
 }
 
 impl HolderScan {
-    /// How many unreadable processes a search names. For an ordinary user nearly all processes of
-    /// a host are unreadable.
+    /// The maximum number of unreadable processes that a search names. For an ordinary user nearly
+    /// all processes of a host are unreadable.
     pub const NAMED: usize = 32;
 }
 

@@ -1,5 +1,5 @@
-//! The ports to the operating system: processes and signals, and all that a machine has besides its
-//! devices.
+//! The ports to the operating system: processes and signals, and everything a machine has besides
+//! its devices.
 
 #[cfg(feature = "mock")]
 pub(crate) mod mock;
@@ -50,14 +50,14 @@ pub struct ProcessList {
     pub unreadable: Unreadable,
 }
 
-/// All that a snapshot of a machine needs besides its devices.
+/// Everything that a snapshot of a machine needs besides its devices.
 pub trait Host: ProcessTable + DeviceFiles + DriverView {}
 
 impl<T: ProcessTable + DeviceFiles + DriverView + ?Sized> Host for T {}
 
 /// Reads the processes of a machine.
 pub trait ProcessTable: Send + Sync {
-    /// Returns the machine of these processes. Nothing is done to a process of one machine because
+    /// Returns the machine of these processes. A process of one machine is never signalled because
     /// of a device of another.
     fn origin(&self) -> Origin;
 
@@ -68,7 +68,7 @@ pub trait ProcessTable: Send + Sync {
     /// is in the initial PID namespace.
     fn sees_host_pids(&self) -> Reading<bool>;
 
-    /// Returns whether the caller is root: more rights than those cannot be advised.
+    /// Returns whether the caller is root, and cannot be advised to get more rights.
     fn is_root(&self) -> Reading<bool>;
 
     /// Returns the UID of an account by its name: `NotFound` if this machine has none. User names can
@@ -94,10 +94,10 @@ pub trait ProcessTable: Send + Sync {
         pids.iter().map(|pid| self.process(*pid)).collect()
     }
 
-    /// Returns processes of which this much is known from before, as they are now, in the same
-    /// order. An implementation may read only what a process changes all the time, and keep the
-    /// rest, or all of a process that has been idle for a few seconds. If another process has the
-    /// PID or another program is executed, all of it is read.
+    /// Returns the current state of processes known in this detail, in the same order. An
+    /// implementation may read only what changes all the time and keep the rest, or keep everything
+    /// of a process that has been idle for a few seconds. If another process has the PID or another
+    /// program is executed, all of it is read.
     ///
     /// # Errors
     /// As [`process`](ProcessTable::process), for each of them.
@@ -116,8 +116,8 @@ pub trait ProcessTable: Send + Sync {
     /// `Io` when the list of processes cannot be read.
     fn processes(&self) -> Result<ProcessList>;
 
-    /// Returns the PIDs of all visible processes, without any other data: nothing that a process
-    /// could delay is read.
+    /// Returns the PIDs of all visible processes, without any other data: it reads nothing that a
+    /// process could delay.
     ///
     /// # Errors
     /// `Io` when the list of processes cannot be read.

@@ -102,8 +102,8 @@ impl fmt::Display for PciBusId {
     }
 }
 
-/// The UIDs of a process (credentials(7)): of the user who has started it, of the user whose rights
-/// it has, and of the user whose rights it can take again.
+/// The UIDs of a process (credentials(7)): the real UID, of the user who started it; the effective
+/// UID, which gives it its rights; and the saved UID, which it can take again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // As above.
 pub struct Uids {
@@ -114,8 +114,8 @@ pub struct Uids {
 
 impl Uids {
     /// Returns whether the kernel lets this user, without further rights, signal the process
-    /// (kill(2)). The user of a setuid program is who has started it, and a program of root that has
-    /// only lowered its rights has no other user.
+    /// (kill(2)). A setuid program belongs to the user who started it; a program of root that has
+    /// only lowered its rights still belongs to root.
     pub fn may_be_signalled_by(self, user: u32) -> bool {
         self.real == user || self.saved == user
     }
@@ -265,7 +265,7 @@ pub struct ProcessKey {
 }
 
 impl ProcessKey {
-    /// Returns whether both surely identify the same process: a key without a start time never
+    /// Returns whether both certainly identify the same process: a key without a start time never
     /// does.
     pub fn definitely_same(&self, other: &Self) -> bool {
         self.pid == other.pid && self.start.is_some() && self.start == other.start

@@ -5,7 +5,7 @@ use crate::device::{DeviceInfo, Driver};
 use crate::error::{Error, Fault, Reach, Result};
 use crate::snapshot::DeviceState;
 
-/// How often to repeat a query that the machine could not answer *this* time.
+/// How often to try a query that fails with `Again`.
 const TRIES: usize = 4;
 
 /// What the driver reports about all devices at one moment.
@@ -33,15 +33,16 @@ impl DeviceState {
             sample: Err(fault.clone()),
             processes: Err(fault.clone()),
             mig: Err(fault.clone()),
-            details: match groups.is_empty() {
-                true => Ok(DeviceDetails::default()),
-                false => Err(fault.clone()),
+            details: if groups.is_empty() {
+                Ok(DeviceDetails::default())
+            } else {
+                Err(fault.clone())
             },
         }
     }
 }
 
-/// Repeats a query a few times, without delay, if it could not be answered this time.
+/// Tries a query a few times, without delay, while it fails with `Again`.
 ///
 /// # Errors
 /// Those of the query, as data.

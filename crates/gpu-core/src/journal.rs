@@ -12,7 +12,7 @@ pub trait Journal: Send + Sync {
     fn append(&self, line: &str) -> Result<()>;
 }
 
-/// An audit log that takes no line: one that cannot be opened, or that is not to be written to.
+/// An audit log that accepts no line: it cannot be opened, or must not be written to.
 #[derive(Clone, Debug)]
 pub struct NoJournal(Error);
 

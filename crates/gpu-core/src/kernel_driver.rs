@@ -21,7 +21,7 @@ pub trait KernelDriver: Send + Sync {
     fn shared(&self) -> &'static [&'static str];
 
     /// Returns the role of a file and the device it belongs to; `None` if it is not a file of this
-    /// driver. A file that only text names has no identity.
+    /// driver. A file known only from text has no identity.
     fn describe(&self, path: &str, id: Reading<FileId>) -> Option<(FileRole, Option<DeviceKey>)>;
 
     /// Returns the beginnings of its records in the kernel log. Elsewhere, a kernel record can contain

@@ -60,7 +60,7 @@ pub trait Launcher {
     /// `Io` for anything else.
     fn launch(&self, launch: &Launch) -> Result<Box<dyn Job>>;
 
-    /// Starts a helper program beside the job, in its own process group. It is not a member of the
+    /// Starts a helper program next to the job, in its own process group. It is not a member of the
     /// job, and has neither the job's standard streams nor its terminal.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ pub trait Launcher {
     }
 }
 
-/// A helper program beside a job. Dropping it kills the program; if the program survives that, it
+/// A helper program next to a job. Dropping it kills the program; if the program survives that, it
 /// becomes a member of the job, so that it is reported with other survivors.
 pub trait Companion {
     /// Returns its process.
@@ -209,7 +209,7 @@ pub trait Supervised: Send {
     /// `Io` when the kernel does not answer.
     fn is_over_within(&self, patience: Duration) -> Result<bool>;
 
-    /// Waits until it has ended, and returns what it sent; a second call returns nothing more.
+    /// Waits until it has ended, and returns what it sent; a second call returns no more data.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub enum Share {
     /// The device, exclusively.
     Whole,
-    /// This much of its memory, beside other shares.
+    /// This much of its memory; other shares may use the rest.
     #[cfg_attr(feature = "serde", serde(rename = "memory_bytes"))]
     Memory(Bytes),
 }
@@ -130,8 +130,8 @@ impl From<LeaseId> for String {
     }
 }
 
-/// A lease that another was taken out of. Anybody can copy an ID, so identification takes both
-/// fields.
+/// A lease that contains another lease. Any user can copy an ID, so the owner is part of the
+/// identity.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OuterLease {
@@ -143,7 +143,7 @@ pub struct OuterLease {
 
 /// A lease, or a waiting claim.
 ///
-/// All fields except [`owner`](LeaseEntry::owner) were written by its maker, who may be anybody.
+/// All fields except [`owner`](LeaseEntry::owner) were written by its maker, who may be any user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LeaseEntry {
@@ -154,10 +154,10 @@ pub struct LeaseEntry {
     /// The user who owns its file: the only authority on its owner.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub owner: u32,
-    /// The process whose descendants it is for, itself included.
+    /// The process for whose tree the lease was taken, itself included.
     pub root: ProcessKey,
-    /// The lease that it was taken out of, then that lease's outer lease, and so on: it counts
-    /// within the nearest live one.
+    /// The lease that contains this one, then that lease's outer lease, and so on: this lease
+    /// counts within the nearest live one.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub within: Vec<OuterLease>,
     /// The request.
@@ -169,8 +169,8 @@ pub struct LeaseEntry {
     /// of them was unknown.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Vec::is_empty"))]
     pub parts_of: Vec<DeviceUuid>,
-    /// Further devices, if this lease stands for several leases that a reader merges. No file has
-    /// this.
+    /// Further devices, if this lease stands for several leases that a reader merges. Never in a
+    /// file.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub merged: Option<Arc<MergedLeases>>,
     /// A description of its purpose.
@@ -194,8 +194,8 @@ impl LeaseEntry {
         device.whole().is_some_and(|whole| self.has(&whole)) || self.devices.iter().any(is_part)
     }
 
-    /// Returns the lease with its devices among these by name, and only the number of leases that it
-    /// stands for: without the millions of names that a merged lease may have.
+    /// Returns the lease with only those of its devices that are among these, and with the number
+    /// of leases that it stands for: without the millions of names that a merged lease may have.
     pub fn naming<'d>(&self, devices: impl IntoIterator<Item = &'d DeviceUuid>) -> LeaseEntry {
         let Some(merged) = &self.merged else { return self.clone() };
         let found = devices.into_iter().filter(|device| self.has(device)).cloned();
@@ -208,8 +208,7 @@ impl LeaseEntry {
         self.merged.as_ref().map_or(1, |merged| merged.count as usize)
     }
 
-    /// Returns what an entry that is taken out of this one records
-    /// ([`within`](LeaseEntry::within)).
+    /// Returns what an entry that this one contains records ([`within`](LeaseEntry::within)).
     pub fn nested(&self) -> Vec<OuterLease> {
         let own = OuterLease { id: self.id.clone(), owner: self.owner };
         [&[own][..], &self.within].concat()

@@ -58,9 +58,9 @@ impl DeviceUuid {
         DeviceUuid(format!("{ADDRESS}{domain:04x}:{bus:02x}:{device:02x}.{function:x}"))
     }
 
-    /// Returns the key that a lease or claim of any program names: another spelling of a PCI address
-    /// becomes that of [`lease_key`](DeviceId::lease_key). A text that is no key stays as it is, and
-    /// no device has it.
+    /// Returns the key that a lease or claim of any program names: another spelling of a PCI
+    /// address becomes that of [`lease_key`](DeviceId::lease_key). Text that is not a key stays as
+    /// it is, and matches no device.
     pub fn named(text: &str) -> Self {
         let canonical = || {
             let (address, part) = match text.strip_prefix(ADDRESS)?.split_once('/') {
@@ -120,7 +120,7 @@ mod tests {
             (id(Err(NONE), bus), Ok("pci:0000:0a:1f.1")),
             (id(Err(NONE), Ok("10000:e1:00.0")), Ok("pci:10000:e1:00.0")),
             (id(Err(NONE), Err(Absent::Failed)), Err(NoLeaseKey::NoAddress(Absent::Failed))),
-            // At another moment it would have another key.
+            // With the UUID readable, it would have another key.
             (id(Err(Absent::Failed), bus), Err(NoLeaseKey::UuidUnknown(Absent::Failed))),
             (id(Err(Absent::NotRecorded), bus), Err(NoLeaseKey::UuidUnknown(Absent::NotRecorded))),
         ];
@@ -188,7 +188,7 @@ mod tests {
             (whole, part, true),
             (part, whole, true),
             (part, other, false),
-            // The lease has the very device: it depends on the shares.
+            // The lease has this same device: the shares decide.
             (part, part, false),
             (whole, whole, false),
             ("GPU-a", part, false),

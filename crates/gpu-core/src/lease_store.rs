@@ -43,7 +43,8 @@ impl QueuePlace {
 pub struct Waiter {
     /// Its request.
     pub entry: LeaseEntry,
-    /// It has not renewed its place for longer than a running program would take: it is stopped.
+    /// It has not renewed its place for longer than a running program would take: the program is
+    /// stopped.
     pub is_stalled: bool,
 }
 
@@ -60,22 +61,22 @@ pub struct SafeGpuHolder {
 /// Storage of leases that all users of the machine share.
 ///
 /// An entry is alive while the kernel holds it for a process: it ends with the last process that
-/// has its descriptor, however that process dies, and a file left behind means nothing. Only root
-/// can create, change, hide or end an entry of another user.
+/// has its descriptor, however that process dies, and a leftover file means nothing. Only root can
+/// create, change, hide or end an entry of another user.
 #[cfg_attr(feature = "mock", mockall::automock)]
 pub trait LeaseStore: Send + Sync {
     /// Returns every live entry of a kind. It skips dead, malformed and unreadable entries, and
     /// anything but regular files.
     ///
-    /// An entry that is confirmed between a call for [`EntryKind::Attempt`] and a later call for
-    /// [`EntryKind::Lease`] is seen by the second call at the latest.
+    /// If an entry is confirmed between a call for [`EntryKind::Attempt`] and a later call for
+    /// [`EntryKind::Lease`], the second call sees it at the latest.
     ///
     /// # Errors
     /// `Io` when the storage cannot be read.
     fn entries(&self, kind: EntryKind) -> Result<Vec<LeaseEntry>>;
 
-    /// Returns all places in the queue in the order of their tickets, dead ones included: a listing
-    /// whose cost does not depend on their content.
+    /// Returns all places in the queue in the order of their tickets, dead ones included. The cost
+    /// of this listing does not depend on the content of the entries.
     ///
     /// # Errors
     /// `Io` when the storage cannot be read.
@@ -92,7 +93,7 @@ pub trait LeaseStore: Send + Sync {
     ///
     /// # Errors
     /// `Io` when it cannot be written, `Again` when the caller has too many attempts at this
-    /// moment; nothing is left of it then.
+    /// moment; in both cases it leaves no file.
     fn publish(&self, kind: EntryKind, entry: &LeaseEntry) -> Result<Box<dyn LeaseGuard>>;
 
     /// Returns the owner of the entries that are published here.
@@ -105,7 +106,7 @@ pub trait LeaseStore: Send + Sync {
     fn new_id(&self) -> Result<LeaseId>;
 
     /// Returns a ticket that is later than every ticket drawn before on this machine, whatever
-    /// others wrote into their entries: nanoseconds of a clock that nobody can set.
+    /// others wrote into their entries: nanoseconds of a clock that no user can set.
     ///
     /// # Errors
     /// `Io` when the kernel does not answer.

@@ -10,7 +10,7 @@ use crate::lease_key::ADDRESS;
 /// own. A user who writes that many names could also have named that device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MergedLeases {
-    /// The number of leases.
+    /// The number of merged leases.
     pub count: u32,
     /// A number for each name, ascending after [`tidy`](Self::tidy). The last bit marks the name of
     /// a MIG device.
@@ -29,8 +29,8 @@ impl MergedLeases {
         MergedLeases { count, ..MergedLeases::default() }
     }
 
-    /// Adds a name, unless `room` is used up: from then on every device counts, and the room of its
-    /// names is free again.
+    /// Adds a name. Once `room` is used up, every device counts, and the room of the names so far
+    /// is free again.
     pub fn add(&mut self, name: &str, room: &mut usize) {
         if !name.starts_with(ADDRESS) {
             return self.add_key(name, room);
@@ -63,7 +63,7 @@ impl MergedLeases {
         self.names = Vec::new();
     }
 
-    /// Adds the names of others.
+    /// Adds the names of other merged leases.
     pub fn add_all(&mut self, other: &MergedLeases) {
         self.is_full |= other.is_full;
         self.names.extend(&other.names);

@@ -1,4 +1,4 @@
-//! The first step of every walk: query the ports, return plain data.
+//! The first step of every command: query the ports, return plain data.
 
 use crate::absent::{Absent, Reading};
 use crate::backend::GpuBackend;
@@ -16,8 +16,8 @@ use crate::snapshot::{DRIVER_OVERHEAD, DeviceState, Process, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// When all processes of the machine are searched for holders of the device files. The search
-/// reads every open file and mapping of every process.
+/// When to search all processes of the machine for holders of the device files. The search reads
+/// every open file and mapping of every process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HolderSearch {
     /// Always.
@@ -31,7 +31,7 @@ pub enum HolderSearch {
 }
 
 impl HolderSearch {
-    /// Returns `Always` for a view of the holders themselves, and otherwise `IfUnexplained`.
+    /// Returns `Always` for a view that shows the holders, and otherwise `IfUnexplained`.
     pub fn wanted(shows_holders: bool) -> Self {
         if shows_holders { HolderSearch::Always } else { HolderSearch::IfUnexplained }
     }
@@ -42,19 +42,18 @@ impl HolderSearch {
 pub struct Observation {
     /// The groups of details of every device.
     pub groups: Groups,
-    /// When the holders of the device files are searched for.
+    /// When to search for the holders of the device files.
     pub holders: HolderSearch,
-    /// How much of each process is read.
+    /// How much of each process to read.
     pub processes: ProcessDetail,
-    /// Whether the driver's messages in the kernel log are read.
+    /// Whether to read the driver's messages in the kernel log.
     pub driver_messages: bool,
 }
 
 /// Takes a snapshot of a machine.
 ///
-/// It never fails: each failure is recorded as a fault in the place of the value it affects, and
-/// all other values are kept. Without a driver, the snapshot still has the holders of the device
-/// files.
+/// It never fails: each failure is recorded as a fault instead of the value it affects, and all
+/// other values are kept. Without a driver, the snapshot still has the holders of the device files.
 pub fn observe(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock) -> Snapshot {
     observe_in_detail(backend, host, clock, Observation::default())
 }
@@ -67,12 +66,12 @@ pub fn observe_in_detail(
     clock: &dyn Clock,
     observation: Observation,
 ) -> Snapshot {
-    let mut snapshot = look(backend, host, clock, observation.groups);
+    let mut snapshot = query_devices(backend, host, clock, observation.groups);
     complete(&mut snapshot, host, observation, &mut Fresh(host, observation.processes));
     snapshot
 }
 
-/// Where a look gets holders and processes from.
+/// The source of the holders and processes of a snapshot.
 pub(crate) trait Answers {
     /// Returns the holders of these files. It is called at most once.
     fn holders(&mut self, snapshot: &Snapshot, files: &[DeviceFile]) -> Result<HolderScan, Fault>;
@@ -81,7 +80,7 @@ pub(crate) trait Answers {
     fn processes(&mut self, pids: &[Pid]) -> Vec<Result<Arc<ProcessInfo>>>;
 }
 
-/// The machine itself.
+/// Reads the machine itself.
 struct Fresh<'a>(&'a dyn Host, ProcessDetail);
 
 impl Answers for Fresh<'_> {
@@ -94,7 +93,7 @@ impl Answers for Fresh<'_> {
     }
 }
 
-/// Adds to a look at the devices what else `observation` requests.
+/// Adds to a snapshot of the devices everything else that `observation` requests.
 pub(crate) fn complete(
     snapshot: &mut Snapshot,
     host: &dyn Host,
@@ -110,13 +109,14 @@ pub(crate) fn complete(
         if !snapshot.processes.values().any(is_gone) {
             return look_up(host, snapshot, relatives, answers);
         }
-        // The search comes before the processes that it finds are read.
+        // The search comes first, so that the processes it finds are read afterwards.
         snapshot.processes.clear();
     }
     if snapshot.devices.is_empty() {
         snapshot.unasked = ask(|| host.driver_devices()).unwrap_or_default();
     }
-    // Processes come after devices: one that ends in between is then seen as gone, not as held.
+    // Processes come after devices: a process that ends in between then appears as gone, not as a
+    // holder.
     let files = ask(|| host.device_files());
     match files.clone().and_then(|files| answers.holders(snapshot, &files)) {
         Ok(scan) => {
@@ -131,8 +131,8 @@ pub(crate) fn complete(
     look_up(host, snapshot, relatives, answers);
 }
 
-/// Returns whether the driver accounts for the memory of every device by processes that it lists
-/// with PIDs that are valid here.
+/// Returns whether listed processes, with PIDs that are valid here, account for the memory of every
+/// device.
 fn is_memory_explained(snapshot: &Snapshot) -> bool {
     let explained = |device: &DeviceState| {
         if device.memory_used() == Err(Absent::Asleep) {
@@ -146,18 +146,18 @@ fn is_memory_explained(snapshot: &Snapshot) -> bool {
         && snapshot.devices.iter().all(explained)
 }
 
-/// Takes a snapshot of the devices and of the listed processes with all their ancestors. It costs
-/// no walk over all processes, and so has no holders of the device files.
+/// Takes a snapshot of the devices and of the listed processes with all their ancestors. It does
+/// not walk over all processes, and so has no holders of the device files.
 pub fn observe_users(
     backend: &dyn GpuBackend,
     host: &dyn Host,
     clock: &dyn Clock,
     groups: Groups,
 ) -> Snapshot {
-    let mut snapshot = look(backend, host, clock, groups);
+    let mut snapshot = query_devices(backend, host, clock, groups);
     let answers = &mut Fresh(host, ProcessDetail::Whole);
     look_up(host, &mut snapshot, named_pids, answers);
-    // Looks up each unknown ancestor until there is none: this terminates, because each PID is
+    // Looks up each unknown ancestor until none is left: this terminates, because each PID is
     // looked up once.
     let mut known = 0;
     while snapshot.processes.len() > known {
@@ -167,14 +167,19 @@ pub fn observe_users(
     snapshot
 }
 
-/// Reads the devices once, with a place for everything else.
-fn look(backend: &dyn GpuBackend, host: &dyn Host, clock: &dyn Clock, groups: Groups) -> Snapshot {
+/// Reads the devices once; everything else is still empty.
+fn query_devices(
+    backend: &dyn GpuBackend,
+    host: &dyn Host,
+    clock: &dyn Clock,
+    groups: Groups,
+) -> Snapshot {
     let taken_at = clock.wall();
     let inventory = look_at_devices(backend, host, groups);
     begin(backend, host, host.hostname(), taken_at, inventory)
 }
 
-/// Returns a snapshot of these devices, with a place for everything else.
+/// Returns a snapshot of these devices; everything else is still empty.
 pub(crate) fn begin(
     backend: &dyn GpuBackend,
     host: &dyn Host,
@@ -199,7 +204,7 @@ pub(crate) fn begin(
     }
 }
 
-/// Reads only the devices, once. A device that could not identify itself has the identifiers that
+/// Reads only the devices, once. A device that could not identify itself gets the identifiers that
 /// the kernel module lists.
 pub fn look_at_devices(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups) -> Inventory {
     let mut inventory = backend.look(groups);
@@ -214,8 +219,8 @@ pub fn look_at_devices(backend: &dyn GpuBackend, host: &dyn Host, groups: Groups
 /// be attributed to the other.
 fn clear_duplicate_ids(devices: &mut [DeviceState]) {
     let ids: Vec<DeviceId> = devices.iter().map(|device| device.id().clone()).collect();
-    for (place, device) in devices.iter_mut().enumerate() {
-        let others = || ids.iter().enumerate().filter(move |(at, _)| *at != place);
+    for (index, device) in devices.iter_mut().enumerate() {
+        let others = || ids.iter().enumerate().filter(move |(at, _)| *at != index);
         let id = &mut device.info.id;
         if id.node.is_ok() && others().any(|(_, other)| other.node == id.node) {
             id.node = Err(Absent::Implausible);
@@ -245,15 +250,15 @@ fn name(devices: &mut [DeviceState], module: Vec<DeviceInfo>) {
     }
 }
 
-/// Adds these processes to a snapshot, although they hold nothing and no device lists them.
+/// Adds these processes to a snapshot, although they hold no file and no device lists them.
 /// Existing data stays unchanged.
 pub fn look_up_processes(host: &dyn Host, snapshot: &mut Snapshot, pids: &[Pid]) {
     let answers = &mut Fresh(host, ProcessDetail::Whole);
     look_up_all(host, snapshot, pids.iter().copied().collect(), answers);
 }
 
-/// Reads these processes whole, of which a snapshot may have outlines. A process that has ended
-/// since, or whose PID was reused, keeps its outline.
+/// Re-reads processes that the snapshot may hold only in outline. A process that has ended since,
+/// or whose PID was reused, keeps its outline.
 pub fn complete_processes(host: &dyn Host, snapshot: &mut Snapshot, pids: &[Pid]) {
     for answer in host.processes_of(pids, ProcessDetail::Whole).into_iter().flatten() {
         let known = snapshot.processes.get_mut(&answer.key.pid);
@@ -307,8 +312,8 @@ fn look_up_all(
     }
 }
 
-/// The processes that a device lists or that hold a file. The driver's PIDs are the host's: in a
-/// separate PID namespace they would name unrelated processes.
+/// Returns the processes that a device lists or that hold a file. The driver's PIDs are the host's:
+/// in a separate PID namespace they would name unrelated processes.
 fn named_pids(snapshot: &Snapshot) -> BTreeSet<Pid> {
     let ours = snapshot.sees_host_pids != Ok(false);
     let listed = snapshot.devices.iter().filter_map(|device| device.processes.as_ref().ok());
@@ -316,7 +321,8 @@ fn named_pids(snapshot: &Snapshot) -> BTreeSet<Pid> {
     listed.chain(snapshot.holders().iter().map(|holder| holder.process.pid)).collect()
 }
 
-/// Their parents and the leaders of their groups and sessions: a process without them is an orphan.
+/// Returns their parents and the leaders of their groups and sessions, which show whether a process
+/// is an orphan.
 fn relatives(snapshot: &Snapshot) -> BTreeSet<Pid> {
     let known = snapshot.processes.values().filter_map(|process| process.0.as_ref().ok());
     let related = known.flat_map(|info| {
@@ -326,7 +332,7 @@ fn relatives(snapshot: &Snapshot) -> BTreeSet<Pid> {
     related.collect()
 }
 
-/// The parents of the known processes.
+/// Returns the parents of the known processes.
 fn parents(snapshot: &Snapshot) -> BTreeSet<Pid> {
     let known = snapshot.processes.values().filter_map(|process| process.0.as_ref().ok());
     known.filter_map(|info| info.parent.ok().filter(|pid| pid.0 != 0)).collect()

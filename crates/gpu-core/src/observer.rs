@@ -1,12 +1,12 @@
-//! Looks at one machine again and again, and pays only once for what does not change.
+//! Takes repeated snapshots of one machine, and reads only once what does not change.
 //!
-//! Three things are different from a single look. The search for holders reads every process of the
-//! machine, so its result is used again until something suggests that it has changed, and for a
-//! limited time: no event proves that nothing has. Of the host and of a known process, only what
-//! changes all the time is read at each look. And a device that sleeps is not queried, because a
+//! Three things differ from a single snapshot. The search for holders reads every process of the
+//! machine, so its result is reused until something suggests a change, and for a limited time: no
+//! event proves that nothing has changed. Each snapshot reads only those values of the host and of
+//! a known process that change all the time. And a device that sleeps is not queried, because a
 //! query would wake it.
 //!
-//! This is for showing, not for acting: a plan and the checks before a signal search afresh.
+//! This is for display, not for actions: a plan and the checks before a signal search afresh.
 
 use crate::absent::{Absent, Reading};
 use crate::backend::GpuBackend;
@@ -28,35 +28,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A search without a reason takes at most this part of the time.
+/// A search without a reason takes at most this fraction of the time.
 const ROUTINE: u32 = 100;
-/// A search with a reason takes at most this part of the time.
+/// A search with a reason takes at most this fraction of the time.
 const WITH_REASON: u32 = 20;
 /// The shortest and the longest time from one search to the next without a reason.
 const INTERVALS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(60));
 
-/// The time after which details are queried again that are wanted rarely: faults of the memory and
-/// modes of a device seldom change.
+/// The interval between queries of details that are wanted rarely: memory faults and the modes of a
+/// device seldom change.
 const RARELY: Duration = Duration::from_secs(10);
 
-/// The time after which the hostname is read again, and a known process is read whole again: it may
+/// The interval after which the hostname and all of a known process are read again: the process may
 /// have changed its user or its command line.
 const REREAD: Duration = Duration::from_secs(30);
 
-/// Looks at one machine again and again. What a look found is remembered for the next one.
+/// Takes repeated snapshots of one machine, and remembers each for the next one.
 #[derive(Default)]
 pub struct Observer {
     last: Option<Search>,
     activity: Option<Box<dyn FileActivity>>,
-    /// What was known of the driver and the devices when they were last awake.
+    /// The driver and the devices when they were last awake.
     driver: Option<Driver>,
     devices: Vec<DeviceInfo>,
-    /// The details of the devices, and when they were queried, if that is done rarely.
+    /// The details of the devices, and when they were queried, if they are wanted rarely.
     details: Option<(Vec<(DeviceId, Details)>, Duration)>,
     are_details_rare: bool,
     /// The hostname, and when it was read.
     hostname: Option<(Reading<String>, Duration)>,
-    /// The processes of the last look, and when each was read whole.
+    /// The processes of the last snapshot, and when each was read whole.
     processes: BTreeMap<Pid, (Arc<ProcessInfo>, Duration)>,
 }
 
@@ -70,38 +70,38 @@ struct Search {
     /// When it ended, on the monotonic clock, and how long it took.
     at: Duration,
     took: Duration,
-    /// What the driver told before it.
-    told: Vec<Told>,
-    /// The processes that were named and did not exist, once they were looked up.
+    /// What the driver reported before it.
+    reported: Vec<Reported>,
+    /// The named processes that did not exist, once they were looked up.
     gone: Option<BTreeSet<Pid>>,
     /// Something has changed since.
     is_doubtful: bool,
 }
 
-/// What the driver tells about the users of a device.
-struct Told {
+/// What the driver reports about the users of a device.
+struct Reported {
     listed: BTreeSet<Pid>,
     unexplained: Option<Bytes>,
 }
 
 impl Observer {
-    /// The longest time for which a search for holders is used again.
+    /// The longest time for which the result of a search for holders is reused.
     pub const LONGEST: Duration = INTERVALS.1;
 
-    /// Returns an observer that has not looked yet.
+    /// Returns an observer without a snapshot.
     pub fn new() -> Self {
         Observer::default()
     }
 
     /// Makes the observer query the details of devices only every ten seconds, which halves the
-    /// number of queries. The snapshots between have those of before.
+    /// number of queries. The snapshots between have the previous details.
     #[must_use]
     pub fn with_rare_details(self) -> Self {
         Observer { are_details_rare: true, ..self }
     }
 
     /// Takes a snapshot like [`observe_in_detail`](crate::observe_in_detail), but the holders may
-    /// be those of an earlier look, without those that have ended since. Devices that sleep are
+    /// be those of an earlier search, without those that have ended since. Devices that sleep are
     /// not queried. The backend's own helpers are left out of the holders.
     pub fn observe(
         &mut self,
@@ -111,10 +111,7 @@ impl Observer {
         observation: Observation,
     ) -> Snapshot {
         let taken_at = clock.wall();
-        let asleep = match backend.keeps_devices_awake() {
-            true => None,
-            false => host.sleeping_devices(),
-        };
+        let asleep = if backend.keeps_devices_awake() { None } else { host.sleeping_devices() };
         let inventory = match asleep {
             Some(devices) => self.asleep(devices, observation.groups),
             None => self.awake(backend, host, clock, observation.groups),
@@ -123,9 +120,9 @@ impl Observer {
         let mut snapshot = begin(backend, host, hostname, taken_at, inventory);
         let known = std::mem::take(&mut self.processes);
         let detail = observation.processes;
-        let mut look = Look { observer: self, host, clock, detail, known, is_old: None };
-        complete(&mut snapshot, host, observation, &mut look);
-        if let Some(is_old) = look.is_old {
+        let mut cached = Cached { observer: self, host, clock, detail, known, is_old: None };
+        complete(&mut snapshot, host, observation, &mut cached);
+        if let Some(is_old) = cached.is_old {
             self.check(&mut snapshot, is_old);
         }
         if let Ok(holders) = &mut snapshot.holders {
@@ -151,9 +148,10 @@ impl Observer {
         let inventory = match self.details.take().filter(|_| self.are_details_rare) {
             Some((known, at)) if clock.monotonic().saturating_sub(at) < RARELY => {
                 let mut inventory = look_at_devices(backend, host, Groups::NONE);
-                match with_details(&mut inventory.devices, &known) {
-                    true => self.details = Some((known, at)),
-                    false => inventory = look_at_devices(backend, host, groups),
+                if with_details(&mut inventory.devices, &known) {
+                    self.details = Some((known, at));
+                } else {
+                    inventory = look_at_devices(backend, host, groups);
                 }
                 inventory
             }
@@ -174,7 +172,7 @@ impl Observer {
         inventory
     }
 
-    /// Returns devices that were not queried, with what is known of them from before.
+    /// Returns devices that were not queried, with their last known values.
     fn asleep(&self, devices: Vec<DeviceId>, groups: Groups) -> Inventory {
         let fault = |what: String| Fault { kind: Absent::Asleep.into(), text: what };
         let devices = devices.into_iter().map(|id| {
@@ -191,7 +189,7 @@ impl Observer {
         Inventory { driver, devices: devices.collect() }
     }
 
-    /// Returns the holders of the files, and whether they are those of an earlier search.
+    /// Returns the holders of the files, and whether they come from an earlier search.
     fn holders(
         &mut self,
         host: &dyn Host,
@@ -199,12 +197,12 @@ impl Observer {
         snapshot: &Snapshot,
         files: &[DeviceFile],
     ) -> Result<(HolderScan, bool), Fault> {
-        let told: Vec<Told> = snapshot.devices.iter().map(Told::of).collect();
+        let reported: Vec<Reported> = snapshot.devices.iter().map(Reported::of).collect();
         let noticed = self.activity.as_mut().is_some_and(|activity| activity.noticed());
         let same_files = self.last.as_ref().is_some_and(|last| last.files == files);
         if let Some(last) = self.last.as_mut().filter(|_| same_files) {
-            let as_before = last.told.len() == told.len()
-                && last.told.iter().zip(&told).all(|(old, new)| old.is_like(new));
+            let as_before = last.reported.len() == reported.len()
+                && last.reported.iter().zip(&reported).all(|(old, new)| old.is_like(new));
             last.is_doubtful |= noticed || !as_before;
             if !last.is_over(clock.monotonic()) {
                 return Ok((last.scan.clone(), true));
@@ -222,7 +220,7 @@ impl Observer {
             scan: scan.clone(),
             at,
             took: at.saturating_sub(begin),
-            told,
+            reported,
             gone: None,
             is_doubtful: false,
         });
@@ -254,7 +252,7 @@ impl Observer {
     }
 }
 
-/// Adds details from before to the devices that answer. Returns whether they are the same devices.
+/// Adds the previous details to the devices that answer. Returns whether they are the same devices.
 fn with_details(devices: &mut [DeviceState], known: &[(DeviceId, Details)]) -> bool {
     let are_same = devices.len() == known.len()
         && devices.iter().zip(known).all(|(device, (id, _))| device.id() == id);
@@ -267,19 +265,19 @@ fn with_details(devices: &mut [DeviceState], known: &[(DeviceId, Details)]) -> b
     are_same
 }
 
-/// One look of an observer.
-struct Look<'a> {
+/// One snapshot of an observer.
+struct Cached<'a> {
     observer: &'a mut Observer,
     host: &'a dyn Host,
     clock: &'a dyn Clock,
     detail: ProcessDetail,
-    /// The processes of the look before.
+    /// The processes of the previous snapshot.
     known: BTreeMap<Pid, (Arc<ProcessInfo>, Duration)>,
-    /// Whether the holders are those of an earlier search; `None` if nobody asked for them.
+    /// Whether the holders are those of an earlier search; `None` if they were not requested.
     is_old: Option<bool>,
 }
 
-impl Answers for Look<'_> {
+impl Answers for Cached<'_> {
     fn holders(&mut self, snapshot: &Snapshot, files: &[DeviceFile]) -> Result<HolderScan, Fault> {
         let (scan, is_old) = self.observer.holders(self.host, self.clock, snapshot, files)?;
         self.is_old = Some(is_old);
@@ -291,7 +289,7 @@ impl Answers for Look<'_> {
         let (mut known, mut new) = (Vec::with_capacity(pids.len()), Vec::new());
         let mut read_at = Vec::with_capacity(pids.len());
         for pid in pids {
-            // Those of this look are asked for again after a search for holders.
+            // After a search for holders, the processes of this snapshot are requested again.
             let before = self.known.remove(pid).or_else(|| self.observer.processes.remove(pid));
             match before.filter(|(_, at)| now.saturating_sub(*at) < REREAD) {
                 Some((info, at)) => {
@@ -304,16 +302,18 @@ impl Answers for Look<'_> {
                 }
             }
         }
-        let mut again = match known.is_empty() {
-            true => Vec::new(),
-            false => self.host.processes_again(known, self.detail),
-        }
-        .into_iter();
-        let mut fresh = match new.is_empty() {
-            true => Vec::new(),
-            false => shared(self.host.processes_of(&new, self.detail)),
-        }
-        .into_iter();
+        let again = if known.is_empty() {
+            Vec::new()
+        } else {
+            self.host.processes_again(known, self.detail)
+        };
+        let mut again = again.into_iter();
+        let fresh = if new.is_empty() {
+            Vec::new()
+        } else {
+            shared(self.host.processes_of(&new, self.detail))
+        };
+        let mut fresh = fresh.into_iter();
         let gone = || Error::new(ProcessFault::Gone, "inspect a process");
         let (mut answers, mut kept) = (Vec::with_capacity(pids.len()), Vec::new());
         for (pid, at) in pids.iter().zip(read_at) {
@@ -331,7 +331,7 @@ impl Answers for Look<'_> {
 }
 
 impl Search {
-    /// Returns whether it must be repeated.
+    /// Returns whether the search must be repeated.
     fn is_over(&self, now: Duration) -> bool {
         let routine = (self.took * ROUTINE).clamp(INTERVALS.0, INTERVALS.1);
         let least = if self.is_doubtful { self.took * WITH_REASON } else { routine };
@@ -339,15 +339,15 @@ impl Search {
     }
 }
 
-impl Told {
+impl Reported {
     fn of(device: &DeviceState) -> Self {
         let listed = device.processes.iter().flatten().map(|process| process.pid).collect();
         let memory = device.memory_used().ok().zip(device.memory_listed());
-        Told { listed, unexplained: memory.map(|(used, listed)| used.saturating_sub(listed)) }
+        Reported { listed, unexplained: memory.map(|(used, listed)| used.saturating_sub(listed)) }
     }
 
     /// Returns whether the same processes are listed, and the unexplained memory is about the same.
-    fn is_like(&self, other: &Told) -> bool {
+    fn is_like(&self, other: &Reported) -> bool {
         let about_same = match (self.unexplained, other.unexplained) {
             (Some(one), Some(two)) => one.max(two).saturating_sub(one.min(two)) < DRIVER_OVERHEAD,
             (one, two) => one.is_some() == two.is_some(),

@@ -1,9 +1,9 @@
 //! Bounds of plausible values.
 //!
-//! Drivers return garbage: −256 °C, a fan at 4,294,967,295 %, 4 GW, more memory used than there is.
-//! Unfiltered, it misleads readers and every rule that uses it. So each adapter turns impossible
-//! values into [`Absent::Implausible`] where it reads them, with the functions here and no bounds
-//! of its own. The bounds are wide: they exclude what is impossible, not what is unusual.
+//! Drivers return garbage: −256 °C, a fan at 4,294,967,295 %, 4 GW, more memory used than the
+//! device has. Unfiltered, it misleads readers and every rule that uses it. So each adapter turns
+//! impossible values into [`Absent::Implausible`] where it reads them, with the functions here and
+//! no bounds of its own. The bounds are wide: they exclude what is impossible, not what is unusual.
 
 use crate::absent::{Absent, Reading};
 use crate::device::MemoryInfo;
@@ -17,7 +17,7 @@ const CELSIUS_RANGE: std::ops::RangeInclusive<i64> = -60..=150;
 /// The largest distance of a chip from a temperature: the width of [`CELSIUS_RANGE`].
 const CELSIUS_DIFFERENCE_RANGE: std::ops::RangeInclusive<i64> = -210..=210;
 
-/// No device draws more: a module of two of the largest current devices draws 2.7 kW, a whole rack
+/// No device draws more: a module with the two largest current devices draws 2.7 kW, a whole rack
 /// 130 kW.
 const MAX_MILLIWATTS: u64 = 100_000_000;
 
@@ -54,7 +54,7 @@ pub fn milliwatts(power: u64) -> Reading<Milliwatts> {
 
 /// Returns power that is printed in watts, or that it is implausible.
 pub fn watts(power: f64) -> Reading<Milliwatts> {
-    // NaN is in no range.
+    // No range contains NaN.
     let possible = (0.0..=MAX_MILLIWATTS as f64 / 1000.0).contains(&power);
     if possible {
         Ok(Milliwatts((power * 1000.0).round() as u64))
@@ -84,7 +84,7 @@ pub fn memory(amount: Bytes) -> Reading<Bytes> {
 }
 
 /// Returns the memory of a device without impossible values: a total of zero, or more used or
-/// reserved than there is. In the last case the used value is dropped, not the total, which does
+/// reserved than the total. In the last case the used value is dropped, not the total, which does
 /// not change. Reserved memory is not part of used memory, but drivers have counted it twice, so
 /// each only has to fit by itself.
 pub fn memory_of(reported: MemoryInfo) -> MemoryInfo {

@@ -69,8 +69,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Returns whether a user may have chosen its name: users create cgroups of any name below their
-    /// own service manager (`user@UID.service`), so that name is no evidence.
+    /// Returns whether a user may have chosen its name: users create cgroups of any name below
+    /// their own service manager (`user@UID.service`), so that name is no evidence.
     pub fn is_named_by_user(&self) -> bool {
         self.cgroup.split('/').any(is_user_manager)
     }
@@ -88,7 +88,7 @@ pub struct PodName {
     pub name: String,
     /// Name of the container. Null if unknown.
     pub container: Option<String>,
-    /// How the name is known.
+    /// The evidence for the name.
     pub evidence: PodEvidence,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for PodName {
     }
 }
 
-/// How the name of a pod is known.
+/// The evidence for the name of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -164,7 +164,7 @@ pub struct ProcessInfo {
     /// ended.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
     pub executable: Reading<Box<Executable>>,
-    /// It ignores SIGHUP, as a program that was started with nohup does, and its children.
+    /// It ignores SIGHUP, as a program that was started with nohup and its children do.
     #[cfg_attr(feature = "serde", serde(with = "crate::reading", default = "not_recorded"))]
     pub ignores_hangup: Reading<bool>,
     /// The process that traces it, such as a debugger; `NotFound` if there is none.
@@ -195,14 +195,14 @@ pub struct ProcessInfo {
     pub cgroup: Reading<String>,
     /// The container, pod or job named by that path.
     pub workload: Option<Box<Workload>>,
-    /// The name of the pod that the path names; `None` if there is none, or nobody knows it.
+    /// The name of the pod in that path; `None` if there is no pod or its name is unknown.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub pod: Option<Box<PodName>>,
     /// It is a kernel thread.
     pub kernel_thread: bool,
 }
 
-/// Returns the processes to be shared by snapshots.
+/// Wraps the processes so that snapshots can share them.
 pub(crate) fn shared(answers: Vec<Result<ProcessInfo>>) -> Vec<Result<Arc<ProcessInfo>>> {
     answers.into_iter().map(|answer| answer.map(Arc::new)).collect()
 }
@@ -239,7 +239,8 @@ impl ProcessInfo {
         service_of(self.cgroup.as_deref().ok()?)
     }
 
-    /// Returns the Slurm job whose cgroup the process is in, unless a user may have named that.
+    /// Returns the Slurm job whose cgroup the process is in, unless a user may have chosen the name
+    /// of that cgroup.
     pub fn slurm_job(&self) -> Option<&Workload> {
         let is_job = |workload: &&Workload| {
             workload.kind == WorkloadKind::SlurmJob && !workload.is_named_by_user()
@@ -247,7 +248,7 @@ impl ProcessInfo {
         self.workload.as_deref().filter(is_job)
     }
 
-    /// Returns a process of which only PID and name are known, as from text of another tool.
+    /// Returns a process known only by PID and name, as from text of another tool.
     pub fn from_name(pid: Pid, name: impl Into<String>) -> Self {
         use Absent::NotRecorded;
         ProcessInfo {

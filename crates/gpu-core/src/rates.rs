@@ -7,7 +7,7 @@ use crate::topology::{Link, PeerAccess, Topology};
 pub struct Route {
     /// The time before the first byte arrives, in nanoseconds.
     pub latency_nanos: u64,
-    /// How many bytes arrive in a second after that; 0 if there is no limit.
+    /// How many bytes arrive per second after that; 0 if there is no limit.
     pub bytes_per_second: u64,
 }
 
@@ -39,7 +39,8 @@ impl Route {
 
 /// The rate of each kind of connection, in one direction.
 ///
-/// The defaults are published figures of common machines; what was measured on a machine is better.
+/// The defaults are published figures of common machines; figures measured on the machine are
+/// better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates {
     /// One NVLink, in bytes per second. Default: 25 GB/s, that of NVLink 2, 3 and 4 (NVIDIA V100,
@@ -50,7 +51,7 @@ pub struct Rates {
     /// 128b/130b (15.75 GB/s, PCI Express Base Specification 3.0), of which transfers between
     /// devices reach about seven eighths (CUDA's `p2pBandwidthLatencyTest`).
     pub pcie: u64,
-    /// Of the PCIe rate, how many percent remain between NUMA nodes (`SYS`). Default: 80;
+    /// How many percent of the PCIe rate remain between NUMA nodes (`SYS`). Default: 80;
     /// `p2pBandwidthLatencyTest` shows 72 to 93 on machines with two sockets.
     pub across_nodes_percent: u64,
     /// The latency of a copy between devices, in nanoseconds. Default: 10 µs, a copy with
@@ -95,8 +96,9 @@ impl Rates {
     /// Returns the route between two devices of a machine.
     ///
     /// It is the link if it is an NVLink or if one device can access the memory of the other, and
-    /// two copies through the host otherwise. PCIe links count as accessible where the topology
-    /// does not tell, except between NUMA nodes, as CUDA supports no peer access over most of those.
+    /// two copies through the host otherwise. If the topology does not show access, PCIe links
+    /// count as accessible, except between NUMA nodes, because CUDA supports no peer access over
+    /// most of those.
     pub fn between(&self, topology: &Topology, from: usize, to: usize) -> Route {
         if from == to {
             return Route::default();

@@ -1,8 +1,8 @@
 //! Reads records of versions that knew only NVIDIA's device files.
 //!
-//! They identify a device file by its kind, and the file of a device by N of `/dev/nvidiaN`. The
-//! evidence of memory use was a rule and is data now: a mapping of the device proves it, and open
-//! unified memory makes it possible.
+//! They identify a device file by its kind, and the file of a device by N of `/dev/nvidiaN`. Memory
+//! use followed from a rule and is now recorded as evidence: a mapping of the device proves it, and
+//! open unified memory makes it possible.
 
 use crate::absent::{Absent, Reading};
 use crate::access::Access;

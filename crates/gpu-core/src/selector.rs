@@ -1,4 +1,4 @@
-//! Devices as people name them.
+//! Devices as users name them.
 
 use crate::id::{DeviceId, DeviceUuid, PciBusId};
 use crate::snapshot::DeviceState;
@@ -6,8 +6,8 @@ use crate::visible::{Numbering, VisibleList};
 use std::fmt;
 use std::str::FromStr;
 
-/// A device named by index, UUID or PCI address, as `nvidia-smi -i` takes it, or several devices. A
-/// MIG device has a UUID alone.
+/// One or several devices, by index, UUID or PCI address, as `nvidia-smi -i` takes them. A MIG
+/// device can only be named by UUID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// The index on this machine.
@@ -36,9 +36,10 @@ impl FromStr for Selector {
         if let Some((first, last)) = text.split_once('-')
             && let (Ok(first), Ok(last)) = (first.parse(), last.parse())
         {
-            return match first <= last {
-                true => Ok(Selector::Range(first, last)),
-                false => Err(format!("a range starts with its lower index: {last}-{first}")),
+            return if first <= last {
+                Ok(Selector::Range(first, last))
+            } else {
+                Err(format!("a range starts with its lower index: {last}-{first}"))
             };
         }
         if text.starts_with("GPU-") || text.starts_with("MIG-") {
@@ -64,10 +65,10 @@ impl fmt::Display for Selector {
 }
 
 impl Selector {
-    /// Reads the name of a single device.
+    /// Parses the name of a single device.
     ///
     /// # Errors
-    /// If the text is no name, or names several devices.
+    /// If the text is not a name, or names several devices.
     pub fn single(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(single) if !matches!(single, Selector::Range(..) | Selector::All) => Ok(single),
@@ -95,7 +96,7 @@ impl Selector {
     }
 }
 
-/// Why the devices that are named cannot be told.
+/// Why a name does not select devices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
     /// No device has this name.
@@ -106,7 +107,7 @@ pub enum SelectError {
         /// The indexes of those that exist.
         known: Vec<u32>,
     },
-    /// Several devices have a UUID that begins so.
+    /// Several devices have a UUID that begins with this text.
     #[error("find GPU {name} on this machine")]
     Ambiguous {
         /// As it was named.
@@ -114,20 +115,21 @@ pub enum SelectError {
         /// Their indexes.
         matches: Vec<u32>,
     },
-    /// Several MIG devices have a UUID that begins so.
+    /// Several MIG devices have a UUID that begins with this text.
     #[error("find MIG device {name} on this machine")]
     AmbiguousPart {
         /// As it was named.
         name: Selector,
-        /// How many they are.
+        /// The number of those MIG devices.
         matches: usize,
     },
 }
 
-/// Returns the devices that are named, in the machine's order; all of them where none is named.
+/// Returns the named devices, in the machine's order; all devices if `asked` is empty.
 ///
 /// # Errors
-/// When one that is named does not exist, with those that do, or several have a UUID that begins so.
+/// When a named device does not exist (with the indexes of those that do), or when several have a
+/// UUID that begins with the text.
 pub fn select(
     devices: Vec<DeviceState>,
     asked: &[Selector],
@@ -137,7 +139,7 @@ pub fn select(
     Ok(devices.into_iter().filter(is_asked).collect())
 }
 
-/// Returns the indexes of the devices that are named, each once, in the order of the names.
+/// Returns the indexes of the named devices, each once, in the order of the names.
 ///
 /// # Errors
 /// As [`select`].
@@ -161,7 +163,7 @@ pub fn indexes(devices: &[DeviceState], asked: &[Selector]) -> Result<Vec<u32>, 
     Ok(indexes)
 }
 
-/// Returns the index of the single device that is named.
+/// Returns the index of the single device with this name.
 fn index_of(devices: &[DeviceState], one: &Selector) -> Result<u32, SelectError> {
     let all = || devices.iter().map(DeviceState::id);
     if let Some(id) = all().find(|id| one.names(id)) {
@@ -176,11 +178,11 @@ fn index_of(devices: &[DeviceState], one: &Selector) -> Result<u32, SelectError>
     }
 }
 
-/// Returns the MIG device that is named: by its UUID, by a beginning of it that no other MIG device
-/// has, or by its parts, as drivers up to R460 name it (`MIG-GPU-…/6/0`).
+/// Returns the MIG device with this name: its UUID, a beginning of it that no other MIG device has,
+/// or its parts, as drivers up to R460 name it (`MIG-GPU-…/6/0`).
 ///
 /// # Errors
-/// When several have a UUID that begins so.
+/// When several have a UUID that begins with the text.
 pub fn part(devices: &[DeviceState], asked: &Selector) -> Result<Option<DeviceUuid>, SelectError> {
     let Selector::Uuid(name) = asked else { return Ok(None) };
     if !name.starts_with("MIG-") {

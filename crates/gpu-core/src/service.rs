@@ -1,6 +1,7 @@
 //! Services that hold devices for all users, recognised by name.
 
-/// The kernel keeps this many bytes of a process's name (`TASK_COMM_LEN` less its end).
+/// The kernel keeps this many bytes of a process's name (`TASK_COMM_LEN` minus the terminating
+/// zero).
 const KERNEL_NAME: usize = 15;
 
 /// The first ordinary UID (`UID_MIN` of login.defs).
@@ -45,19 +46,19 @@ impl SystemService {
 pub struct ServiceUnit<'a> {
     /// Its name, such as `vllm.service`, of the characters that systemd allows.
     pub name: &'a str,
-    /// The service manager of a user started it, and not that of the system.
+    /// A user's service manager started it, not the system's.
     pub by_user: bool,
 }
 
 /// Returns the systemd service to which a cgroup path belongs: the outermost unit, or below the
-/// service manager of a user the next one. Above a unit of this machine there are only slices: who
-/// runs in a unit, a container, a pod or a job may create cgroups of any name below it.
+/// service manager of a user the next one. Above a unit of this machine there are only slices:
+/// whatever runs in a unit, a container, a pod or a job may create cgroups of any name below it.
 ///
-/// A service whose processes people start themselves is none: a login, a scheduler, a container
-/// runtime, a service manager. To stop it would end the work of others. The processes of a login
-/// session are in a scope, so they belong to no service either.
+/// Returns `None` for a service whose processes users start themselves (a login, a scheduler, a
+/// container runtime, a service manager), because stopping it would end the work of others. The
+/// processes of a login session are in a scope, so they belong to no service either.
 pub fn service_of(cgroup: &str) -> Option<ServiceUnit<'_>> {
-    // From within a cgroup namespace, a path outside of it begins with '..'.
+    // From within a cgroup namespace, a path outside it begins with '..'.
     let is_slice = |part: &&str| part.is_empty() || *part == ".." || part.ends_with(".slice");
     let is_unit = |part: &&str| part.ends_with(".service") || part.ends_with(".scope");
     let mut parts = cgroup.split('/').skip_while(is_slice);
@@ -164,7 +165,7 @@ mod tests {
             ("/system.slice/slurmd.service", None),
             ("/system.slice/docker.service", None),
             ("/system.slice/.service", None),
-            // Whoever runs in a container may name a cgroup there.
+            // A program in a container may create cgroups of any name there.
             ("/system.slice/docker-4c01.scope/nvidia-persistenced.service", None),
             ("/lxc.payload.c1/system.slice/vllm.service", None),
             ("/docker/4c01/system.slice/vllm.service", None),

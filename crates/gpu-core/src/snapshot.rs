@@ -28,7 +28,7 @@ pub enum Origin {
     Simulated(String),
     /// Text that other tools printed on some machine; no action is possible there.
     Pasted,
-    /// A history of a machine: its name and the time, as people read them. No action is possible
+    /// A history of a machine: its name and the time, as text for users. No action is possible
     /// there.
     Recorded(String),
 }
@@ -58,7 +58,7 @@ pub fn driver_reserve(total: Bytes, graphics: bool) -> Bytes {
     DRIVER_OVERHEAD + Bytes(total.0 / 200) + display
 }
 
-/// One device at one moment.
+/// The state of one device at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct DeviceState {
@@ -94,8 +94,8 @@ impl DeviceState {
     /// Returns its MIG devices as separate devices: each with its identifiers, its memory and the
     /// processes that are or may be in it; all else is that of the whole device.
     ///
-    /// Of memory that several compute instances share, the use by processes that are surely in
-    /// another instance is left out: it is neither used by this one nor free.
+    /// If several compute instances share memory, the use by processes that are certainly in another
+    /// instance is left out: it is neither used by this one nor free.
     pub fn mig_devices(&self) -> impl Iterator<Item = DeviceState> {
         self.mig.iter().flatten().map(|instance| self.mig_device(instance))
     }
@@ -141,7 +141,7 @@ impl DeviceState {
         self.processes.as_ref().ok()?.iter().map(|process| process.memory.ok()).sum()
     }
 
-    /// Returns the most memory that the driver and displays may use on it beside the listed
+    /// Returns the most memory that the driver and displays may use on it in addition to the listed
     /// processes ([`driver_reserve`]); `None` if its size is unknown.
     pub fn driver_reserve(&self) -> Option<Bytes> {
         let draws = |process: &DeviceProcess| {
@@ -154,7 +154,7 @@ impl DeviceState {
     }
 
     /// Returns the used memory that neither the listed processes nor the driver account for; `None`
-    /// if a part of the account is unknown.
+    /// if one of these figures is unknown.
     pub fn memory_unlisted(&self) -> Option<Bytes> {
         let rest = self.memory_used().ok()?.saturating_sub(self.memory_listed()?);
         Some(if rest > self.driver_reserve()? { rest } else { Bytes(0) })
@@ -207,7 +207,7 @@ pub struct Snapshot {
     pub driver_messages: Result<Vec<DriverMessage>, Fault>,
 }
 
-/// Returns the fault of messages that nobody requested.
+/// Returns the fault for messages that were not requested.
 fn no_messages() -> Result<Vec<DriverMessage>, Fault> {
     Err(not_requested("read the driver's messages in the kernel log"))
 }
@@ -226,7 +226,7 @@ fn not_requested(what: &str) -> Fault {
     Fault { kind: ErrorKind::NotRequested, text: what.to_owned() }
 }
 
-/// A process named in a snapshot, or why it is unknown. Snapshots in which it is the same share it.
+/// A process named in a snapshot, or why it is unknown. Snapshots with the same data share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(transparent))]
@@ -248,7 +248,7 @@ impl From<Reading<ProcessInfo>> for Process {
 }
 
 impl Snapshot {
-    /// Returns a snapshot that knows nothing yet but its origin and time, to be filled in.
+    /// Returns a snapshot with only its origin and time, to be filled in.
     pub fn empty(origin: Origin, taken_at: Timestamp) -> Self {
         Snapshot {
             taken_at,
@@ -294,9 +294,9 @@ impl Snapshot {
         self.holders.as_deref().unwrap_or_default()
     }
 
-    /// Returns whether it is known which files are those of a device. On a live machine a guess would
-    /// name those of another device; pasted text goes by the index, and no action is possible on
-    /// its processes.
+    /// Returns whether the files of the device are known. On a live machine a guess would name
+    /// those of another device; pasted text goes by the index, and no action is possible on its
+    /// processes.
     pub fn knows_files_of(&self, device: &DeviceState) -> bool {
         let id = device.id();
         let is_pasted = self.origin == Origin::Pasted;

@@ -52,8 +52,8 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Escapes external text for an element or an attribute of SVG or HTML: at most `most` characters, without markup,
-/// characters that XML forbids, and characters that change how others are displayed.
+/// Escapes external text for an element or an attribute of SVG or HTML: at most `most` characters,
+/// without markup, characters that XML forbids, and characters that change how others are displayed.
 pub fn escape_markup(text: &str, most: usize) -> String {
     let mut safe = String::with_capacity(text.len().min(4 * most) + 8);
     for (count, character) in text.chars().enumerate() {
@@ -76,8 +76,8 @@ pub fn escape_markup(text: &str, most: usize) -> String {
     safe
 }
 
-/// Returns whether a character must not appear in a picture: a control or formatting character, or
-/// a noncharacter.
+/// Returns whether a character must not appear in an SVG or HTML text: a control or formatting
+/// character, or a noncharacter.
 fn is_harmful(character: char) -> bool {
     acts(character)
         || matches!(character, '\u{fdd0}'..='\u{fdef}' | '\u{fff9}'..='\u{ffff}')

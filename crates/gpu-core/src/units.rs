@@ -69,7 +69,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// The units in which people give amounts of memory. `G` is `GiB`, as for docker, ulimit and Slurm.
+/// The units of amounts of memory in user input. `G` is `GiB`, as for docker, ulimit and Slurm.
 const UNITS: [(&str, u64); 12] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -99,9 +99,10 @@ impl FromStr for Bytes {
         let amount: f64 = number.parse().map_err(|_| format!("'{number}' is not a number"))?;
         let bytes = amount * *unit as f64;
         // `f64` represents every whole number up to 2^53, here 8 PiB.
-        match bytes >= 1.0 && bytes <= (1_u64 << 53) as f64 {
-            true => Ok(Bytes(bytes as u64)),
-            false => Err("must be positive and at most 8192TiB".to_owned()),
+        if bytes >= 1.0 && bytes <= (1_u64 << 53) as f64 {
+            Ok(Bytes(bytes as u64))
+        } else {
+            Err("must be positive and at most 8192TiB".to_owned())
         }
     }
 }
@@ -118,7 +119,7 @@ impl Bytes {
     }
 }
 
-/// Writes an amount with the unit that suits it: `5.96 GiB`, `256 MiB`, `12.5 KiB`, `0`.
+/// Writes an amount with a suitable unit: `5.96 GiB`, `256 MiB`, `12.5 KiB`, `0`.
 pub fn amount(bytes: Bytes) -> String {
     let Bytes(count) = bytes;
     let shown = |unit: u32, name: &str| {

@@ -1,4 +1,4 @@
-//! The time of boot, by which the start of a process becomes a time of the clock.
+//! The time of boot, which converts the start of a process into wall clock time.
 
 use crate::fault;
 use crate::proc_dir::ProcRoot;
@@ -9,12 +9,12 @@ use std::sync::{Mutex, PoisonError};
 /// `/proc/stat` grows with CPUs and interrupts, but not beyond this.
 pub(crate) const STAT_LIMIT: usize = 4 << 20;
 
-/// No two reads of the clocks that follow each other are further apart, unless the thread waits
-/// between them.
+/// Two consecutive reads of the clocks are never further apart, unless the thread waits between
+/// them.
 const APART_MS: i64 = 100;
 
-/// The time of boot, kept until the clock is set: to read it, the kernel adds up the interrupts of
-/// all cores, which takes a millisecond where there are many.
+/// The time of boot, cached until the clock is set: to read it, the kernel adds up the interrupts
+/// of all cores, which takes a millisecond on a machine with many.
 #[derive(Default)]
 pub(crate) struct Booted {
     /// The clock minus the time since boot when it was read.

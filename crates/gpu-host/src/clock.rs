@@ -3,7 +3,7 @@
 use gpu_core::{Clock, Timestamp};
 use std::time::{Duration, Instant, SystemTime};
 
-/// No caller waits longer, and the kernel's sum of the current time and this does not overflow.
+/// No caller waits longer, and the kernel can add it to the current time without overflow.
 const LONGEST_SLEEP: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// The clock of this machine.

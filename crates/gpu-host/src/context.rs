@@ -18,7 +18,7 @@ pub(crate) struct Context {
     pub(crate) roots: Roots,
     pub(crate) drivers: Drivers,
     pub(crate) users: Users,
-    /// Of processes that are read again.
+    /// The `stat` files of processes that are read repeatedly.
     pub(crate) stats: Mutex<KeptStats>,
     pub(crate) booted: Booted,
     /// The PID namespace of this process, which never changes, is the first one.
@@ -37,8 +37,8 @@ impl Context {
         root.pids().map_err(|errno| fault::file(what(), errno))
     }
 
-    /// Checks whether one process is a holder, and counts it if that cannot be seen.
-    pub(crate) fn look_at_holder(
+    /// Checks whether one process is a holder, and counts it if it cannot be read.
+    pub(crate) fn check_holder(
         &self,
         walker: &mut Walker<'_>,
         root: &ProcRoot,
@@ -49,7 +49,7 @@ impl Context {
             Ok(dir) => dir,
             Err(errno) => return self.count(errno, (pid, None), false, scan),
         };
-        let seen = match walker.look(&dir, pid) {
+        let seen = match walker.scan(&dir, pid) {
             Ok(seen) => seen,
             Err(errno) => return self.count(errno, (pid, Some(&dir)), false, scan),
         };

@@ -7,7 +7,7 @@ use crate::proc_dir::{ProcDir, identify};
 use gpu_core::{Absent, Executable, Reading, SystemService, in_system_dir};
 use rustix::fs::CWD;
 
-/// What the kernel appends to the path of a deleted file.
+/// The kernel's suffix to the path of a deleted file.
 const DELETED: &str = " (deleted)";
 
 /// Mode bits that let the group or others write.
@@ -16,7 +16,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 /// Reads the executable of a process with the name `name`.
 ///
 /// Whether the caller finds the same file at the same path is checked only if the name is that of a
-/// display server or daemon, for which it is evidence, and only below system directories, so that
+/// display server or daemon, which needs this evidence, and only below system directories, so that
 /// no process can lead the caller to a file server that does not answer.
 pub(crate) fn read(dir: &ProcDir, name: &str) -> Reading<Executable> {
     let link = dir.link("exe").map_err(fault::absent)?;
@@ -41,8 +41,8 @@ pub(crate) fn read(dir: &ProcDir, name: &str) -> Reading<Executable> {
 }
 
 /// Returns whether a process is in the caller's namespace of this kind. In the same mount
-/// namespace, equal paths mean equal files; in the same user namespace, nobody can change the
-/// target of `exe` (`PR_SET_MM_MAP`) without rights here.
+/// namespace, equal paths mean equal files; in the same user namespace, changing the target of
+/// `exe` (`PR_SET_MM_MAP`) requires rights here.
 fn shares(dir: &ProcDir, kind: &str) -> bool {
     let namespace = |process: &str| dir.identify(format!("{process}/ns/{kind}"));
     let both = namespace(".").and_then(|theirs| Ok((theirs, namespace("../self")?)));

@@ -1,4 +1,4 @@
-//! Notices that files are opened and closed (inotify).
+//! Notices when files are opened and closed (inotify).
 
 use gpu_core::{DeviceFile, FileActivity};
 use rustix::fd::OwnedFd;
@@ -8,8 +8,8 @@ use rustix::io::Errno;
 const EVENTS: WatchFlags =
     WatchFlags::OPEN.union(WatchFlags::CLOSE_WRITE).union(WatchFlags::CLOSE_NOWRITE);
 
-/// The most reads at a time: more than the kernel's longest queue needs, so that whoever opens a
-/// file without end does not keep the reader.
+/// The most reads at a time: more than the kernel's longest queue needs. So a process that opens
+/// files endlessly does not keep the reader.
 const READS: usize = 64;
 
 /// Watched files. Opening a watched device would wake it; watching it does not.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// The most descriptors listed per file.
 const DESCRIPTORS: usize = 64;
 
-/// Returns the identity of a file: a character device by its number, because a container's own node
-/// for it is another inode; all else by file system and inode.
+/// Returns the identity of a file: of a character device its number, because a container's own node
+/// for it is another inode; of all else file system and inode.
 pub(crate) fn file_id(stat: &FileStat) -> FileId {
     if stat.file_type() == FileType::CharacterDevice {
         FileId::Device { major: stat.device.0, minor: stat.device.1 }
@@ -63,7 +63,7 @@ fn may_be(file: &DeviceFile, wanted: FileType) -> bool {
     found.map_or(true, |stat| file_id(&stat) != id || stat.file_type() == wanted)
 }
 
-/// What one process has of the files, by identity.
+/// The searched files that one process has, by identity.
 #[derive(Default)]
 pub(crate) struct Findings(Vec<Finding>);
 
@@ -111,7 +111,7 @@ impl Findings {
     }
 
     /// Returns an entry for each file found, in the order of the request, with the evidence of
-    /// memory use that these drivers give.
+    /// memory use from these drivers.
     pub(crate) fn into_held(
         self,
         targets: &Targets<'_>,

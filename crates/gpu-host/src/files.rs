@@ -72,7 +72,7 @@ pub(crate) fn device_files(
     Ok(files)
 }
 
-/// Returns a file with its identity; none for a file that went away, and a directory.
+/// Returns a file with its identity; `None` for a file that has disappeared, and for a directory.
 ///
 /// # Errors
 /// `Io` when the file exists and cannot be identified: its holders would seem to hold nothing.
@@ -218,7 +218,7 @@ mod tests {
         let files = device_files(dir.path(), Path::new("/nowhere"), &nvidia()).unwrap();
         let known: Vec<_> = files.iter().map(|file| (file.role, file.device)).collect();
         let device = |number| (FileRole::Compute, Some(DeviceKey::Node(node(number))));
-        // 1:7 is no GPU, whatever its name.
+        // 1:7 is not a GPU, whatever its name.
         assert_eq!(known, [device(3), device(4), (FileRole::Control, None)]);
     }
 

@@ -1,4 +1,4 @@
-//! One opened process: a pidfd, and the directory that surely belongs to the same process.
+//! One opened process: a pidfd, and a directory of the same process.
 
 use crate::context::Context;
 use crate::fault;
@@ -82,12 +82,12 @@ impl ProcessHandle for LinuxProcess {
         let act = "inspect the files of";
         let targets = Targets::new(files);
         let seen =
-            Walker::new(&targets, true).look(&self.dir, self.pid.0).map_err(self.failed(act))?;
+            Walker::new(&targets, true).scan(&self.dir, self.pid.0).map_err(self.failed(act))?;
         self.still_lives(act)?;
         match seen.blocked {
-            // Nothing was found, but not everything was readable, so the answer is not 'none'. The
-            // kernel refuses a closed process with EACCES; EPERM comes from a filter or a security
-            // module and says nothing about the process.
+            // The process seems to hold no file, but not everything was readable, so the answer is
+            // not 'none'. The kernel refuses a closed process with EACCES; EPERM comes from a
+            // filter or a security module and says nothing about the process.
             Some(Errno::PERM) if seen.findings.is_empty() => {
                 Err(fault::file(format!("{act} process {}", self.pid), Errno::PERM))
             }

@@ -1,8 +1,8 @@
 //! A program that is started for events, with a text on its standard input.
 //!
 //! The main decision is that it can neither block nor outlive its time: its input is a file in
-//! memory, nobody waits for it, and its process group is killed when it ends and at the end of its
-//! time. Few run at once, and few wait.
+//! memory, no caller waits for it, and its process group is killed when it ends and at the end of
+//! its time. Few run at once, and few wait.
 
 use crate::trusted_file::TrustedFile;
 use gpu_core::{Error, ErrorKind, Result};
@@ -17,22 +17,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// The most that run at once.
+/// The maximum number of programs that run at once.
 const RUNNING: usize = 4;
 
-/// The most events that wait for one of them to end.
+/// The maximum number of events that wait for one of them to end.
 const WAITING: usize = 1_024;
 
-/// The search path of the program: the caller's own may be anybody's.
+/// The search path of the program, because other users may control the caller's own.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// A program that is started for events, if there is one.
+/// A program to start for events, if there is one.
 #[derive(Debug, Default)]
 pub struct Hook {
     program: Option<Program>,
     running: Vec<Running>,
     waiting: VecDeque<Event>,
-    /// What has failed since it was last told.
+    /// Failures since the last report.
     failures: Vec<Error>,
 }
 
@@ -55,16 +55,17 @@ struct Running {
     program: PathBuf,
     limit: Duration,
     child: Child,
-    /// When its time ends; `None` once it has been killed.
+    /// When its time ends; `None` after it was killed.
     until: Option<Duration>,
 }
 
 impl Hook {
-    /// Starts the program at this path from now on, which may run for `limit` each time. What runs
-    /// goes on, and what waits is passed on to the new program.
+    /// From now on starts the program at this path, which may run for `limit` each time. Running
+    /// programs continue, and waiting events go to the new program.
     ///
     /// # Errors
-    /// As [`TrustedFile::open`], and `Invalid` when it is not executable. Then nothing changes.
+    /// As [`TrustedFile::open`], and `Invalid` when it is not executable. In these cases the
+    /// program does not change.
     pub fn follow(
         &mut self,
         program: &Path,
@@ -75,7 +76,7 @@ impl Hook {
         Ok(())
     }
 
-    /// Starts no program from now on. What runs goes on.
+    /// Starts no program from now on. Running programs continue.
     pub fn retire(&mut self) {
         self.program = None;
         self.give_up();
@@ -86,10 +87,10 @@ impl Hook {
         self.program.is_some()
     }
 
-    /// Starts the program for an event, now or once another one has ended.
+    /// Starts the program for an event, now or after another one has ended.
     ///
     /// # Errors
-    /// When the event is not passed on: the program cannot be started, or too many wait.
+    /// When the event is lost: the program cannot be started, or too many wait.
     pub fn start(&mut self, name: &str, input: Vec<u8>, now: Duration) -> Result<()> {
         self.advance(now);
         let Some(program) = &self.program else { return Ok(()) };
@@ -107,8 +108,8 @@ impl Hook {
         Ok(())
     }
 
-    /// Ends what has run for too long and what has outlived its program, starts what waits, and
-    /// returns the failures since the last call.
+    /// Ends programs that have run for too long and processes that have outlived their program,
+    /// starts programs for waiting events, and returns the failures since the last call.
     pub fn attend(&mut self, now: Duration) -> Vec<Error> {
         self.advance(now);
         std::mem::take(&mut self.failures)
@@ -137,7 +138,7 @@ impl Hook {
         }
     }
 
-    /// Passes on nothing that still waits; [`attend`](Hook::attend) then says how much that was.
+    /// Drops all waiting events; [`attend`](Hook::attend) then reports their number.
     pub fn give_up(&mut self) {
         let count = self.waiting.len();
         if count > 0 {
@@ -147,8 +148,8 @@ impl Hook {
         }
     }
 
-    /// Ends: passes on nothing that still waits, kills what still runs, and returns the failures
-    /// since the last call of [`attend`](Hook::attend), these included.
+    /// Drops all waiting events, kills all running programs, and returns the failures since the
+    /// last call of [`attend`](Hook::attend), these included.
     pub fn end(&mut self, now: Duration) -> Vec<Error> {
         self.give_up();
         self.advance(now);
@@ -157,21 +158,21 @@ impl Hook {
         std::mem::take(&mut self.failures)
     }
 
-    /// Returns when [`attend`](Hook::attend) has something to do at the latest, if nothing ends
+    /// Returns the latest time of the next call of [`attend`](Hook::attend), if no program ends
     /// before.
     pub fn due(&self) -> Option<Duration> {
         self.running.iter().filter_map(|running| running.until).min()
     }
 
-    /// Returns whether nothing runs or waits.
+    /// Returns whether no program runs and no event waits.
     pub fn is_idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
     }
 }
 
 impl Drop for Hook {
-    /// Kills what still runs, and waits for none of it: a process in a system call may take long to
-    /// end.
+    /// Kills all running programs without waiting for them: a process in a system call may take
+    /// long to end.
     fn drop(&mut self) {
         for running in &mut self.running {
             running.kill();
@@ -184,7 +185,7 @@ impl Program {
     fn run(&self, event: Event, now: Duration) -> Result<Running> {
         let what = || format!("start '{}' for {}", self.path.display(), event.name);
         let failed = |error| Error::new(ErrorKind::Io, what()).with_source(error);
-        // Somebody with the right to may have exchanged it.
+        // A user with the permission may have replaced the file.
         let program = TrustedFile::program(&self.path)?;
         let child = Command::new(&program)
             .args(&self.arguments)
@@ -233,7 +234,7 @@ impl Running {
     }
 }
 
-/// Returns a file in memory with this content, to be read from its start.
+/// Returns a file in memory with this content, positioned at its start.
 fn in_memory(content: &[u8]) -> std::io::Result<File> {
     let file = rustix::fs::memfd_create("gpuws-event", MemfdFlags::CLOEXEC)?;
     let mut file = File::from(file);
@@ -271,7 +272,7 @@ mod tests {
         path
     }
 
-    /// Lets a child write it: the kernel runs no file that is open for writing, and a child of
+    /// Lets a child write it: the kernel executes no file that is open for writing, and a child of
     /// another thread can have a copy of this program's descriptors.
     fn write_program(path: &Path, text: &str) {
         let write = ["-c", "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"", "sh"];
@@ -296,7 +297,8 @@ mod tests {
         }
     }
 
-    /// Attends until nothing runs, at a time that stands still, and returns the failures.
+    /// Calls `attend` until no program runs, with a clock that stands still, and returns the
+    /// failures.
     fn finish(hook: &mut Hook, now: Duration) -> Vec<String> {
         let clock = SystemClock::new();
         let mut failures = Vec::new();
@@ -373,7 +375,7 @@ mod tests {
         let clock = SystemClock::new();
         for name in 0..3 * RUNNING {
             hook.start(&name.to_string(), Vec::new(), Duration::ZERO).unwrap();
-            // Nobody attends; what has ended makes room for what waits.
+            // `attend` is not called; a program that has ended makes room for a waiting event.
             while hook.running.len() == RUNNING && !hook.running[0].has_ended() {
                 clock.sleep(Duration::from_millis(2));
             }
@@ -402,21 +404,21 @@ mod tests {
         let got = fs::read_to_string(got).unwrap();
         assert_eq!(got.matches("old").count(), RUNNING, "{got}");
         assert_eq!(got.matches("new").count(), 2, "{got}");
-        // Without a program, what still waits is lost, and that is said.
+        // Without a program, waiting events are lost, and the failure says so.
         fs::remove_file(&gate).unwrap();
         hook.follow(&old, Vec::new(), LIMIT).unwrap();
         for name in 0..RUNNING + 2 {
             hook.start(&name.to_string(), Vec::new(), Duration::ZERO).unwrap();
         }
         hook.retire();
-        let told = hook.attend(Duration::ZERO)[0].fault().text;
-        assert!(told.starts_with("pass on 2 events that still waited"), "{told}");
+        let reported = hook.attend(Duration::ZERO)[0].fault().text;
+        assert!(reported.starts_with("pass on 2 events that still waited"), "{reported}");
         assert_eq!((hook.running.len(), hook.is_used()), (RUNNING, false));
-        let told = hook.end(Duration::ZERO);
-        assert_eq!(told.len(), RUNNING);
-        let told = told[0].fault().text;
-        assert!(told.starts_with("pass on 0 before the end: '"), "{told}");
-        assert!(told.ends_with("old' was still running and was killed"), "{told}");
+        let reported = hook.end(Duration::ZERO);
+        assert_eq!(reported.len(), RUNNING);
+        let reported = reported[0].fault().text;
+        assert!(reported.starts_with("pass on 0 before the end: '"), "{reported}");
+        assert!(reported.ends_with("old' was still running and was killed"), "{reported}");
     }
 
     #[test]

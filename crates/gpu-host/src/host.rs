@@ -39,7 +39,7 @@ const ANCESTORS: usize = 1 << 16;
 pub struct LinuxHost {
     context: Arc<Context>,
     uses_bpf: bool,
-    /// Instead of those below `/dev`.
+    /// Device files to use instead of those below `/dev`.
     files: Option<Arc<[DeviceFile]>>,
 }
 
@@ -64,14 +64,14 @@ impl LinuxHost {
         LinuxHost { context, uses_bpf: true, files: None }
     }
 
-    /// Returns the machine with holders searched for without bpf(2), which some hosts audit. The
-    /// result is the same, but takes several times as long.
+    /// Returns the machine with a search for holders that avoids bpf(2), which some hosts audit.
+    /// The result is the same, but takes several times as long.
     pub fn without_bpf(self) -> Self {
         LinuxHost { uses_bpf: false, ..self }
     }
 
     /// Returns the machine with these device files instead of those in its device directory: the
-    /// caller knows the devices from elsewhere, such as a scheduler.
+    /// caller knows them from another source, such as a scheduler.
     pub fn with_device_files(self, files: Vec<DeviceFile>) -> Self {
         LinuxHost { files: Some(files.into()), ..self }
     }
@@ -162,7 +162,7 @@ impl ProcessTable for LinuxHost {
     }
 
     /// Reads only `stat` of a process that executes the same program as before, and not even that
-    /// if it was idle for a few seconds at most.
+    /// if it has been idle, for a few seconds at most.
     fn processes_again(
         &self,
         known: Vec<Arc<ProcessInfo>>,
@@ -280,7 +280,7 @@ impl DeviceFiles for LinuxHost {
         let pids = self.candidates(&root, &targets, has_own_numbers)?;
         let start = || (Walker::new(&targets, has_own_numbers), HolderScan::default());
         let shares = parallel::over(Work::Descriptors, &pids, start, |(walker, scan), pid| {
-            self.context.look_at_holder(walker, &root, pid, scan);
+            self.context.check_holder(walker, &root, pid, scan);
         });
         let mut all = HolderScan { unreadable: hidden(&root), ..HolderScan::default() };
         for (_, share) in shares {
@@ -304,8 +304,8 @@ impl DriverView for LinuxHost {
         runtime_power::sleeping(&self.context.roots.sys)
     }
 
-    /// Reads `/dev/kmsg`, and so the messages of this boot that its buffer still has. No other
-    /// program is started to read earlier ones from the journal.
+    /// Reads `/dev/kmsg`, and so the messages of this boot that its buffer still has. Earlier ones
+    /// in the journal are not read, because that requires another program.
     fn driver_messages(&self) -> Result<Vec<DriverMessage>> {
         let booted = self.context.booted_at().map_err(|absent| {
             Error::new(absent, "read the kernel log").with_source("the time of boot is unknown")
@@ -315,9 +315,8 @@ impl DriverView for LinuxHost {
     }
 }
 
-/// Counts the processes that `hidepid` keeps out of the list. Their number is unknown, but the
-/// first process of a namespace lives as long as the namespace: a list without it lacks at least
-/// it.
+/// Counts the processes that `hidepid` hides from the list. Their number is unknown, but the first
+/// process of a namespace lives as long as the namespace: a list without it lacks at least one.
 fn hidden(root: &ProcRoot) -> Unreadable {
     let mut unreadable = Unreadable::default();
     // If the type of `/proc` is unknown, it may be the real one, and the list incomplete.

@@ -1,7 +1,7 @@
 //! The lease files that the caller inherited.
 //!
-//! The kernel reports the target of a descriptor, and its name. Anybody can create a file of such a
-//! name, so two more conditions apply. The lock that keeps the lease belongs to the open file
+//! The kernel reports the target of a descriptor, and its name. Any user can create a file of such
+//! a name, so two more conditions apply. The lock that keeps the lease belongs to the open file
 //! description, and `/proc/self/fdinfo` shows that this descriptor has that description: it was
 //! inherited, or passed on by a process that has it. The owner of the file is returned too, because
 //! only files of its own user keep a lease.
@@ -32,7 +32,7 @@ pub(crate) fn leases(proc: &Path) -> Vec<(LeaseId, u32)> {
 }
 
 /// Renews the files of inherited leases, so that cleaners of old files keep them: the inherited
-/// file itself, and the lease beside it. A lease without a name is not published again, because
+/// file itself, and the lease next to it. A lease without a name is not published again, because
 /// only its holder knows its content.
 pub fn renew_inherited(roots: &Roots) {
     for kept in kept_files(&roots.proc) {
@@ -45,7 +45,7 @@ pub fn renew_inherited(roots: &Roots) {
 struct Kept {
     /// The caller's link to its descriptor.
     link: PathBuf,
-    /// The path where it was opened, or is now.
+    /// The path at which it was opened, or its current path.
     path: PathBuf,
     id: LeaseId,
     stat: Stat,

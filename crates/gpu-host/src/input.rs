@@ -1,6 +1,6 @@
 //! Opens a text that a user names, so that reading it always ends.
 //!
-//! A pipe without a writer, or a device without an end, must not block a command for ever.
+//! A pipe without a writer, or a device without an end, must not block a command forever.
 
 use crate::timer;
 use rustix::event::{PollFd, PollFlags};
@@ -16,7 +16,7 @@ const MAX_PIPE: u64 = 16 << 30;
 /// The most bytes that are read from a character device.
 const MAX_DEVICE: u64 = 8 << 20;
 
-/// How long a pipe may have no writer, as a number of tries and the time between two.
+/// How long a pipe may have no writer, as a number of tries and the pause between two.
 const TRIES: usize = 100;
 const BETWEEN: Duration = Duration::from_millis(100);
 
@@ -44,10 +44,8 @@ pub fn open(path: &Path) -> io::Result<Input<Box<dyn Read>>> {
         () if kind.is_file() => None,
         () => Some(MAX_PIPE),
     };
-    let from: Box<dyn Read> = match kind.is_file() {
-        true => Box::new(file),
-        false => Box::new(Patient { file, tries: TRIES }),
-    };
+    let from: Box<dyn Read> =
+        if kind.is_file() { Box::new(file) } else { Box::new(Patient { file, tries: TRIES }) };
     Ok(Input { from, left })
 }
 

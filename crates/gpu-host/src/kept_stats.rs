@@ -1,11 +1,12 @@
-//! The `stat` files of processes that are read again and again.
+//! The `stat` files of processes that are read repeatedly.
 //!
 //! To open such a file takes longer than to read it. It belongs to its process: after the end of
-//! the process it cannot be read any more, also if the PID is used again.
+//! the process it cannot be read, even if the PID is reused.
 //!
-//! A process that has not run since is as it was. Its CPU time shows that, which the kernel returns
-//! in nanoseconds (clock_getcpuclockid(3)) and in a twentieth of the time of a read, in a third of
-//! it for 250 threads. What others change of an idle process is read after [`LONGEST`].
+//! A process that has not run since the last read is unchanged. Its CPU time shows that. The kernel
+//! returns it in nanoseconds (clock_getcpuclockid(3)), in a twentieth of the time of a read, or in
+//! a third of it for 250 threads. Changes to an idle process from outside are read after
+//! [`LONGEST`].
 
 use crate::namespace::shows_own_namespace;
 use crate::proc_dir::ProcRoot;
@@ -25,12 +26,12 @@ use std::time::Duration;
 /// No `stat` is longer: 52 numbers and a name of 64 bytes.
 const LENGTH: usize = 2048;
 
-/// A file is closed if this many rounds do not read it. A look has a round or two.
+/// A file is closed if this many rounds do not read it. A snapshot takes one or two rounds.
 const ROUNDS: u64 = 4;
 
-/// The time after which an idle process is read again. Without that it runs, it gets another parent
-/// or process group, it loses its terminal, the kernel takes memory from it, and the freezer of
-/// cgroups v1 changes its state.
+/// The time after which an idle process is read again. Without running, a process can get another
+/// parent or process group, lose its terminal or memory, or change its state through the freezer of
+/// cgroups v1.
 const LONGEST: Duration = Duration::from_secs(5);
 
 /// The open files, by PID.
@@ -38,14 +39,14 @@ const LONGEST: Duration = Duration::from_secs(5);
 pub(crate) struct KeptStats {
     files: BTreeMap<u32, Kept>,
     round: u64,
-    /// The time of the round.
+    /// The time of the current round.
     now: Duration,
-    /// The PIDs are those of the system calls of this process, once that is known.
+    /// Whether the PIDs are those of the system calls of this process, once that is known.
     has_own_numbers: Option<bool>,
 }
 
 impl KeptStats {
-    /// Starts a round of reads: closes what was not read for some rounds.
+    /// Starts a round of reads: closes files that the last few rounds did not read.
     pub(crate) fn begin(&mut self, root: &ProcRoot) {
         self.round += 1;
         self.now = timer::now();
@@ -56,11 +57,11 @@ impl KeptStats {
         self.files.retain(|_, kept| kept.used + ROUNDS > round);
     }
 
-    /// Changes a known process to what its `stat` shows now. Returns whether that is of the same
-    /// process and the same program; if not, nothing is changed.
+    /// Updates a known process from its `stat`. Returns whether it is still the same process and
+    /// the same program; if not, it stays unchanged.
     ///
     /// # Errors
-    /// `ENOENT` or `ESRCH` when there is none with its PID, `EINVAL` when its file is malformed.
+    /// `ENOENT` or `ESRCH` when no process has its PID, `EINVAL` when its file is malformed.
     pub(crate) fn update(&mut self, root: &ProcRoot, known: &mut Arc<ProcessInfo>) -> Result<bool> {
         let pid = known.key.pid.0;
         if let Some(kept) = self.files.get_mut(&pid) {
@@ -88,10 +89,10 @@ impl KeptStats {
 /// The open file of a process.
 struct Kept {
     file: OwnedFd,
-    /// The last round that asked for it.
+    /// The last round that requested it.
     used: u64,
     clock: Option<ClockId>,
-    /// The last read, if it was of the process that was known.
+    /// The last read, if it was of the known process.
     last: Option<Read>,
 }
 
@@ -100,19 +101,20 @@ struct Read {
     at: Duration,
     /// The CPU time before it.
     ran: Option<TimeSpec>,
-    /// What was known of the process after it.
+    /// The data of the process after it.
     known: Arc<ProcessInfo>,
 }
 
 impl Kept {
-    /// Changes a known process to what the file shows now, as [`KeptStats::update`].
+    /// Updates a known process from the file, as [`KeptStats::update`].
     ///
     /// # Errors
     /// `ESRCH` when the process has ended, `EINVAL` when the file is malformed.
     fn update(&mut self, known: &mut Arc<ProcessInfo>, now: Duration) -> Result<bool> {
         let ran = self.clock.and_then(|clock| clock.now().ok());
         let is_current = |last: &Read| {
-            // A caller who has read it elsewhere meanwhile knows more than the last read.
+            // The caller may have read the process elsewhere since, which is newer than the last
+            // read.
             let is_idle = ran.is_some() && ran == last.ran && Arc::ptr_eq(known, &last.known);
             is_idle && now.saturating_sub(last.at) < LONGEST
         };
@@ -197,11 +199,12 @@ mod tests {
         }
         assert_eq!(kept.update(&root, &mut two), Ok(true));
         assert_eq!(kept.files.len(), 2);
-        // What has not changed is shared.
+        // Unchanged data is shared.
         let before = Arc::clone(&one);
         assert_eq!(kept.update(&root, &mut one), Ok(true));
         assert!(Arc::ptr_eq(&before, &one));
-        // To be stopped, it runs. The kernel tells its parent before it accounts for that.
+        // To stop, the process has to run. The kernel notifies its parent before it accounts for
+        // that.
         let pid = rustix::process::Pid::from_child(&first.0);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
         for _ in 0..10_000 {

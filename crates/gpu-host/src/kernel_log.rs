@@ -1,9 +1,9 @@
 //! The driver's messages in the kernel log of this boot, from `/dev/kmsg`.
 //!
-//! Each read returns a record, `priority,sequence,microseconds,flags;text`, with other than
-//! printable ASCII characters as `\xNN`; lines that start with a blank are its properties
+//! Each read returns a record, `priority,sequence,microseconds,flags;text`, with characters other
+//! than printable ASCII as `\xNN`; lines that start with a blank are its properties
 //! (Documentation/ABI/testing/dev-kmsg of the kernel). The journal, which also has earlier boots,
-//! is not read: it has no format that is read without its own library or program.
+//! is not read: reading its format requires its own library or program.
 
 use crate::{fault, timer};
 use gpu_core::{Absent, DriverMessage, Error, ErrorKind, KernelDriver, Result, Timestamp};
@@ -24,16 +24,16 @@ const DEVICE: (u32, u32) = (1, 11);
 /// Longer than any record: 8 KiB in all kernels so far.
 const RECORD: usize = 16 << 10;
 
-/// The most records that are read: those of the largest usual buffer, 16 MiB, twice.
+/// The maximum number of records to read: twice those of the largest usual buffer, 16 MiB.
 const MAX_RECORDS: usize = 1 << 19;
 
-/// The time after which reading ends: someone writes as fast as it reads.
+/// The maximum time for reading: another process may write as fast as this one reads.
 const MAX_TIME: Duration = Duration::from_secs(3);
 
-/// The most messages that are kept, the latest ones.
+/// The maximum number of messages to keep, the latest ones.
 const MAX_MESSAGES: usize = 10_000;
 
-/// The facility of the kernel's own records. Whoever may write to the file cannot choose it:
+/// The facility of the kernel's own records. A program that writes to the file cannot choose it:
 /// `devkmsg_write` replaces it by that of user programs.
 const KERNEL: u32 = 0;
 
@@ -90,8 +90,8 @@ fn log(path: &Path) -> rustix::io::Result<OwnedFd> {
     open(path, flags | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Returns whether a file is the kernel's log, or a file of a machine that a test made. A container
-/// may have another device in its place, such as `/dev/null`.
+/// Returns whether a file is the kernel's log, or a file of a machine that a test created. In a
+/// container, the path may be another device, such as `/dev/null`.
 fn is_log(file: &OwnedFd) -> rustix::io::Result<bool> {
     let stat = fstat(file)?;
     Ok(match FileType::from_raw_mode(stat.st_mode) {
@@ -109,7 +109,7 @@ fn denied(what: String, errno: Errno) -> Error {
         Errno::NOENT | Errno::NXIO | Errno::NODEV | Errno::NOTDIR => {
             Error::new(Absent::NotFound, what).with_source(errno)
         }
-        // A container may have a link to its console in its place.
+        // In a container, the path may be a link to its console.
         Errno::LOOP => Error::new(Absent::NotFound, what).with_source("it is a symbolic link"),
         _ => fault::file(what, errno),
     }

@@ -16,7 +16,7 @@
 //! let roots = Roots { proc: "/proc".into(), dev: "/dev".into(), sys: "/sys".into() };
 //! let host = LinuxHost::new(roots);
 //!
-//! // Who has this program's file? A device file is asked for in the same way.
+//! // Find the holders of this program's file. The query for a device file is the same.
 //! let scan = host.holders(&[resolve(std::env::current_exe()?)?])?;
 //! let own = Pid(std::process::id());
 //! let holder = scan.holders.iter().find(|holder| holder.process.pid == own).ok_or("not found")?;

@@ -37,7 +37,7 @@ pub fn raise_open_file_limit() {
 static BEFORE: OnceLock<Rlimit> = OnceLock::new();
 
 /// Returns the soft limit on open files of programs that are started under the original limit;
-/// `None` if there is none.
+/// `None` if there is no limit.
 pub(crate) fn of_programs() -> Option<u64> {
     BEFORE.get().copied().unwrap_or_else(|| getrlimit(Resource::Nofile)).current
 }

@@ -1,7 +1,7 @@
 //! Mapped files, from `/proc/PID/maps`.
 //!
-//! The kernel answers for one mapping of a file after another, and skips those of memory, of which a
-//! process of many threads has thousands. Older kernels have only the text.
+//! The kernel returns one mapping of a file after another, and skips anonymous mappings; a process
+//! with many threads has thousands of those. Older kernels have only the text.
 //!
 //! Both identify the mapped file by its file *system* and its inode, never by a device number, and
 //! on btrfs and overlayfs with other numbers than `stat`. So an answer alone proves nothing: the
@@ -27,13 +27,13 @@ const LINE_LIMIT: usize = 32 << 10;
 /// How many irrelevant files are cached.
 const MAX_IGNORED_FILES: usize = 1 << 16;
 
-/// Returns the path of a mapped file, for those that need it.
+/// Returns the path of a mapped file, if needed.
 type PathOf<'a> = dyn Fn() -> Option<Cow<'a, [u8]>> + 'a;
 
 /// Reads the mappings of one process after another.
 pub(crate) struct Mappings {
     buffer: Vec<u8>,
-    /// Mapped files that are no targets.
+    /// Mapped files that are not targets.
     others: HashSet<(u64, u64)>,
 }
 
@@ -45,7 +45,7 @@ impl Default for Mappings {
 
 impl Mappings {
     /// Records the targets that a thread has mapped, and returns whether it has any mappings.
-    pub(crate) fn look(
+    pub(crate) fn scan(
         &mut self,
         thread: &ProcDir,
         targets: &Targets<'_>,
@@ -123,9 +123,9 @@ fn read(
 
 /// Returns the mapped file; `None` if it cannot be determined.
 ///
-/// `map_files` leads to the very file, deleted or not, but only for callers with the checkpoint
-/// capability. Others use the path as the process itself sees it. Its directories are in the
-/// kernel's cache, as those of any mapped file, so no file server is contacted.
+/// `map_files` leads to the same file, even if it is deleted, but only for callers with the
+/// checkpoint capability. Others use the path as the process itself sees it. Its directories are in
+/// the kernel's cache, as those of any mapped file, so no file server is contacted.
 fn identify(mapping: &FileMapping, path: &PathOf<'_>, thread: &ProcDir) -> Option<FileId> {
     let range = format!("map_files/{:x}-{:x}", mapping.start, mapping.end);
     let stat = thread.identify(range).ok().or_else(|| {
@@ -197,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Returns all mappings of files, with their paths, as the kernel answers.
+    /// Returns all mappings of files from the kernel's query, with their paths.
     fn answers() -> Result<Vec<(FileMapping, Vec<u8>)>> {
         let maps = std::fs::File::open("/proc/self/maps").unwrap().into();
         let mut answers = Vec::new();

@@ -16,7 +16,7 @@ use std::path::Path;
 /// When it cannot be read, for example by a process without free descriptors.
 pub(crate) fn shows_own_namespace(root: &ProcRoot) -> rustix::io::Result<bool> {
     let own = match root.read("self/status", STAT_LIMIT) {
-        // A `/proc` that does not show the caller at all.
+        // The `/proc` does not show the caller at all.
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(false),
         own => own?,
     };

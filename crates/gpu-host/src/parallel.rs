@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
 /// The batch size of a worker: small enough that all finish together, although some processes have
-/// a thousand times the descriptors of others.
+/// a thousand times as many descriptors as others.
 const SHARE: usize = 4;
 
-/// The most workers. A limit of the cgroup is not read, which would take as long as ten processes.
+/// The maximum number of workers. The limit of the cgroup is not read, because that would take as
+/// long as reading ten processes.
 const MOST: usize = 8;
 
-/// The processes for which a worker is started: its start costs as much as a few of them (0.1 ms of
-/// CPU time).
+/// The number of processes for which a worker is started: its start costs as much as a few of them
+/// (0.1 ms of CPU time).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Work {
-    /// All descriptors of a process, of which some have thousands.
+    /// All descriptors of a process; some processes have thousands.
     Descriptors = 4,
     /// A few files of a process.
     Files = 32,

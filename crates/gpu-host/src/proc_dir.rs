@@ -11,7 +11,7 @@ use std::path::Path;
 /// Room for some hundred directory entries per `getdents` call.
 pub(crate) const ENTRIES: usize = 32 << 10;
 
-/// No line of `status` or `stat` of a process is longer, 65,536 supplementary groups included.
+/// No `status` or `stat` of a process is longer, with 65,536 supplementary groups.
 const STATUS_LIMIT: usize = 1 << 20;
 
 /// The maximum length of what a driver reports about a descriptor: a few dozen short lines.
@@ -126,7 +126,7 @@ impl ProcDir {
         self.open_dir("task").map(TaskDir)
     }
 
-    /// Returns whether it surely has one thread: `task` then has at most one subdirectory.
+    /// Returns whether it certainly has one thread: `task` then has at most one subdirectory.
     pub(crate) fn has_one_thread(&self) -> bool {
         let stat = FileStat::at(&self.0, c"task", AtFlags::STATX_DONT_SYNC);
         stat.is_ok_and(|stat| stat.links == 3)
@@ -154,7 +154,7 @@ impl AsFd for ProcDir {
     }
 }
 
-/// Returns what identifies a path's target, from what the kernel has cached of it.
+/// Returns the identity of a path's target, from the kernel's cached data.
 pub(crate) fn identify(dir: BorrowedFd<'_>, path: impl Arg) -> Result<FileStat> {
     FileStat::at(dir, path, AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT)
 }
@@ -173,12 +173,12 @@ fn open_file(dir: BorrowedFd<'_>, path: impl Arg) -> Result<OwnedFd> {
     rustix::fs::openat(dir, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// What a read that returns less than requested means.
+/// The meaning of a read that returns less than requested.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Short {
     /// The end: the file has one record, such as `stat`.
     End,
-    /// Nothing: the next record of a list, such as `children` or `locks`, did not fit.
+    /// A pause: the next record of a list, such as `children` or `locks`, did not fit.
     Pause,
 }
 
@@ -235,14 +235,14 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         for byte in 0..300 {
             let (l_type, l_whence) = (F_WRLCK as i16, SEEK_SET as i16);
-            // Locks side by side would be one.
+            // Adjacent locks would become one.
             let lock = flock { l_type, l_whence, l_start: 2 * byte, l_len: 1, l_pid: 0 };
             fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
         }
         let inode = file.metadata().unwrap().ino();
         let root = ProcRoot::open(Path::new("/proc")).unwrap();
         let list = String::from_utf8(root.read("locks", 1 << 20).unwrap()).unwrap();
-        // Other processes change the list meanwhile, so a record may be there twice.
+        // Other processes change the list meanwhile, so a record may appear twice.
         let missing =
             (0..300).find(|byte| !list.contains(&format!(":{inode} {0} {0}\n", 2 * byte)));
         assert_eq!(missing, None);

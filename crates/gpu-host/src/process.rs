@@ -15,10 +15,11 @@ use rustix::io::{Errno, Result};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-/// How much of a command line is read.
+/// The maximum number of bytes of a command line to read.
 const COMMAND_LINE_LIMIT: usize = 4 << 10;
 
-/// How much of `cgroup` is read: twelve hierarchies with paths of 4 KiB, and more.
+/// The maximum number of bytes of `cgroup` to read: twelve hierarchies with paths of 4 KiB, and
+/// more.
 const CGROUP_LIMIT: usize = 64 << 10;
 
 /// Reads one process, including its command line.
@@ -63,8 +64,8 @@ pub(crate) fn read_outline(
     })
 }
 
-/// Changes a known process to what its `stat` shows now. Returns whether that is of the same process
-/// and the same program; if not, nothing is changed.
+/// Updates a known process from its `stat`. Returns whether it is still the same process and the
+/// same program; if not, it stays unchanged.
 ///
 /// # Errors
 /// As [`read_known`].
@@ -78,8 +79,8 @@ pub(crate) fn read_again(stat: &[u8], known: &mut Arc<ProcessInfo>) -> Result<bo
     Ok(is_same)
 }
 
-/// Reads only data that the kernel itself has about one process, and no memory of the process: the
-/// command line is there, and a process can block its reader indefinitely.
+/// Reads only the data that the kernel itself has about one process, not the memory of the process:
+/// that contains the command line, and a process can block its reader indefinitely.
 ///
 /// # Errors
 /// `ENOENT` or `ESRCH` when it does not exist (any more), `EACCES` or `EPERM` when even `stat` is
@@ -101,9 +102,10 @@ pub(crate) fn read_known(
     Ok(ProcessInfo {
         uid,
         user: uid.and_then(|uid| users.name(uid)),
-        executable: match is_kernel_thread(&stat) {
-            true => Err(Absent::NotFound),
-            false => executable::read(dir, &stat.comm).map(Box::new),
+        executable: if is_kernel_thread(&stat) {
+            Err(Absent::NotFound)
+        } else {
+            executable::read(dir, &stat.comm).map(Box::new)
         },
         ignores_hangup: status
             .as_ref()
@@ -117,7 +119,7 @@ pub(crate) fn read_known(
     })
 }
 
-/// Returns what `stat` alone says of a process.
+/// Returns a process with the data of `stat` alone.
 fn from_stat(stat: Stat, booted_at: Reading<Timestamp>) -> Result<ProcessInfo> {
     let pid = pid(stat.pid)?;
     let mut info = ProcessInfo {
@@ -130,7 +132,7 @@ fn from_stat(stat: Stat, booted_at: Reading<Timestamp>) -> Result<ProcessInfo> {
     Ok(ProcessInfo { name: stat.comm, ..info })
 }
 
-/// What changes while a process runs.
+/// The data that changes while a process runs.
 #[derive(PartialEq, Eq)]
 struct Changing {
     parent: Reading<Pid>,
@@ -200,7 +202,7 @@ pub(crate) fn read_parent(dir: &ProcDir) -> Result<u32> {
     Ok(pid(read_stat(dir)?.ppid)?.0)
 }
 
-/// The position of a process among the others.
+/// The position of a process in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) key: ProcessKey,
@@ -213,14 +215,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns what must not change while a tree is read: its identity, its parent, and whether it
-    /// could have children.
+    /// Returns the part that must not change while a tree is read: its identity, its parent, and
+    /// whether it could have children.
     pub(crate) fn identity(&self) -> (ProcessKey, u32, bool) {
         (self.key, self.parent, self.has_ended)
     }
 }
 
-/// Reads the name and the user of a process of which nothing else could be read.
+/// Reads the name and the user of an otherwise unreadable process.
 pub(crate) fn read_name(dir: &ProcDir, users: &Users) -> (Reading<String>, Reading<String>) {
     let name = read_stat(dir).map(|stat| stat.comm).map_err(fault::absent);
     let user = read_status(dir).and_then(|status| users.name(status.uids?.effective));
@@ -240,7 +242,7 @@ pub(crate) fn read_place(dir: &ProcDir) -> Result<Place> {
     })
 }
 
-/// Returns whether a process surely has no file at all: a kernel thread, or a zombie that only
+/// Returns whether a process certainly has no file at all: a kernel thread, or a zombie that only
 /// waits for its parent.
 pub(crate) fn is_bare(dir: &ProcDir) -> bool {
     read_stat(dir).is_ok_and(|stat| {
@@ -281,7 +283,7 @@ struct Status {
     thread: u32,
     /// From `Uid`.
     uids: Reading<Uids>,
-    /// From `TracerPid`; `NotFound` if nobody traces it.
+    /// From `TracerPid`; `NotFound` if no process traces it.
     tracer: Reading<Pid>,
     /// `NSpid`; `NotSupported` before Linux 4.1.
     namespace_pids: Reading<Vec<Pid>>,
@@ -347,7 +349,7 @@ pub(crate) fn uids(dir: &ProcDir) -> Reading<Uids> {
     read_status(dir)?.uids
 }
 
-/// Reads the cgroup of a process, and what it works for.
+/// Reads the cgroup of a process, and its workload.
 fn job(dir: &ProcDir) -> (Reading<String>, Option<Box<Workload>>) {
     let read = || {
         let text = dir.read_record("cgroup", CGROUP_LIMIT).map_err(fault::absent)?;
@@ -397,8 +399,8 @@ fn is_kernel_thread(stat: &Stat) -> bool {
 
 /// Returns the start time of a process, counted from the boot of the machine whatever the caller's
 /// time namespace. The kernel adds that namespace's offset to the value it shows
-/// (time_namespaces(7)), so without correction, callers in two of them would see two different
-/// processes.
+/// (time_namespaces(7)), so without correction, callers in two time namespaces would see two
+/// different processes.
 fn since_boot(stat: &Stat) -> StartTime {
     static OFFSET: LazyLock<i64> = LazyLock::new(|| {
         let text = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();

@@ -66,11 +66,10 @@ impl Python {
         let start = start_of(&path)?;
         let mut words = start.strip_prefix("#!")?.lines().next()?.split_whitespace();
         let first = Path::new(words.next()?);
-        let path = match first.file_name()? == "env" {
-            true => {
-                find(words.find(|word| !word.starts_with('-') && !word.contains('='))?.as_ref())?
-            }
-            false => first.to_owned(),
+        let path = if first.file_name()? == "env" {
+            find(words.find(|word| !word.starts_with('-') && !word.contains('='))?.as_ref())?
+        } else {
+            first.to_owned()
         };
         is_python(&path).then_some(Python { path })
     }

@@ -21,7 +21,7 @@ fn says(gpu: &Path, attribute: &str, value: &str) -> bool {
     fs::read_to_string(gpu.join("power").join(attribute)).is_ok_and(|text| text.trim() == value)
 }
 
-/// Returns the GPUs if there are some and all of them are suspended.
+/// Returns the GPUs if there are any and all of them are suspended.
 pub(crate) fn sleeping(sys: &Path) -> Option<Vec<DeviceId>> {
     let gpus = gpus(sys);
     let all =
@@ -30,8 +30,8 @@ pub(crate) fn sleeping(sys: &Path) -> Option<Vec<DeviceId>> {
     all.then(|| (0..).zip(gpus).map(device).collect())
 }
 
-/// Returns whether the kernel may suspend a GPU that is not in use. A program that keeps the driver
-/// open would prevent it.
+/// Returns whether the kernel may suspend an unused GPU. A program that keeps the driver open would
+/// prevent it.
 pub fn may_sleep(sys: &Path) -> bool {
     gpus(sys).iter().any(|(_, gpu)| says(gpu, "control", "auto"))
 }

@@ -40,8 +40,8 @@ pub(crate) struct Instruction {
     pub(crate) immediate: i32,
 }
 
-/// Gives the memory that is free in this process back to the kernel, for a program that works now
-/// and then and waits meanwhile. With a C library other than glibc it does nothing.
+/// Returns the free memory of this process to the kernel, for a program that works rarely and waits
+/// meanwhile. With a C library other than glibc it has no effect.
 pub fn give_back_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it is safe to call at any time from any thread, with any number of bytes to keep.
@@ -50,9 +50,9 @@ pub fn give_back_memory() {
     }
 }
 
-/// Makes the threads that start later allocate from the heap of the others: each has one of its own
-/// otherwise, and each heap keeps pages that are nearly empty. It is for a program of which one
-/// thread works at a time. With a C library other than glibc it does nothing.
+/// Makes threads that start later allocate from the heap of the others: otherwise each has a heap
+/// of its own, with nearly empty pages. For a program in which one thread works at a time. With a C
+/// library other than glibc it has no effect.
 pub fn share_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it is safe to call at any time from any thread; it changes a limit.
@@ -61,8 +61,8 @@ pub fn share_heap() {
     }
 }
 
-/// Returns whether a seccomp filter restricts this process. Such a filter may end it for a system
-/// call that it does not expect, as that of a systemd service does, so the calls here are not tried.
+/// Returns whether a seccomp filter restricts this process. Such a filter may end it for an
+/// unexpected system call, as that of a systemd service does, so the calls here are not tried.
 pub(crate) fn is_filtered() -> bool {
     static FILTERED: LazyLock<bool> =
         LazyLock::new(|| secure_computing_mode() != Ok(SecureComputingMode::Disabled));
@@ -149,8 +149,8 @@ pub(crate) fn load_iterator_program(
     unsafe { bpf(BPF_PROG_LOAD, attributes) }
 }
 
-/// Returns a file whose content is what the program writes for each object of its iterator. One
-/// reading is one pass.
+/// Returns a file with the output of the program for each object of its iterator. One reading is
+/// one pass.
 ///
 /// # Errors
 /// `EPERM` without the capabilities, `ENOMEM`.
@@ -175,7 +175,7 @@ unsafe fn bpf<A>(command: libc::c_long, mut attributes: A) -> Result<OwnedFd> {
     // SAFETY: the pointer and the size describe one live value, which the caller vouches for.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, command, attributes, size) };
     let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(last_error)?;
-    // SAFETY: the three commands return a new descriptor that nothing else owns.
+    // SAFETY: the three commands return a new descriptor, and no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -245,7 +245,7 @@ pub(crate) fn path_of_mapping(maps: BorrowedFd<'_>, at: u64) -> Result<Vec<u8>> 
     Ok(path)
 }
 
-/// Asks for the first mapping of a file from an address on. The path is written unless its buffer is
+/// Queries the first mapping of a file from an address on. The path is written unless its buffer is
 /// empty.
 fn query_mapping(maps: BorrowedFd<'_>, from: u64, path: &mut [u8]) -> Result<MappingQuery> {
     if is_filtered() {

@@ -7,10 +7,10 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// The most terminals that one message goes to: those used last.
+/// The maximum number of terminals that one message goes to: the last used ones.
 const MOST: usize = 4;
 
-/// The most terminals that are looked at.
+/// The maximum number of terminals to check.
 const LOOKED_AT: usize = 4_096;
 
 /// The longest message in bytes. The queue of a terminal has room for more.
@@ -37,7 +37,7 @@ impl Terminals {
     /// once does not get it.
     pub fn tell(&self, uid: u32, message: &str) -> usize {
         let mut found = self.of(uid);
-        // The time of the last access is that of the last key.
+        // The time of the last access is the time of the last key press.
         found.sort_by_key(|(stat, _)| std::cmp::Reverse(stat.st_atime));
         let text = safe(message);
         found.iter().take(MOST).filter(|(_, fd)| takes(fd, &text)).count()
@@ -66,7 +66,7 @@ impl Terminals {
     }
 }
 
-/// Returns a message as it is written to a terminal.
+/// Returns a message in the form in which it is written to a terminal.
 fn safe(message: &str) -> String {
     let mut text = String::from("\r\n");
     for line in message.lines() {
@@ -86,13 +86,13 @@ fn takes(terminal: &OwnedFd, text: &str) -> bool {
     rustix::io::write(terminal, text.as_bytes()).is_ok_and(|count| count == text.len())
 }
 
-/// Opens a terminal for writing if it is one of this user, who lets others write to it.
+/// Opens a terminal for writing if it belongs to this user and others may write to it.
 fn opened(
     dir: rustix::fd::BorrowedFd<'_>,
     name: &std::ffi::OsStr,
     uid: u32,
 ) -> Option<(Stat, OwnedFd)> {
-    // Opening a device may have effects, so it is looked at before.
+    // Opening a device may have effects, so check it before.
     let stat = rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     if !is_terminal_of(&stat, uid) {
         return None;
@@ -121,7 +121,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::Path;
 
-    /// A pseudoterminal whose owner accepts messages, and the path of its follower.
+    /// Returns a pseudoterminal that accepts messages, and the path of its follower.
     fn terminal() -> Option<(OwnedFd, PathBuf)> {
         let leader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).ok()?;
         grantpt(&leader).ok()?;
@@ -174,7 +174,7 @@ mod tests {
     fn stopped_terminal_does_not_block() {
         let Some((_leader, path)) = terminal() else { return skip("no terminal") };
         let own = open(&path, fs::metadata(&path).unwrap().uid()).unwrap();
-        // Nobody reads the leader, so its queue fills up.
+        // The leader is never read, so its queue fills up.
         let taken = (0..1_000).take_while(|_| takes(&own, &safe(&"x".repeat(1_000)))).count();
         assert!(taken > 0 && taken < 1_000, "{taken}");
     }

@@ -5,7 +5,7 @@ use rustix::io::{Errno, Result};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use std::time::Duration;
 
-/// Returns the time since boot, the same for all processes of a machine, sleep included.
+/// Returns the time since boot, the same for all processes of a machine, suspended time included.
 pub(crate) fn since_boot() -> Duration {
     duration(clock_gettime(ClockId::Boottime))
 }

@@ -1,8 +1,8 @@
-//! A program that answers a question: a few arguments, some text, and a limit of time.
+//! Runs a program with a few arguments, some text, and a time limit, and returns its output.
 //!
-//! The main decision is that its output goes through pipes of its own and nobody waits for its end
-//! beyond the limit: a caller whose own output is a pipe that somebody reads to its end (the scripts
-//! of slurmd) never leaves that pipe to it.
+//! The main decision is that its output goes through pipes of its own and that the caller does not
+//! wait for its end beyond the limit: the caller's own output may be a pipe that is read to its end
+//! (the scripts of slurmd), and the program never gets that pipe.
 
 use crate::trusted_file::TrustedFile;
 use gpu_core::{Clock, Error, ErrorKind, Result};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// The most that is kept of each of the two outputs.
+/// The maximum number of bytes to keep of each of the two outputs.
 const OUTPUT: usize = 4 << 20;
 
 /// How long a program may still run after it has closed its outputs.
@@ -25,19 +25,19 @@ const PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug)]
 pub struct Tool {
     program: PathBuf,
-    /// Its name for itself: a program with several names behaves by it.
+    /// Its `argv[0]`: a program with several names behaves according to it.
     name: OsString,
     environment: Vec<(OsString, OsString)>,
 }
 
-/// What a program answered.
+/// The output and the end of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// Its standard output, at most 4 MiB of it.
     pub output: String,
     /// Its standard error, at most 4 MiB of it.
     pub errors: String,
-    /// How it ended; `None` if its time was over first, and it was killed.
+    /// Its exit status; `None` if it exceeded its time and was killed.
     pub status: Option<ExitStatus>,
 }
 
@@ -51,7 +51,7 @@ impl Tool {
         Ok(Tool { program: TrustedFile::program(program)?, name, environment })
     }
 
-    /// Returns this very program, to be started again.
+    /// Returns this program itself, to be started again.
     pub fn own(environment: Vec<(OsString, OsString)>) -> Self {
         Tool { program: "/proc/self/exe".into(), name: "gpuws".into(), environment }
     }
@@ -62,7 +62,7 @@ impl Tool {
     }
 
     /// Runs the program, without a shell, from `/` and with empty standard input, for at most
-    /// `limit`. What it has written before its time was over is part of the answer.
+    /// `limit`. Output before the end of its time is part of the answer.
     ///
     /// # Errors
     /// `Io` when it cannot be started.
@@ -105,7 +105,7 @@ struct Output {
 }
 
 impl Output {
-    /// Reads what is there; drops what is too much, so that the program does not wait for a reader.
+    /// Reads the available data; drops the excess, so that the program does not wait for a reader.
     fn read(&mut self) {
         let Some(pipe) = &self.pipe else { return };
         let mut part = [0; 16 << 10];
@@ -147,8 +147,8 @@ fn read_all(outputs: &mut [Output; 2], until: Duration, clock: &dyn Clock) {
     }
 }
 
-/// Waits for the end of a program until its time is over; then kills it, and does not wait for a
-/// program that SIGKILL cannot end.
+/// Waits for the end of a program within its time; then kills it, and does not wait for a program
+/// that SIGKILL cannot end.
 fn end(child: &mut Child, until: Duration, clock: &dyn Clock) -> Option<ExitStatus> {
     loop {
         if let Ok(Some(status)) = child.try_wait() {

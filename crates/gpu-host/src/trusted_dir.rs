@@ -25,12 +25,12 @@ pub enum PathTrust {
     /// to it. A name in such a directory stays under control of root or the caller even after its
     /// removal.
     Private,
-    /// Nobody can exchange a step: each directory belongs to root or the caller, and others may
-    /// write to it only if the sticky bit keeps them from renaming what is not theirs. A group may
-    /// write if the owner permits it.
+    /// Users who cannot exchange a step: each directory belongs to root or the caller, and others
+    /// may write to it only if the sticky bit keeps them from renaming files of other users. A
+    /// group may write if the owner permits it.
     Protected,
-    /// Any owner: a person typed the path. A link of another user is not followed if others than
-    /// its directory's owner may create one; root never follows one.
+    /// Any owner: a user typed the path. A link of another user is not followed if others than its
+    /// directory's owner may create one; root never follows one.
     AsGiven,
 }
 
@@ -87,7 +87,7 @@ fn outsider() -> Option<u32> {
     (!is_whole).then(overflow_user)
 }
 
-/// Returns the UID that stands for any user whom a user namespace or a mount does not map.
+/// Returns the UID that represents all users that a user namespace or a mount does not map.
 pub(crate) fn overflow_user() -> u32 {
     let text = std::fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
     // The default of the kernel.
@@ -98,7 +98,7 @@ fn euid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// How a path is walked, and for which user.
+/// How to walk a path, and for which user.
 struct Walk {
     trust: PathTrust,
     user: u32,
@@ -205,12 +205,11 @@ impl Walk {
                 mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX)
             }
         };
-        match is_open {
-            true => {
-                let bits = mode.bits() & 0o7777;
-                Err(refused(path, &format!("is writable by others (mode {bits:04o})")))
-            }
-            false => Ok(()),
+        if is_open {
+            let bits = mode.bits() & 0o7777;
+            Err(refused(path, &format!("is writable by others (mode {bits:04o})")))
+        } else {
+            Ok(())
         }
     }
 

@@ -1,4 +1,4 @@
-//! Files whose content only root and the caller decide: policies, settings, and programs to start.
+//! Files whose content only root and the caller control: policies, settings, and programs to start.
 
 use crate::fault;
 use crate::trusted_dir::{PathTrust, TrustedDir};
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 /// More links than on any honest path; the kernel's own limit (path_resolution(7)).
 const LINKS: usize = 40;
 
-/// A regular file, held open: it belongs to root or the caller, no group and no other user may write
-/// to it, and nobody else can exchange it for another one.
+/// A regular file, held open: it belongs to root or the caller, no group and no other user may
+/// write to it, and no other user can exchange it for another one.
 #[derive(Debug)]
 pub struct TrustedFile {
     fd: OwnedFd,
@@ -52,10 +52,10 @@ impl TrustedFile {
         Err(failed(&path, Errno::LOOP))
     }
 
-    /// Reads a file as text of at most so many bytes; `None` if it does not exist.
+    /// Reads a file as text of at most `most` bytes; `None` if it does not exist.
     ///
     /// # Errors
-    /// As [`open`](TrustedFile::open), also for a link to nothing, and [`text`](TrustedFile::text).
+    /// As [`open`](TrustedFile::open), also for a dangling link, and [`text`](TrustedFile::text).
     pub fn text_of(path: &Path, most: u64) -> Result<Option<String>> {
         match std::fs::symlink_metadata(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
@@ -81,13 +81,14 @@ impl TrustedFile {
         let TrustedFile { fd, path: here } = TrustedFile::open(path)?;
         let stat = rustix::fs::fstat(&fd).map_err(|errno| failed(&here, errno))?;
         let execute = Mode::XUSR | Mode::XGRP | Mode::XOTH;
-        match Mode::from_raw_mode(stat.st_mode).intersects(execute) {
-            true => Ok(here),
-            false => Err(refused(path, "is not executable")),
+        if Mode::from_raw_mode(stat.st_mode).intersects(execute) {
+            Ok(here)
+        } else {
+            Err(refused(path, "is not executable"))
         }
     }
 
-    /// Reads it as text of at most so many bytes.
+    /// Reads it as text of at most `most` bytes.
     ///
     /// # Errors
     /// `Invalid` when it is longer or not UTF-8; `Io` when it cannot be read.
@@ -116,7 +117,7 @@ fn open_at(dir: &TrustedDir, path: &Path, flags: OFlags) -> rustix::io::Result<O
 fn target(dir: &TrustedDir, path: &Path) -> Result<PathBuf> {
     let link = open_at(dir, path, OFlags::PATH).map_err(|errno| failed(path, errno))?;
     check(path, link.as_fd(), FileType::Symlink)?;
-    // Of the opened link: its name may be that of another file by now.
+    // From the opened link, because its name may refer to another file by now.
     let target = rustix::fs::readlinkat(&link, "", Vec::new());
     let target = target.map_err(|errno| failed(path, errno))?;
     Ok(dir.path().join(PathBuf::from(OsString::from_vec(target.into_bytes()))))

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long an answer holds: a UID may get a new account, and an account may get a name.
+/// How long to cache an answer: a UID may get a new account, and an account may get a name.
 const NAMED: Duration = Duration::from_secs(600);
 const UNNAMED: Duration = Duration::from_secs(30);
 
-/// Resolves user names, to show them, and remembers the answers for a while: the system may have to
+/// Resolves user names for display, and caches the answers for a while: the system may have to
 /// contact a directory server for each.
 pub(crate) struct Users {
     clock: SystemClock,
@@ -47,8 +47,8 @@ impl Users {
     }
 }
 
-/// Returns the name of a user; `NotFound` for a UID without one, and "several users" for the owner of
-/// their merged leases, which is no UID ([`MergedLeases::SEVERAL_USERS`]).
+/// Returns the name of a user; `NotFound` for a UID without one, and "several users" for the owner
+/// of their merged leases, which is not a UID ([`MergedLeases::SEVERAL_USERS`]).
 pub fn user_name(uid: u32) -> Reading<String> {
     if uid == MergedLeases::SEVERAL_USERS {
         return Ok("several users".to_owned());

@@ -1,8 +1,8 @@
-//! The hot walk: which of the files one process has.
+//! The hot walk: finds which of the files one process has.
 //!
-//! Per descriptor there is one system call and no allocation: a `statx` relative to the open `fd`
+//! Per descriptor it makes one system call and no allocation: a `statx` relative to the open `fd`
 //! directory that follows the link. It costs as much as reading the link, and it returns the device
-//! number, so a container's own node, a renamed and a deleted file are all found.
+//! number, so it finds a container's own node, a renamed and a deleted file.
 
 use crate::file_index::{Findings, Targets, file_id};
 use crate::file_stat::FileStat;
@@ -21,7 +21,7 @@ pub(crate) struct Walker<'a> {
     targets: &'a Targets<'a>,
     mappings: Mappings,
     entries: Vec<MaybeUninit<u8>>,
-    /// The numbers of processes here are those of the caller's system calls.
+    /// The PIDs here are those of the caller's system calls.
     has_own_numbers: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Seen {
     pub(crate) findings: Findings,
     /// The live thread through which they were found: the first one is a zombie.
     pub(crate) through_thread: Option<Pid>,
-    /// Why some of it could not be read.
+    /// Why a part of it could not be read.
     pub(crate) blocked: Option<Errno>,
     /// All open descriptors were read.
     pub(crate) open_files_read: bool,
@@ -55,19 +55,19 @@ impl<'a> Walker<'a> {
     /// Reads the process with this PID.
     ///
     /// Threads share their descriptor table unless they unshare it, so the first one represents all
-    /// others except those that surely have their own table. A zombie first thread has empty
+    /// others except those that certainly have their own table. A zombie first thread has empty
     /// tables, closed to all but root; the first live thread takes its place.
     ///
     /// # Errors
-    /// `ENOENT` or `ESRCH` when it has ended, `EACCES` or `EPERM` when nothing of it may be read.
-    pub(crate) fn look(&mut self, process: &ProcDir, pid: u32) -> Result<Seen> {
+    /// `ENOENT` or `ESRCH` when it has ended, `EACCES` or `EPERM` when no part of it may be read.
+    pub(crate) fn scan(&mut self, process: &ProcDir, pid: u32) -> Result<Seen> {
         let mut seen = Seen {
             findings: Findings::default(),
             through_thread: None,
             blocked: None,
             open_files_read: true,
         };
-        let first = self.look_through(process, &mut seen);
+        let first = self.scan_thread(process, &mut seen);
         if process.has_one_thread() {
             return first.map(|_| seen);
         }
@@ -99,7 +99,7 @@ impl<'a> Walker<'a> {
             {
                 continue;
             }
-            match self.look_through(&thread, &mut seen) {
+            match self.scan_thread(&thread, &mut seen) {
                 Ok(true) if speaker.is_none() => {
                     seen.through_thread = Some(Pid(tid));
                     stand_in = Some((tid, thread));
@@ -117,7 +117,7 @@ impl<'a> Walker<'a> {
         if stand_in.is_some() { Ok(seen) } else { first.map(|_| seen) }
     }
 
-    /// Returns whether two threads surely share their descriptor table.
+    /// Returns whether two threads certainly share their descriptor table.
     ///
     /// If a number was reused meanwhile, its process has ended, and the answer does not matter.
     fn shares_files(&self, one: u32, other: u32) -> Result<bool> {
@@ -126,10 +126,10 @@ impl<'a> Walker<'a> {
 
     /// Reads everything of one thread, and returns whether it lives: a zombie and a kernel thread
     /// have neither descriptors nor mappings.
-    fn look_through(&mut self, thread: &ProcDir, seen: &mut Seen) -> Result<bool> {
+    fn scan_thread(&mut self, thread: &ProcDir, seen: &mut Seen) -> Result<bool> {
         let descriptors = self.descriptors(thread, seen)?;
         self.links(thread, seen);
-        let mapped = self.mappings.look(thread, self.targets, &mut seen.findings);
+        let mapped = self.mappings.scan(thread, self.targets, &mut seen.findings);
         let mapped = mapped.unwrap_or_else(|errno| {
             seen.block(errno);
             false

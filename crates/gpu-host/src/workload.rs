@@ -1,9 +1,8 @@
 //! Containers, pods and jobs, from cgroup paths.
 //!
-//! The cgroup path is the one place where every runtime leaves the name of its workload, each in
-//! its own form. The result is a scope for signals, so a cgroup that can contain more than the one
-//! container, pod or job is never taken for it: no user slice, no login session, no cgroup of a
-//! runtime.
+//! Every runtime puts the name of its workload into the cgroup path, each in its own form. The
+//! result is a scope for signals, so a cgroup that can contain more than the one container, pod or
+//! job does not count: no user slice, no login session, no cgroup of a runtime.
 
 use gpu_core::{Absent, Reading, Workload, WorkloadKind};
 use procfs::ProcessCGroup;
@@ -36,8 +35,9 @@ pub(crate) fn place(cgroups: &[ProcessCGroup]) -> (Reading<String>, Option<Workl
 
 /// Returns the container, pod or job that a cgroup path names.
 ///
-/// The innermost one counts, but what has a name inside a pod or a job is part of that: whoever runs
-/// there may create cgroups of any name. Only the jobs of a Slurm that runs in a pod count inside it.
+/// The innermost one counts, but a named cgroup inside a pod or a job is part of that, because its
+/// programs may create cgroups of any name. Only the jobs of a Slurm that runs in a pod count
+/// inside it.
 pub(crate) fn workload(path: &str) -> Option<Workload> {
     let mut found: Option<Workload> = None;
     let mut inside = Inside::default();
@@ -120,7 +120,7 @@ impl<'a> Inside<'a> {
     /// Parses `ID`, `RUNTIME-ID[.scope]`, `SLICE:RUNTIME:ID` and the cgroups of LXC.
     ///
     /// Docker, containerd, CRI-O and Podman all name a container by 64 hexadecimal digits. The
-    /// monitors that the last two keep beside it (`conmon`) belong to the runtime.
+    /// monitors (`conmon`) of the last two belong to the runtime.
     fn container<'p>(&self, part: &'p str) -> Option<&'p str> {
         if let Some(name) = part.strip_prefix("lxc.payload.") {
             return Some(name).filter(|name| !name.is_empty());
@@ -233,7 +233,7 @@ mod tests {
                 "5",
             ),
             ("slurm in a pod", "/kubepods/pod{U}/{A}/slurm/uid_1/job_7|/step_0", SlurmJob, "7"),
-            // Who may create cgroups in a pod or job cannot name another one.
+            // A program in a pod or job that may create cgroups cannot name another one.
             (
                 "pod named in a pod",
                 "/kubepods/pod{U}|/{A}/kubepods/pod0123456789abcdef0123456789abcdef/{B}",

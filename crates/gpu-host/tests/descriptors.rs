@@ -1,4 +1,4 @@
-//! What a program that is started inherits: nothing.
+//! A program that is started inherits no descriptor.
 
 use gpu_core::{
     Claim, EntryKind, Journal, LeaseEntry, LeaseStore, Pid, ProcessKey, ProcessTable, Timestamp,
@@ -61,7 +61,7 @@ fn descriptors() -> BTreeSet<u32> {
     listed.into_iter().filter(|n| fs::read_link(format!("/proc/self/fd/{n}")).is_ok()).collect()
 }
 
-/// Returns whether a program that is started does not get a descriptor (`O_CLOEXEC`, proc(5)).
+/// Returns whether a started program does not get a descriptor (`O_CLOEXEC`, proc(5)).
 fn is_closed_on_exec(descriptor: u32) -> bool {
     const CLOEXEC: u32 = 0o2_000_000;
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).unwrap();

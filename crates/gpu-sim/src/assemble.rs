@@ -30,7 +30,7 @@ pub(crate) fn assemble(
         Some(booted) => date(place, "booted", booted)?,
         None => Timestamp(machine.clock.0.saturating_sub(UPTIME.as_millis() as u64)),
     };
-    // The holders are known here, whether a recording shows them or not.
+    // The holders are known now, whether a recording shows them or not.
     machine.holders_fault = None;
     machine.hostname = file.hostname.clone().ok_or(Absent::NotRecorded);
     overlay_driver(&mut machine, &file.driver);
@@ -38,7 +38,7 @@ pub(crate) fn assemble(
     for entry in &file.gpus {
         device_entry::overlay(&mut machine.devices, place, entry)?;
     }
-    tell(&mut machine.devices, place, &file, &recorded)?;
+    apply_details(&mut machine.devices, place, &file, &recorded)?;
     machine.devices.sort_by_key(|device| device.info.id.index);
     if let Some(topology) = topology::read(place, &file, machine.devices.len())? {
         machine.topology = Ok(topology);
@@ -101,7 +101,7 @@ fn overlay_driver(machine: &mut Machine, entry: &DriverEntry) {
 }
 
 /// Applies the details of each device's product and of its own entry.
-fn tell(
+fn apply_details(
     devices: &mut [Device],
     place: Place<'_>,
     file: &MachineFile,

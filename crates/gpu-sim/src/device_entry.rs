@@ -88,7 +88,7 @@ pub(crate) fn overlay(devices: &mut Vec<Device>, place: Place<'_>, entry: &GpuEn
     Ok(())
 }
 
-/// Takes a value if it is given.
+/// Sets a reading if a value is given.
 pub(crate) fn set<T>(reading: &mut Reading<T>, value: Option<T>) {
     if let Some(value) = value {
         *reading = Ok(value);
@@ -168,8 +168,8 @@ pub(crate) fn made(index: u32) -> Device {
     }
 }
 
-/// Gives a device the identifiers that its driver would know and no table prints: a minor number,
-/// and a UUID made from the names of machine and device, so that it is always the same.
+/// Gives a device the identifiers that its driver would know and that no table prints: a minor
+/// number, and a UUID made from the names of machine and device, so that it is always the same.
 pub(crate) fn complete(device: &mut Device, machine: &str) {
     let id = &mut device.info.id;
     if id.node == Err(Absent::NotRecorded) {

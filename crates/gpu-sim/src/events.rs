@@ -53,15 +53,15 @@ impl State {
                 self.log(index, kind);
                 self.reports.push(DeviceEvent { device: Some(index), kind });
             }
-            Event::Becomes(look) => {
+            Event::Becomes(snapshot) => {
                 if !self.acted {
-                    self.become_look(*look);
+                    self.become_snapshot(*snapshot);
                 }
             }
         }
     }
 
-    /// Changes the process that has this PID on the host, if there is one.
+    /// Calls `change` with the process that has this PID on the host, if there is one.
     pub(crate) fn change(&mut self, pid: Pid, change: impl FnOnce(&mut Process)) {
         if let Some(serial) = self.find_on_host(pid) {
             self.living.change(serial, |living| change(&mut living.process));
@@ -96,7 +96,7 @@ impl State {
         for holding in &mut process.holdings {
             holding.memory = holding.memory.min(self.memory_free(holding.device));
         }
-        // Two processes with one PID never have the same start time: not even within one tick.
+        // Two processes with one PID never have the same start time, not even within one tick.
         let uptime = self.machine.clock.since(self.machine.booted);
         let tick = ticks(uptime.saturating_add(self.now));
         let start = tick.max(StartTime(self.latest_start.0.saturating_add(1)));
@@ -220,11 +220,11 @@ impl State {
 
     /// Switches to a later snapshot of the recording, keeping the processes that still exist and
     /// the viewer's own.
-    fn become_look(&mut self, mut look: Machine) {
-        look.answer_as_a_driver();
+    fn become_snapshot(&mut self, mut snapshot: Machine) {
+        snapshot.answer_as_a_driver();
         let own = self.own_ancestry();
         let before = std::mem::take(&mut self.living);
-        for process in look.processes {
+        for process in snapshot.processes {
             let pid = process.pid();
             let known = before.numbered(pid).find(|(_, living)| {
                 let start = process.info.key.start;
@@ -249,12 +249,12 @@ impl State {
             }
         }
         self.described_at = self.now;
-        self.machine.devices = look.devices;
-        self.machine.driver = look.driver;
-        self.machine.files = look.files;
-        self.machine.holders_fault = look.holders_fault;
-        self.machine.unreadable = look.unreadable;
-        self.machine.driver_messages = look.driver_messages;
+        self.machine.devices = snapshot.devices;
+        self.machine.driver = snapshot.driver;
+        self.machine.files = snapshot.files;
+        self.machine.holders_fault = snapshot.holders_fault;
+        self.machine.unreadable = snapshot.unreadable;
+        self.machine.driver_messages = snapshot.driver_messages;
     }
 }
 

@@ -80,7 +80,7 @@ pub struct Device {
     pub reserve: Bytes,
     /// Memory that driver and firmware reserve and report separately (NVML's version 2).
     pub reserved: Reading<Bytes>,
-    /// Memory that stays used without a process, until a reset.
+    /// Memory that stays in use without a process, until a reset.
     pub leaked: Bytes,
     /// Why the device does not report its used memory, if it does not.
     pub used_untold: Option<Absent>,
@@ -94,7 +94,7 @@ pub struct Device {
     pub power_limit: Reading<Milliwatts>,
     /// All other values.
     pub details: DeviceDetails,
-    /// Their values while a process computes on it.
+    /// Their values while a process computes on the device.
     pub busy: DeviceDetails,
     /// MIG instances; the `used` of each is its use without processes.
     pub mig: Vec<MigInstance>,
@@ -115,7 +115,7 @@ pub struct Process {
     pub namespace: Option<(String, Pid)>,
     /// Its device memory.
     pub holdings: Vec<Holding>,
-    /// Its device files; those of a crowd on one device are all the same.
+    /// Its device files; the processes of a crowd on one device share them.
     pub files: Arc<Vec<HeldFile>>,
     /// CPU usage, in percent of one CPU.
     pub cpu_percent: u32,
@@ -125,7 +125,7 @@ pub struct Process {
     pub on_kill: Reaction,
     /// The time from its end until its memory is free; `None` for never: the driver leaks it.
     pub memory_returns: Option<Duration>,
-    /// The time from its end until its parent, while alive, starts another one like it.
+    /// The time from its end until its parent, if alive, starts another one like it.
     pub respawns: Option<Duration>,
 }
 
@@ -153,7 +153,7 @@ pub struct Holding {
 /// The reaction of a process to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
-    /// None.
+    /// It ignores the signal.
     Ignores,
     /// It ends after this time.
     ExitsAfter(Duration),

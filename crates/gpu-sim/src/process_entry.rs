@@ -218,7 +218,7 @@ pub(crate) fn user_name(uid: u32) -> String {
     if uid == 0 { "root".to_owned() } else { format!("user{uid}") }
 }
 
-/// Fills in values that a live machine would show and neither recording nor file has.
+/// Fills in values that a live machine would show and that neither recording nor file has.
 pub(crate) fn complete(
     process: &mut Process,
     devices: &[Device],
@@ -266,7 +266,7 @@ fn fill<T>(reading: &mut gpu_core::Reading<T>, value: T) {
     }
 }
 
-/// Returns a time since boot in clock ticks, of which a second has 100.
+/// Converts a time since boot into clock ticks of 10 ms.
 pub(crate) fn ticks(since_boot: Duration) -> StartTime {
     StartTime(u64::try_from(since_boot.as_millis() / 10).unwrap_or(u64::MAX))
 }
@@ -290,9 +290,10 @@ pub(crate) fn default_files(holdings: &[Holding], devices: &[Device]) -> Vec<Hel
 /// Returns the files that a program with a graphics or CUDA context on these devices has.
 pub(crate) fn context_files(minors: impl Iterator<Item = u32>, graphics: bool) -> Vec<HeldFile> {
     let gpus = minors.map(|minor| held_file(&format!("/dev/nvidia{minor}"), "F...m"));
-    let kind = match graphics {
-        true => held_file("/dev/nvidia-modeset", "F...."),
-        false => held_file("/dev/nvidia-uvm", "F...m"),
+    let kind = if graphics {
+        held_file("/dev/nvidia-modeset", "F....")
+    } else {
+        held_file("/dev/nvidia-uvm", "F...m")
     };
     gpus.chain([kind, held_file("/dev/nvidiactl", "F...m")]).flatten().collect()
 }

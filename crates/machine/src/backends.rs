@@ -14,15 +14,14 @@ use std::time::Duration;
 /// The hidden command name of the child process that queries NVML.
 const HELPER: &str = "nvml-helper";
 
-/// How the devices will be queried.
+/// How to query the devices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Use {
     /// In any way.
     Any,
     /// For these groups, at once; `once`: no other query follows.
     Query { groups: Groups, once: bool },
-    /// Again and again: the library stays initialised unless the kernel may suspend a GPU without
-    /// users.
+    /// Repeatedly: the library stays initialised unless the kernel may suspend an unused GPU.
     Watch { keep_open: bool },
 }
 
@@ -40,7 +39,7 @@ pub(crate) fn serve_if_requested() {
     }
 }
 
-/// The devices of this machine, before it is known whether they are those of a session.
+/// The devices of this machine, before it is known whether they belong to a session.
 pub(crate) struct Opened(NvmlChild);
 
 /// Opens the backends of this machine.
@@ -108,7 +107,7 @@ impl Opened {
     }
 }
 
-/// Describes the driver call that takes long.
+/// Describes a driver call that takes long.
 fn described(waiting: &Waiting) -> String {
     let call = waiting.call.as_ref().map_or(String::new(), |call| format!(" ({call})"));
     let (elapsed, deadline) = (waiting.elapsed.as_secs(), waiting.deadline.as_secs_f64());

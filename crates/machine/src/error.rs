@@ -7,7 +7,7 @@ use std::fmt;
 /// The consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// None beyond the kind of the error.
+    /// No consequence beyond the kind of the error.
     Failed,
     /// No process can be ended, because there is no trusted audit log.
     NoAuditLog,

@@ -1,4 +1,4 @@
-//! Histories: where they may be, and what is recorded of a machine.
+//! Histories: where they may be, and what they record of a machine.
 
 use crate::{LeaseReader, MachineError, Source, time_until};
 use gpu_core::{
@@ -15,11 +15,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often the driver's messages are read: the kernel's buffer has thousands of lines.
+/// The interval for reading the driver's messages: the kernel's buffer has thousands of lines.
 const MESSAGES_EVERY: Duration = Duration::from_secs(60);
 
-/// Starts to write what is seen of a machine to the history in a directory, which is created if it
-/// is missing. Names are those of [`Looks::default`], and a history without them
+/// Starts to write the frames of a machine to the history in a directory, which is created if it is
+/// missing. Names are those of [`Looks::default`], and a history without them
 /// ([`Looks::anonymous`]) is always a new one.
 ///
 /// # Errors
@@ -56,15 +56,16 @@ pub fn writer(
     }
 }
 
-/// Opens a history to read it.
+/// Opens a history for reading.
 ///
 /// # Errors
-/// When there is no such directory, it cannot be read, or a newer version has written it.
+/// When the directory does not exist or cannot be read, or a newer version has written it.
 pub fn reader(path: &Path) -> Result<Reader, MachineError> {
     let dir = TrustedDir::open(path, PathTrust::AsGiven).map_err(|error| {
-        MachineError::new(error).with_hint(match path.is_file() {
-            true => "a recording in a file is a machine for --sim; a history is a directory",
-            false => "gpuws record --for writes a history to a directory",
+        MachineError::new(error).with_hint(if path.is_file() {
+            "a recording in a file is a machine for --sim; a history is a directory"
+        } else {
+            "gpuws record --for writes a history to a directory"
         })
     })?;
     Reader::open(descriptor(&dir)?).map_err(|error| {
@@ -73,9 +74,10 @@ pub fn reader(path: &Path) -> Result<Reader, MachineError> {
         let is_denied = errno == Some(&Errno::ACCESS);
         let what = format!("read the history '{}'", path.display());
         let failed = MachineError::new(Error::new(error.kind(), what).with_source(error));
-        match is_denied {
-            true => failed.with_hint("run the same command as the owner of the directory or root"),
-            false => failed,
+        if is_denied {
+            failed.with_hint("run the same command as the owner of the directory or root")
+        } else {
+            failed
         }
     })
 }
@@ -87,9 +89,9 @@ fn descriptor(dir: &TrustedDir) -> Result<OwnedFd, MachineError> {
 
 /// Takes the frames of a history.
 ///
-/// A frame has what a list of processes shows and what they work for; a process that is suspected of
-/// something is read whole, so that a diagnosis of the frame has its evidence. The driver's messages
-/// are read once a minute, and frames in between have those of then.
+/// A frame has the outline of each process and its workload; a suspected process is read whole, so
+/// that a diagnosis of the frame has its evidence. The driver's messages are read once a minute,
+/// and frames in between repeat them.
 #[derive(Default)]
 pub struct Looks {
     observer: Observer,
@@ -99,7 +101,8 @@ pub struct Looks {
 }
 
 impl Looks {
-    /// Returns looks whose frames have no names and command lines, and numbers for users.
+    /// Returns a value that takes frames without names and command lines, and with numbers for
+    /// users.
     pub fn anonymous() -> Self {
         Looks { anonymizer: Some(Anonymizer::default()), ..Looks::default() }
     }
@@ -135,8 +138,8 @@ impl Looks {
     }
 }
 
-/// Takes the [`end_signals`] as requests to end, and returns a stream that can be read once one has
-/// come.
+/// Takes the [`end_signals`] as requests to end, and returns a stream that becomes readable when
+/// one has arrived.
 ///
 /// # Errors
 /// When the signals cannot be taken.
@@ -151,8 +154,8 @@ pub fn end_requests() -> Result<UnixStream, MachineError> {
     taken().map_err(|error| MachineError::io("watch for Ctrl-C", error))
 }
 
-/// Waits until this time on the clock of the machine, and returns whether the end was requested
-/// before: there is something to read from `end_requests`.
+/// Waits until this time on the clock of the machine, and returns whether `end_requests` became
+/// readable before.
 ///
 /// # Errors
 /// When the system cannot wait.

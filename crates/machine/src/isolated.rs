@@ -11,8 +11,8 @@ use std::time::Duration;
 /// The time from SIGTERM to SIGKILL for the processes of a job whose supervisor was killed.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Supervises an isolated job if this process was started for that, and returns when nothing of the
-/// job is left; otherwise returns `None`. `token` permits ending the processes of that job.
+/// Supervises an isolated job if this process was started for that, and returns when no process of
+/// the job is left; otherwise returns `None`. `token` permits ending the processes of that job.
 pub fn supervise_if_requested(token: impl FnOnce() -> ActToken) -> Option<Served> {
     let served = match ReexecRole::find(&roots(), std::env::args_os().skip(1)) {
         Ok(None) => return None,
@@ -28,7 +28,7 @@ pub fn supervise_if_requested(token: impl FnOnce() -> ActToken) -> Option<Served
     Some(served.unwrap_or(Served::Failed))
 }
 
-/// Runs a job and sends the report on it.
+/// Runs a job and sends its report.
 fn supervised(asked: SupervisorOrder, token: &ActToken) -> Result<Served, MachineError> {
     let launcher = LinuxLauncher::new(&roots(), Some(asked.front))?;
     let mut stop = || launcher.asked().is_some() || launcher.is_abandoned().unwrap_or(false);

@@ -1,4 +1,4 @@
-//! Who is told of events: a program, and the users of this machine on their terminals.
+//! Notifications of events: through a program, and to the users of this machine on their terminals.
 
 use crate::MachineError;
 use gpu_core::{Clock, Error, Origin};
@@ -8,16 +8,16 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often programs that run are attended to.
+/// The interval between checks of running programs.
 const ATTENTION: Duration = Duration::from_millis(200);
 
 /// How long the last programs may still run at the end.
 pub const FAREWELL: Duration = Duration::from_secs(10);
 
-/// The most messages that a user gets at once.
+/// The maximum number of messages that a user gets at once.
 const AT_ONCE: usize = 3;
 
-/// Passes events on. Nothing here waits for whoever is told.
+/// Passes events on, without waiting for any recipient.
 #[derive(Debug)]
 pub struct Messengers {
     clock: SystemClock,
@@ -29,18 +29,20 @@ pub struct Messengers {
 }
 
 impl Messengers {
-    /// Returns the messengers for events of this machine: nobody yet.
+    /// Returns the messengers for events of this machine, without a program.
     pub fn new(origin: &Origin) -> Self {
         let terminals = (*origin == Origin::Live).then(|| Terminals::new("/dev"));
         let (clock, hook) = (SystemClock::new(), Hook::default());
         Messengers { clock, hook, terminals, messages: BTreeMap::new() }
     }
 
-    /// Starts this program, with its arguments and its time limit, for each event from now on;
-    /// none if there are no words. What runs goes on, and the new program gets what waits.
+    /// From now on starts this program, with its arguments and its time limit, for each event; no
+    /// program if there are no words. Running programs continue, and waiting events go to the new
+    /// program.
     ///
     /// # Errors
-    /// When another user can change the program, or it cannot be executed. Then nothing changes.
+    /// When another user can change the program, or it cannot be executed. Then the program does
+    /// not change.
     pub fn start_for_events(
         &mut self,
         words: &[OsString],
@@ -68,15 +70,15 @@ impl Messengers {
         self.hook.start(name, input, self.clock.monotonic())
     }
 
-    /// Has a message written to the terminals of a user, with the others to this user until
-    /// [`attend`](Messengers::attend).
+    /// Queues a message for the terminals of a user; [`attend`](Messengers::attend) writes all
+    /// messages to a user together.
     pub fn tell(&mut self, uid: u32, message: String) {
         if self.terminals.is_some() {
             self.messages.entry(uid).or_default().push(message);
         }
     }
 
-    /// Writes to terminals, attends to the programs that run, and returns which have failed.
+    /// Writes to terminals, attends to the running programs, and returns the failures.
     pub fn attend(&mut self) -> Vec<Error> {
         self.tell_users();
         self.hook.attend(self.clock.monotonic())
@@ -90,21 +92,22 @@ impl Messengers {
         }
     }
 
-    /// Ends: what still waits is not passed on, and programs that still run are killed. Returns what
-    /// has failed, that included.
+    /// Ends: drops waiting events and kills running programs. Returns all failures, including
+    /// these.
     pub fn end(&mut self) -> Vec<Error> {
         self.tell_users();
         self.hook.end(self.clock.monotonic())
     }
 
-    /// Returns when programs have to be attended to again; `None` if none runs.
+    /// Returns the time until the next call of [`attend`](Messengers::attend); `None` if no program
+    /// runs.
     pub fn patience(&self) -> Option<Duration> {
         (!self.hook.is_idle()).then_some(ATTENTION)
     }
 }
 
-/// Makes the path of a program, the first of these words, absolute. A name without a directory is
-/// left as it is: `PATH` is not searched.
+/// Makes the path of a program, the first of these words, absolute. A name without a directory
+/// stays as it is: `PATH` is not searched.
 ///
 /// # Errors
 /// When there is no current directory.
@@ -117,7 +120,7 @@ pub fn with_absolute_program(words: &[OsString]) -> Result<Vec<OsString>, Machin
     Ok(words)
 }
 
-/// Joins the messages to a user: the last ones, because a warning follows what it is about.
+/// Joins the messages to a user, and keeps the last ones: a warning follows the events it is about.
 fn at_once(messages: &[String]) -> String {
     let more = messages.len().saturating_sub(AT_ONCE);
     let mut text = messages[more..].concat();

@@ -1,4 +1,4 @@
-//! A backend without devices, to end a job although no driver can be opened.
+//! A backend without devices, used to end a job although no driver can be opened.
 
 use gpu_core::{
     ActToken, DeviceDetails, DeviceEvent, DeviceId, DeviceInfo, DeviceProcess, DeviceSample,

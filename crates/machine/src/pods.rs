@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The environment variable that names the kubelet's directory. For a simulated machine there is
-/// no other: the pods of this node are none of its own.
+/// The environment variable that names the kubelet's directory. A simulated machine uses no other:
+/// it has none of this node's pods.
 const KUBELET: &str = "GPUWS_KUBELET";
 
 const DIR: &str = "/var/lib/kubelet";
 
-/// How long the pods that the kubelet has named are used again.
+/// How long the kubelet's answer is reused.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// What the kubelet said last.
+/// The kubelet's last answer.
 #[derive(Default)]
 struct Last {
     at: Option<Duration>,
@@ -23,7 +23,7 @@ struct Last {
     errors: Vec<String>,
 }
 
-/// The kubelet of a machine, asked once for several snapshots.
+/// The kubelet of a machine, queried once for several snapshots.
 pub(crate) struct PodNames {
     kubelet: Kubelet,
     last: Mutex<Last>,
@@ -31,17 +31,17 @@ pub(crate) struct PodNames {
 }
 
 impl PodNames {
-    /// Returns the kubelet of this node, or of the one that the environment names; `None` on other
-    /// machines. `warn` is called with each new reason why pods are not named.
+    /// Returns the kubelet of this node, or of the directory that the environment names; `None` on
+    /// other machines. `warn` is called with each new reason why pods have no names.
     pub(crate) fn find(is_simulated: bool, warn: fn(&str)) -> Option<Self> {
         let named = std::env::var_os(KUBELET).filter(|dir| !dir.is_empty()).map(PathBuf::from);
         let dir = named.or_else(|| (!is_simulated).then(|| DIR.into()))?;
-        // A kubelet of root, or one that the caller runs.
+        // A kubelet of root, or one of the caller.
         let kubelet = Kubelet::at(dir, &[0, rustix::process::geteuid().as_raw()]);
         kubelet.is_there().then(|| PodNames { kubelet, last: Mutex::default(), warn })
     }
 
-    /// Names the pods of a snapshot's processes. The kubelet is asked only if there are any.
+    /// Names the pods of a snapshot's processes. The kubelet is queried only if there are any.
     pub(crate) fn fill(&self, snapshot: &mut Snapshot, clock: &dyn Clock) {
         let mut infos = snapshot.processes.values().filter_map(|process| process.0.as_ref().ok());
         let is_in_pod = |workload: &gpu_core::Workload| workload.kind == WorkloadKind::Pod;

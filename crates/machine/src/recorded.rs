@@ -1,4 +1,4 @@
-//! What was recorded of a machine: a history, or a recording in JSON.
+//! The record of a machine: a history, or a recording in JSON.
 
 use crate::{MachineError, history};
 use gpu_core::{LeaseEntry, Snapshot, Timestamp};
@@ -32,20 +32,20 @@ impl Recorded {
         Ok(Recorded::Recording(Box::new(recording)))
     }
 
-    /// Returns the time of the first and of the last snapshot; `None` without any.
+    /// Returns the times of the first and last snapshots; `None` without any.
     pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
         match self {
             Recorded::History(reader) => reader.span(),
             Recorded::Recording(recording) => {
-                let mut times = recording.looks.iter().map(|look| look.snapshot.taken_at);
+                let mut times = recording.looks.iter().map(|frame| frame.snapshot.taken_at);
                 let first = times.next()?;
                 Some(times.fold((first, first), |(from, to), at| (from.min(at), to.max(at))))
             }
         }
     }
 
-    /// Passes on the snapshots from one time to another, with the leases at that time. Those that
-    /// are less than `apart` from the one before are left out, and not even decoded.
+    /// Calls `each` with the snapshots from one time to another, and the leases at that time.
+    /// Snapshots less than `apart` after the previous one are left out, and not even decoded.
     pub fn each(
         &mut self,
         since: Timestamp,
@@ -74,13 +74,15 @@ impl Recorded {
                 }
             }
             Recorded::Recording(recording) => {
-                let looks = recording.looks.iter().map(|look| &look.snapshot);
-                looks.filter(|look| is_due(look.taken_at)).for_each(|look| to(look, &[]));
+                let snapshots = recording.looks.iter().map(|frame| &frame.snapshot);
+                snapshots
+                    .filter(|snapshot| is_due(snapshot.taken_at))
+                    .for_each(|snapshot| to(snapshot, &[]));
             }
         }
     }
 
-    /// Returns what of a history was found to be damaged so far.
+    /// Returns the damage of a history found so far.
     pub fn damage(&self) -> &[Damage] {
         match self {
             Recorded::History(reader) => reader.damage(),

@@ -1,4 +1,4 @@
-//! Records the looks of a program that watches a machine.
+//! Records the snapshots of a program that watches a machine.
 
 use crate::{LeaseReader, MachineError, Source, history};
 use gpu_core::Snapshot;
@@ -15,8 +15,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Continues the history of a machine in this directory, or begins one and creates the directory. Days that
-    /// are older than `keep` are removed.
+    /// Continues the history of a machine in this directory, or begins one and creates the
+    /// directory. Days that are older than `keep` are removed.
     ///
     /// # Errors
     /// When users other than root and the caller can change or replace the directory, when another
@@ -28,10 +28,10 @@ impl Recorder {
         Ok(Recorder { writer, leases: LeaseReader::default(), is_failing: false, missing: 0 })
     }
 
-    /// Adds a look with the leases, and returns the look.
+    /// Adds a snapshot with the leases, and returns the snapshot.
     ///
-    /// The second value is the error if the look is missing from the history or an old day cannot be
-    /// removed, but only after a look without an error.
+    /// The second value is the error if the snapshot is missing from the history or an old day
+    /// cannot be removed, but only after a snapshot without an error.
     pub fn add(&mut self, source: &Source, snapshot: Snapshot) -> (Snapshot, gpu_core::Result<()>) {
         let leases = self.leases.read(source).entries();
         let frame = Frame::new(snapshot, leases);
@@ -42,8 +42,8 @@ impl Recorder {
         (frame.snapshot, if was_failing { Ok(()) } else { added })
     }
 
-    /// Waits until all looks are on disk. Returns how many are missing, and the error if those that
-    /// were added cannot be written to the disk.
+    /// Waits until all snapshots are on disk. Returns how many are missing, and the error if those
+    /// that were added cannot be written to the disk.
     pub fn finish(self) -> (usize, gpu_core::Result<()>) {
         (self.missing, self.writer.sync())
     }

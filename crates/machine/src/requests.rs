@@ -1,4 +1,4 @@
-//! What signals request of a program that runs on.
+//! Requests by signals to a program that keeps running.
 
 use crate::MachineError;
 use gpu_host::supervise::end_signals;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// What to do after a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Go on: the time is over, or something has happened meanwhile.
+    /// Go on: the time is over, or an event has occurred.
     GoOn,
     /// Read the configuration again.
     Reload,
@@ -33,8 +33,9 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Takes these signals from now on. SIGHUP requests the end if standard input or output is a
-    /// terminal, which is gone then, and otherwise to read the configuration again.
+    /// Takes these signals from now on. If standard input or output is a terminal, SIGHUP requests
+    /// the end, because the terminal is gone then; otherwise it requests to read the configuration
+    /// again.
     ///
     /// # Errors
     /// When the signals cannot be taken.
@@ -55,14 +56,15 @@ impl Requests {
 
     /// Returns whether no signal has requested the end.
     pub fn go_on(&self) -> ControlFlow<()> {
-        match self.end.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if self.end.load(Ordering::Relaxed) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 
-    /// Returns what can be read once a signal has come. [`wait`](Requests::wait) then says what it
-    /// requests.
+    /// Returns a descriptor that becomes readable when a signal has arrived.
+    /// [`wait`](Requests::wait) then returns what it requests.
     pub fn arrival(&self) -> BorrowedFd<'_> {
         self.pipe.as_fd()
     }
@@ -70,7 +72,7 @@ impl Requests {
     /// Waits for this long, or for a signal.
     ///
     /// # Errors
-    /// When the kernel does not let it wait.
+    /// When the kernel refuses the wait.
     pub fn wait(&self, time: Duration) -> Result<Next, MachineError> {
         let time = Timespec::try_from(time).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 });
         let waits = !self.end.load(Ordering::Relaxed) && !self.reload.load(Ordering::Relaxed);

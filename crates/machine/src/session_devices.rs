@@ -26,10 +26,8 @@ impl SessionDevices {
     /// When a child reports that its library is real, or that it belongs to another session.
     pub(crate) fn new(child: NvmlChild, dir: &Path, origin: Origin) -> Result<Self, MachineError> {
         let devices = SessionDevices { child, dir: dir.to_owned(), origin };
-        match devices.child.simulated().is_some() || devices.child.is_real() {
-            true if !devices.are_known() => Err(devices.refusal()),
-            _ => Ok(devices),
-        }
+        let is_reported = devices.child.simulated().is_some() || devices.child.is_real();
+        if is_reported && !devices.are_known() { Err(devices.refusal()) } else { Ok(devices) }
     }
 
     /// Returns whether a child reported that its library belongs to this session.
@@ -113,9 +111,10 @@ impl GpuBackend for SessionDevices {
     fn look(&self, groups: Groups) -> Inventory {
         let inventory = self.child.look(groups);
         let is_reported = inventory.driver.is_ok() || !inventory.devices.is_empty();
-        match is_reported && !self.are_known() {
-            true => Inventory { driver: Err(self.other().fault()), devices: Vec::new() },
-            false => inventory,
+        if is_reported && !self.are_known() {
+            Inventory { driver: Err(self.other().fault()), devices: Vec::new() }
+        } else {
+            inventory
         }
     }
 
@@ -141,7 +140,7 @@ mod tests {
     const OWN: &str = "/run/own";
 
     /// Returns devices whose child prints this greeting and then answers each request with the
-    /// driver, and each look with no device; `proc` replaces `/proc`.
+    /// driver, and each inventory with no device; `proc` replaces `/proc`.
     fn devices(greeting: &str, proc: &Path) -> Result<SessionDevices, MachineError> {
         let driver = Driver { version: Ok("1.2".to_owned()), cuda: Err(Absent::TooOld) };
         let look = serde_json::json!({ "begun": { "driver": { "Ok": driver }, "count": 0 } });

@@ -34,7 +34,7 @@ impl Several {
         Box::new(Several { backends, known: Mutex::default() })
     }
 
-    /// Numbers the devices of all backends and notes who answers for each.
+    /// Numbers the devices of all backends and records which backend answers for each.
     fn merge<T>(&self, reported: Vec<(usize, T)>, id: impl Fn(&mut T) -> &mut DeviceId) -> Vec<T> {
         let (mut known, mut merged) = (Vec::<Known>::new(), Vec::new());
         for (backend, mut device) in reported {
@@ -166,7 +166,7 @@ impl GpuBackend for Several {
         Ok(self.join(&answers, &PeerAccess::Unknown))
     }
 
-    /// Waits for each backend in turn, for its part of the time.
+    /// Waits for each backend in turn, for its share of the time.
     fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
         let count = u32::try_from(self.backends.len()).unwrap_or(u32::MAX).max(1);
         let answers = self.answers(|backend| backend.events(wait / count))?;
@@ -179,14 +179,16 @@ impl GpuBackend for Several {
     }
 
     fn look(&self, groups: Groups) -> Inventory {
-        let looks: Vec<Inventory> = self.backends.iter().map(|b| b.look(groups)).collect();
-        let drivers = looks.iter().map(|look| &look.driver);
+        let inventories: Vec<Inventory> = self.backends.iter().map(|b| b.look(groups)).collect();
+        let drivers = inventories.iter().map(|inventory| &inventory.driver);
         let driver = drivers.clone().find(|driver| driver.is_ok()).or(drivers.into_iter().next());
         let none = || Err(Error::new(ErrorKind::Unsupported, "query a driver").fault());
         let driver = driver.cloned().unwrap_or_else(none);
         let all: Vec<(usize, DeviceState)> = (0..)
-            .zip(looks)
-            .flat_map(|(at, look)| look.devices.into_iter().map(move |device| (at, device)))
+            .zip(inventories)
+            .flat_map(|(at, inventory)| {
+                inventory.devices.into_iter().map(move |device| (at, device))
+            })
             .collect();
         Inventory { driver, devices: self.merge(all, |device| &mut device.info.id) }
     }

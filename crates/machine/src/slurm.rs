@@ -11,16 +11,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where Slurm is installed. slurmd sets no `PATH`, and that of a user decides nothing.
+/// Directories where Slurm may be installed. slurmd sets no `PATH`, and that of a user is not
+/// trusted.
 const PLACES: [&str; 4] = ["/usr", "/usr/local", "/opt/slurm", "/opt/slurm/current"];
 
 /// The variables that its programs get.
 const VARIABLES: [&str; 4] = ["SLURM_CONF", "SLURM_CONF_SERVER", "LD_LIBRARY_PATH", "TZ"];
 
-/// How long one program may take. The controller may be away.
+/// The time limit for one program. The controller may be unreachable.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// The most that an error quotes of what a program said.
+/// The maximum length of output that an error quotes.
 const QUOTED: usize = 200;
 
 /// The programs of Slurm on this machine.
@@ -31,29 +32,29 @@ pub struct SlurmTools {
 }
 
 impl SlurmTools {
-    /// Returns the programs of the installation in this directory, or of the first usual place that
-    /// has `scontrol`. They answer until the clock shows `until`, and not later.
+    /// Returns the programs of the installation in this directory, or of the first usual directory
+    /// that has `scontrol`. They answer until the clock shows `until`, and not later.
     ///
     /// # Errors
-    /// When there is none, or somebody other than root or the caller can change a program.
+    /// When there is none, or a user other than root or the caller can change a program.
     pub fn find(
         dir: Option<&Path>,
         clock: Arc<dyn Clock>,
         until: Duration,
     ) -> Result<Self, MachineError> {
-        let has_it = |place: &PathBuf| place.join(Program::Scontrol.path()).exists();
-        let place = match dir {
+        let has_it = |prefix: &PathBuf| prefix.join(Program::Scontrol.path()).exists();
+        let prefix = match dir {
             Some(dir) => Some(dir.to_owned()),
             None => PLACES.iter().map(PathBuf::from).find(has_it),
         };
-        let place = place.ok_or_else(|| {
+        let prefix = prefix.ok_or_else(|| {
             MachineError::new(Error::new(ErrorKind::Invalid, "find Slurm's scontrol"))
                 .with_hint("name the installation, the directory with bin and sbin: --slurm DIR")
         })?;
         let variable = |name: &&str| Some((OsString::from(name), std::env::var_os(name)?));
         let environment: Vec<_> = VARIABLES.iter().filter_map(variable).collect();
         let tool = |program: Program| {
-            Ok((program, Tool::new(&place.join(program.path()), environment.clone())?))
+            Ok((program, Tool::new(&prefix.join(program.path()), environment.clone())?))
         };
         let all = [Program::Slurmd, Program::Scontrol, Program::Squeue];
         let tools = all.into_iter().map(tool).collect::<Result<_>>().map_err(MachineError::new)?;
@@ -62,7 +63,7 @@ impl SlurmTools {
 }
 
 impl Source {
-    /// Returns the file of the device at each position in Slurm's list of this node; nothing if there
+    /// Returns the file of the device at each position in Slurm's list of this node; empty if there
     /// is no Slurm, or the devices are simulated.
     pub fn slurm_positions(&self) -> BTreeMap<u32, DeviceKey> {
         match (&self.simulation, &self.session) {
@@ -72,8 +73,8 @@ impl Source {
     }
 }
 
-/// Returns the devices of this node in Slurm's order, and the machine with their files. A job whose
-/// devices are not among them is an error.
+/// Returns the devices of this node in Slurm's order, and the machine with their files. A job with
+/// other devices is an error.
 ///
 /// # Errors
 /// When `slurmd -G` does not answer, or does not name a device of the job.
@@ -117,8 +118,8 @@ impl Slurm for SlurmTools {
     }
 }
 
-/// Returns the file of the device at each position in the list of `slurmd -G`; nothing if that gives
-/// no answer.
+/// Returns the file of the device at each position in the list of `slurmd -G`; empty if that does
+/// not answer.
 fn positions(clock: &Arc<dyn Clock>) -> BTreeMap<u32, DeviceKey> {
     let tools = SlurmTools::find(None, Arc::clone(clock), Duration::MAX);
     let answer = tools.ok().and_then(|tools| tools.ask(Question::Devices).ok());
@@ -130,19 +131,17 @@ fn positions(clock: &Arc<dyn Clock>) -> BTreeMap<u32, DeviceKey> {
 /// Returns the name of this node: the one given, that of slurmd, or the short hostname.
 ///
 /// # Errors
-/// When none is known, or it is no name of a node.
+/// When none is known, or it is not the name of a node.
 pub fn node_name(given: Option<&str>, hostname: Option<&str>) -> Result<String, MachineError> {
     let set = std::env::var("SLURMD_NODENAME").ok();
     let short = hostname.map(|name| name.split('.').next().unwrap_or(name).to_owned());
     let name = given.map(str::to_owned).or(set).or(short).unwrap_or_default();
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    match !name.is_empty() && !name.starts_with('-') && name.chars().all(is_allowed) {
-        true => Ok(name),
-        false => {
-            let error =
-                Error::new(ErrorKind::Invalid, format!("use '{name}' as the name of a node"));
-            Err(MachineError::new(error).with_hint("name this node as Slurm does: --node NAME"))
-        }
+    if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_allowed) {
+        Ok(name)
+    } else {
+        let error = Error::new(ErrorKind::Invalid, format!("use '{name}' as the name of a node"));
+        Err(MachineError::new(error).with_hint("name this node as Slurm does: --node NAME"))
     }
 }
 
@@ -161,8 +160,8 @@ mod tests {
             let path = dir.path().join(program.path());
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             let text = format!("#!/bin/sh\necho >> ${{0%/*/*}}/asked\n{script}\n");
-            // A child writes it: the kernel runs no file that is open for writing, and a child of
-            // another thread can have a copy of this program's descriptors.
+            // A child writes it: the kernel executes no file that is open for writing, and a child
+            // of another thread can have a copy of this program's descriptors.
             let write = ["-c", "printf %s \"$2\" > \"$1\" && chmod 755 \"$1\"", "sh"];
             let written = Command::new("sh").args(write).arg(&path).arg(text).status().unwrap();
             assert!(written.success());

@@ -83,10 +83,10 @@ pub struct Options<'a> {
     pub deadline: Duration,
     /// Called with a message if a wait takes several seconds.
     pub progress: fn(&str),
-    /// Called with a message if something is missing in the snapshots.
+    /// Called with a message if the snapshots lack something.
     pub warn: fn(&str),
-    /// The program to start for what must not run in this process: a path to gpuws. `None` if this
-    /// program itself calls [`serve_if_requested`](crate::serve_if_requested).
+    /// The program to start for tasks that must not run in this process: a path to gpuws. `None` if
+    /// this program itself calls [`serve_if_requested`](crate::serve_if_requested).
     pub program: Option<&'a Path>,
 }
 
@@ -116,7 +116,7 @@ impl Source {
         std::mem::forget((self.host, self.clock, self.simulation));
     }
 
-    /// Returns the first of these users, by name or UID, who has neither an account nor a visible
+    /// Returns the first of these users, by name or UID, without an account and without a visible
     /// process: the name is misspelled. A simulated machine has no accounts.
     ///
     /// # Errors
@@ -153,9 +153,9 @@ impl Source {
         Source::prepared(options, Use::Query { groups, once })
     }
 
-    /// Opens the selected machine to look at it again and again, with
-    /// [`observe`](Source::observe). NVML stays initialised between looks, which saves most of the
-    /// cost of a look, unless the kernel may suspend a GPU that nobody uses.
+    /// Opens the selected machine for repeated snapshots with [`observe`](Source::observe). NVML
+    /// stays initialised between snapshots, which saves most of their cost, unless the kernel may
+    /// suspend an unused GPU.
     ///
     /// # Errors
     /// As [`open`](Source::open).
@@ -214,8 +214,8 @@ impl Source {
         }
     }
 
-    /// Returns this machine with these device files instead of those below `/dev`: a scheduler has
-    /// named them. A simulated machine keeps its own.
+    /// Returns this machine with these device files, named by a scheduler, instead of those below
+    /// `/dev`. A simulated machine keeps its own.
     pub fn with_device_files(self, files: Vec<DeviceFile>) -> Self {
         match (&self.simulation, &self.session) {
             (None, None) => {
@@ -236,7 +236,7 @@ impl Source {
     fn live(options: &Options<'_>, purpose: Use) -> Result<Self, MachineError> {
         let Options { nvml, program, deadline, progress, .. } = *options;
         let opened = backends::open(nvml, program, deadline, progress, purpose)?;
-        // The environment has priority: the library may report something else, or nothing.
+        // The environment has priority: the library may report another session, or none.
         let source = match live::named().or_else(|| opened.session()) {
             Some(dir) => Source::in_session(opened, &dir)?,
             None => Source::of_this_machine(opened.of_this_machine()),
@@ -288,13 +288,13 @@ impl Source {
         self.with_pods(look(&*self.backend, &*self.host, &*self.clock, observation))
     }
 
-    /// Takes a snapshot as one of many: see [`Observer`].
+    /// Takes one of many snapshots: see [`Observer`].
     pub fn observe(&self, observer: &mut Observer, observation: Observation) -> Snapshot {
         let observation = self.with_workloads(observation);
         self.with_pods(observer.observe(&*self.backend, &*self.host, &*self.clock, observation))
     }
 
-    /// On a node of Kubernetes, requests also the pods of processes, which an outline lacks.
+    /// On a node of Kubernetes, also requests the pods of processes, which an outline lacks.
     #[cfg(feature = "kubernetes")]
     fn with_workloads(&self, observation: Observation) -> Observation {
         match self.pods {
@@ -407,8 +407,8 @@ impl Source {
         }
     }
 
-    /// Returns the audit log, or a log that records nothing, and why. This is for a run, which must
-    /// end what it started, with an audit log or without.
+    /// Returns the audit log, or a log that records nothing, and the reason. This is for a run,
+    /// which must end what it started, with an audit log or without.
     pub fn journal_if_any(&self) -> (Box<dyn Journal>, Option<MachineError>) {
         match self.journal() {
             Ok(journal) => (journal, None),

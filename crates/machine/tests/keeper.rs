@@ -22,7 +22,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// The words of the copies that check what their environment changes.
+/// The arguments of the copies that check the effects of their environment.
 const IN_SESSION: &str = "check-session";
 const LIVE_SESSION: &str = "check-live-session";
 const REAL_LIBRARY: &str = "check-real-library";
@@ -105,7 +105,7 @@ fn keeper_of_nothing_ends() {
         let reported = (output.status.code(), printed(&output));
         assert_eq!(reported, (Some(code(Served::Misused)), String::new()), "{misused:?}");
     }
-    // This process, with another start time, is another process.
+    // A process with another start time is another process.
     let own = std::process::id().to_string();
     for word in ["lease-holder", "run-placeholder"] {
         let output = copy(&[word, &own, "1"]).output().unwrap();
@@ -224,7 +224,7 @@ fn claim_is_kept_until_its_holder_ends() {
     assert_eq!(leases(), 0, "it ended with its root");
 }
 
-/// Writes a file that is no library.
+/// Writes a file that is not a library.
 fn no_library(dir: &Path) -> PathBuf {
     let path = dir.join("libnvidia-ml.so.1");
     std::fs::write(&path, "no library").unwrap();
@@ -295,7 +295,7 @@ fn session_dir() -> PathBuf {
     PathBuf::from(std::env::var_os(Session::VARIABLE).unwrap())
 }
 
-/// Reports the library of the session, if it is to query that, and answers with a driver without
+/// Reports the library of the session if started to query it, and answers with a driver without
 /// devices.
 fn greet() {
     let library = std::env::args().nth(2).map(PathBuf::from);
@@ -315,7 +315,7 @@ fn greet() {
     }
 }
 
-/// Opens the machine of the session, whose NVML is queried by [`greet`].
+/// Opens the machine of the session; [`greet`] answers the queries of its NVML.
 fn session() -> Source {
     // A program with more than one thread queries NVML in a new process.
     std::thread::spawn(std::thread::park);

@@ -1,4 +1,4 @@
-//! The machine that the options name, behind its ports.
+//! The machine that the options select, through its ports.
 
 use gpu_core::{
     Absent, ActToken, Claim, DeviceId, DeviceUuid, EntryKind, ErrorKind, Groups, Launch,

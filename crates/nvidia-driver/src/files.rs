@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The major number of `/dev/nvidiaN`, `nvidiactl` and `nvidia-modeset` (Linux `devices.txt`).
 pub const MAJOR: u32 = 195;
 
-/// The minor numbers of the two files that belong to no device.
+/// The minor numbers of the two files that do not belong to a device.
 const CONTROL: u32 = 255;
 const MODESET: u32 = 254;
 
@@ -35,13 +35,13 @@ pub fn device_file(path: &str, id: Reading<FileId>) -> DeviceFile {
     DeviceFile::any(path.into(), id).described_by(&NvidiaDriver)
 }
 
-/// Returns a file that a process has in these ways, by its name alone.
+/// Returns a file to which a process has this access, by its name alone.
 pub fn held_file(path: &str, access: Access) -> HeldFile {
     let file = device_file(path, Err(gpu_core::Absent::NotRecorded));
     HeldFile::of(&file, access, Vec::new())
 }
 
-/// Returns the files that a process has in these ways, by their names alone, with the evidence of
+/// Returns files to which a process has this access, by their names alone, with the evidence of
 /// memory use and without descriptors.
 pub fn held_files<'a>(files: impl IntoIterator<Item = (&'a str, Access)>) -> Vec<HeldFile> {
     let mut held: Vec<HeldFile> =
@@ -121,7 +121,8 @@ impl KernelDriver for NvidiaDriver {
         };
         for file in held.iter_mut().filter(is_own) {
             file.memory = match file.device {
-                // It may have a device through two of its nodes, and have mapped one of them.
+                // The process may have a device through two of its nodes, and have mapped one of
+                // them.
                 Some(device) if mapped.contains(&device) => MemoryUse::Certain(None),
                 Some(_) if shares_memory => MemoryUse::Possible,
                 _ => MemoryUse::None,

@@ -22,18 +22,18 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Events during the execution of a plan, for the watcher.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// A signal is about to be sent: asked before its audit line is written, and again after it. A
-    /// break prevents the signal.
+    /// A signal is about to be sent: reported before its audit line is written, and again after it.
+    /// A break prevents the signal.
     Signalling(&'a Target, Signal),
     /// A signal was sent.
     Signalled(&'a Target, Signal),
     /// Waiting for processes; the time since the signal.
     WaitingForEnd(usize, Duration),
-    /// A target is done, for this step or for good.
+    /// A target is done, in this step or permanently.
     Settled(&'a Target, &'a Outcome),
-    /// A target is still there when its time is over.
+    /// A target still exists when its time is over.
     StillThere(&'a Target, Duration),
-    /// All processes that end have ended; waiting for the memory.
+    /// All targets that end have ended; waiting for the memory.
     WaitingForMemory(Duration),
 }
 
@@ -66,7 +66,7 @@ pub fn execute(
         Err(error) => return stopped(error),
     };
     let before = Before::see(plan, ports, files);
-    let mut ladder = Ladder {
+    let mut escalation = Escalation {
         ports,
         check: Check { ports, guard, files: &before.files, spares_logins: plan.spares_logins },
         token,
@@ -74,16 +74,16 @@ pub fn execute(
         spared: BTreeSet::new(),
         unwritten: None,
     };
-    let mut rungs: Vec<TargetState<'_>> = plan.targets.iter().map(TargetState::new).collect();
-    let stopped = ladder
-        .open(&mut rungs)
-        .and_then(|()| ladder.climb(&mut rungs, Signal::Term, plan.grace))
-        .and_then(|()| ladder.climb(&mut rungs, Signal::Kill, KILL_WAIT))
+    let mut entries: Vec<TargetState<'_>> = plan.targets.iter().map(TargetState::new).collect();
+    let stopped = escalation
+        .open(&mut entries)
+        .and_then(|()| escalation.escalate(&mut entries, Signal::Term, plan.grace))
+        .and_then(|()| escalation.escalate(&mut entries, Signal::Kill, KILL_WAIT))
         .err()
         .map(|error| error.fault());
-    ladder.close(&mut rungs);
-    let Ladder { watch, unwritten, .. } = ladder;
-    let actions: Vec<Action> = rungs.into_iter().map(|rung| rung.action).collect();
+    escalation.close(&mut entries);
+    let Escalation { watch, unwritten, .. } = escalation;
+    let actions: Vec<Action> = entries.into_iter().map(|entry| entry.action).collect();
     let after = before
         .memory_after(plan, ports, &actions, &mut |waited| watch(Event::WaitingForMemory(waited)));
     let newcomers = before.newcomers(plan, ports, &actions, &after);
@@ -116,7 +116,7 @@ impl<'p> TargetState<'p> {
     }
 }
 
-struct Ladder<'a, 'w> {
+struct Escalation<'a, 'w> {
     ports: Ports<'a>,
     check: Check<'a>,
     token: &'a ActToken,
@@ -127,17 +127,17 @@ struct Ladder<'a, 'w> {
     unwritten: Option<Fault>,
 }
 
-impl Ladder<'_, '_> {
+impl Escalation<'_, '_> {
     /// Opens all targets before the first signal, so that no PID is reused meanwhile.
     ///
     /// # Errors
     /// When the audit line of one that cannot be opened could not be written.
-    fn open(&mut self, rungs: &mut [TargetState<'_>]) -> Result<()> {
-        for rung in rungs.iter_mut() {
-            rung.handle = match self.ports.host.open(rung.target.key.pid) {
+    fn open(&mut self, entries: &mut [TargetState<'_>]) -> Result<()> {
+        for entry in entries.iter_mut() {
+            entry.handle = match self.ports.host.open(entry.target.key.pid) {
                 Ok(handle) => Some(handle),
                 Err(error) => {
-                    self.settle(rung, outcome_of(rung, &error))?;
+                    self.settle(entry, outcome_of(entry, &error))?;
                     None
                 }
             };
@@ -149,27 +149,27 @@ impl Ladder<'_, '_> {
     ///
     /// # Errors
     /// When the audit line could not be written: no more signals are sent.
-    fn climb(
+    fn escalate(
         &mut self,
-        rungs: &mut [TargetState<'_>],
+        entries: &mut [TargetState<'_>],
         signal: Signal,
         wait: Duration,
     ) -> Result<()> {
-        for rung in rungs.iter_mut() {
-            let Some(handle) = rung.handle.take() else {
-                self.note_spared(rung);
+        for entry in entries.iter_mut() {
+            let Some(handle) = entry.handle.take() else {
+                self.note_spared(entry);
                 continue;
             };
-            match self.may_signal(rung, &*handle) {
+            match self.may_signal(entry, &*handle) {
                 Err(outcome) => {
-                    self.settle(rung, outcome)?;
-                    self.note_spared(rung);
+                    self.settle(entry, outcome)?;
+                    self.note_spared(entry);
                 }
-                Ok(()) => self.signal(rung, handle, signal)?,
+                Ok(()) => self.signal(entry, handle, signal)?,
             }
         }
         // The last process signalled gets the full time, and the others a little more.
-        self.wait(rungs, self.ports.clock.monotonic(), wait)
+        self.wait(entries, self.ports.clock.monotonic(), wait)
     }
 
     /// Sends a signal to a target that may be signalled.
@@ -178,75 +178,77 @@ impl Ladder<'_, '_> {
     /// When the audit line could not be written, or the watcher stops everything.
     fn signal(
         &mut self,
-        rung: &mut TargetState<'_>,
+        entry: &mut TargetState<'_>,
         handle: Box<dyn ProcessHandle>,
         signal: Signal,
     ) -> Result<()> {
-        let target = rung.target;
-        self.tell(Event::Signalling(target, signal))?;
+        let target = entry.target;
+        self.report(Event::Signalling(target, signal))?;
         let written = audit::intent(self.ports, target, signal);
         self.stop_on_log_failure(target, written)?;
-        // Writing the line may have taken time: ask and check again. The check comes last, because
-        // the watcher may take time too.
-        if let Err(stopped) = self.tell(Event::Signalling(target, signal)) {
-            // The log says that it was about to be sent.
-            let outcome = match rung.action.signals.is_empty() {
-                true => Outcome::NotReached,
-                false => Outcome::Unsettled,
+        // Writing the line may have taken time: report and check again. The check comes last,
+        // because the watcher may take time too.
+        if let Err(stopped) = self.report(Event::Signalling(target, signal)) {
+            // The log says that the signal was about to be sent.
+            let outcome = if entry.action.signals.is_empty() {
+                Outcome::NotReached
+            } else {
+                Outcome::Unsettled
             };
-            self.settle(rung, outcome)?;
+            self.settle(entry, outcome)?;
             return Err(stopped);
         }
-        let outcome = match self.may_signal(rung, &*handle) {
+        let outcome = match self.may_signal(entry, &*handle) {
             Err(outcome) => outcome,
             Ok(()) => match handle.signal(signal, self.token) {
                 Ok(()) => {
-                    rung.action.signals.push(signal);
-                    rung.handle = Some(handle);
-                    return self.tell(Event::Signalled(target, signal));
+                    entry.action.signals.push(signal);
+                    entry.handle = Some(handle);
+                    return self.report(Event::Signalled(target, signal));
                 }
-                Err(error) => outcome_of(rung, &error),
+                Err(error) => outcome_of(entry, &error),
             },
         };
-        self.settle(rung, outcome)?;
-        self.note_spared(rung);
+        self.settle(entry, outcome)?;
+        self.note_spared(entry);
         Ok(())
     }
 
     /// Records that the holder for which a scope was planned is not a target, or no longer one
     /// although it lives.
-    fn note_spared(&mut self, rung: &TargetState<'_>) {
-        let ended = matches!(rung.action.outcome, Outcome::Ended { .. });
-        if rung.target.key.pid == rung.target.on_account_of && !ended {
-            self.spared.insert(rung.target.key.pid);
+    fn note_spared(&mut self, entry: &TargetState<'_>) {
+        let ended = matches!(entry.action.outcome, Outcome::Ended { .. });
+        if entry.target.key.pid == entry.target.on_account_of && !ended {
+            self.spared.insert(entry.target.key.pid);
         }
     }
 
     fn wait(
         &mut self,
-        rungs: &mut [TargetState<'_>],
+        entries: &mut [TargetState<'_>],
         start: Duration,
         wait: Duration,
     ) -> Result<()> {
         loop {
             let waited = self.ports.clock.monotonic().saturating_sub(start);
-            for rung in rungs.iter_mut() {
-                let Some(handle) = &rung.handle else { continue };
-                rung.waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+            for entry in entries.iter_mut() {
+                let Some(handle) = &entry.handle else { continue };
+                entry.waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
                 if handle.has_exited().unwrap_or(false) {
-                    rung.handle = None;
-                    self.settle(rung, Outcome::Ended { after_ms: rung.waited_ms })?;
+                    entry.handle = None;
+                    self.settle(entry, Outcome::Ended { after_ms: entry.waited_ms })?;
                 }
             }
-            let left = rungs.iter().filter(|rung| rung.handle.is_some()).count();
+            let left = entries.iter().filter(|entry| entry.handle.is_some()).count();
             if left == 0 {
                 return Ok(());
             }
             if waited >= wait {
-                let mut left = rungs.iter().filter(|rung| rung.handle.is_some());
-                return left.try_for_each(|rung| self.tell(Event::StillThere(rung.target, waited)));
+                let mut left = entries.iter().filter(|entry| entry.handle.is_some());
+                return left
+                    .try_for_each(|entry| self.report(Event::StillThere(entry.target, waited)));
             }
-            self.tell(Event::WaitingForEnd(left, waited))?;
+            self.report(Event::WaitingForEnd(left, waited))?;
             self.ports.clock.sleep(PAUSE.min(wait.saturating_sub(waited)));
         }
     }
@@ -254,27 +256,27 @@ impl Ladder<'_, '_> {
     /// Makes sure that the target is still the planned process and still eligible.
     fn may_signal(
         &self,
-        rung: &TargetState<'_>,
+        entry: &TargetState<'_>,
         handle: &dyn ProcessHandle,
     ) -> Result<(), Outcome> {
-        let target = rung.target;
+        let target = entry.target;
         if self.spared.contains(&target.on_account_of) {
             return Err(Outcome::Spared);
         }
         self.check.may_signal(target, handle).map_err(|objection| match objection {
             Objection::Outcome(outcome) => outcome,
-            Objection::Unknown(error) => outcome_of(rung, &error),
+            Objection::Unknown(error) => outcome_of(entry, &error),
         })
     }
 
-    fn settle(&mut self, rung: &mut TargetState<'_>, outcome: Outcome) -> Result<()> {
-        rung.action.outcome = outcome;
-        let written = audit::outcome(self.ports, rung.target, &rung.action.outcome);
-        self.stop_on_log_failure(rung.target, written)?;
-        self.tell(Event::Settled(rung.target, &rung.action.outcome))
+    fn settle(&mut self, entry: &mut TargetState<'_>, outcome: Outcome) -> Result<()> {
+        entry.action.outcome = outcome;
+        let written = audit::outcome(self.ports, entry.target, &entry.action.outcome);
+        self.stop_on_log_failure(entry.target, written)?;
+        self.report(Event::Settled(entry.target, &entry.action.outcome))
     }
 
-    /// Lets a write failure stop everything if the target is not the caller's own.
+    /// Stops everything after a write failure, unless the target is the caller's own.
     fn stop_on_log_failure(&mut self, target: &Target, written: Result<()>) -> Result<()> {
         match (written, &target.membership) {
             (Err(error), Membership::Descends(_)) => {
@@ -285,17 +287,18 @@ impl Ladder<'_, '_> {
         }
     }
 
-    fn tell(&mut self, event: Event<'_>) -> Result<()> {
+    fn report(&mut self, event: Event<'_>) -> Result<()> {
         match (self.watch)(event) {
             ControlFlow::Continue(()) => Ok(()),
             ControlFlow::Break(()) => Err(Error::new(ErrorKind::Interrupted, "carry out the plan")),
         }
     }
 
-    /// Writes the outcome of every signalled target that is still there.
-    fn close(&mut self, rungs: &mut [TargetState<'_>]) {
-        for rung in rungs.iter_mut().filter(|rung| rung.action.outcome == Outcome::NotReached) {
-            let outcome = match (rung.action.signals.last(), &rung.handle) {
+    /// Writes the outcome of every signalled target that still exists.
+    fn close(&mut self, entries: &mut [TargetState<'_>]) {
+        for entry in entries.iter_mut().filter(|entry| entry.action.outcome == Outcome::NotReached)
+        {
+            let outcome = match (entry.action.signals.last(), &entry.handle) {
                 (Some(Signal::Kill), Some(handle)) => {
                     let state = handle.look().map_err(|error| error.kind().absent());
                     Outcome::Survived { state: state.and_then(|info| info.state) }
@@ -303,19 +306,20 @@ impl Ladder<'_, '_> {
                 (Some(_), _) => Outcome::Unsettled,
                 (None, _) => continue,
             };
-            // The report has it in any case; a log that fails now has nothing left to prevent.
-            let _ = self.settle(rung, outcome);
+            // The report has it in any case; the failure of the log has no further action to
+            // prevent.
+            let _ = self.settle(entry, outcome);
         }
     }
 }
 
-/// The meaning of an error for a target: if it is gone after a signal, that signal ended it.
-fn outcome_of(rung: &TargetState<'_>, error: &Error) -> Outcome {
+/// Returns what an error means for a target: if it is gone after a signal, that signal ended it.
+fn outcome_of(entry: &TargetState<'_>, error: &Error) -> Outcome {
     match error.kind() {
-        ErrorKind::Process(ProcessFault::Gone) if rung.action.signals.is_empty() => {
+        ErrorKind::Process(ProcessFault::Gone) if entry.action.signals.is_empty() => {
             Outcome::AlreadyGone
         }
-        ErrorKind::Process(ProcessFault::Gone) => Outcome::Ended { after_ms: rung.waited_ms },
+        ErrorKind::Process(ProcessFault::Gone) => Outcome::Ended { after_ms: entry.waited_ms },
         _ => Outcome::Failed { why: error.fault() },
     }
 }

@@ -69,8 +69,8 @@ fn write(
     ports.journal.append(&ascii(&line))
 }
 
-/// The name of the machine; without a name, a real machine is still distinguished from a simulated
-/// one.
+/// Returns the name of the machine; without a name, a real machine is still distinguished from a
+/// simulated one.
 fn machine(ports: Ports<'_>) -> String {
     match ports.host.origin() {
         Origin::Live => ports.host.hostname().unwrap_or_else(|_| Origin::Live.to_string()),

@@ -13,7 +13,7 @@ use gpu_core::{
 };
 use std::sync::Arc;
 
-/// The most times in a row that a process may be re-parented while its parent is looked up.
+/// The maximum number of consecutive re-parentings of a process while its parent is looked up.
 const ADOPTIONS: usize = 8;
 
 /// Why a signal is not sent.
@@ -47,8 +47,8 @@ pub(crate) struct Check<'a> {
 
 impl Check<'_> {
     /// Verifies that the target is still the planned process of the planned user, that nothing
-    /// protects it, and that it is still what it was planned for: a process that holds a device and
-    /// uses its memory, or a member of the scope that no role protects. Members of the caller's own
+    /// protects it, and that the reason for the plan still holds: it holds a device and uses its
+    /// memory, or it is a member of the scope that no role protects. Members of the caller's own
     /// tree only have to be still in it, whatever they execute or hold.
     ///
     /// # Errors
@@ -74,10 +74,13 @@ impl Check<'_> {
             return Err(Outcome::LetGo.into());
         }
         match &target.membership {
-            Membership::Descends(root) => match descends(&now, root, self.ports.host) {
-                true => Ok(()),
-                false => Err(Outcome::LetGo.into()),
-            },
+            Membership::Descends(root) => {
+                if descends(&now, root, self.ports.host) {
+                    Ok(())
+                } else {
+                    Err(Outcome::LetGo.into())
+                }
+            }
             Membership::Group(_) | Membership::Cgroup(_) | Membership::Job(_) => {
                 same_program(&now, &target.process)?;
                 self.is_no_protected_member(&now, handle, target)
@@ -112,13 +115,14 @@ impl Check<'_> {
         target: &Target,
     ) -> Result<(), Objection> {
         let parent = self.parent(now, handle)?;
-        match is_login(now, parent.as_ref(), target.membership.cgroup()) {
-            true => Err(Outcome::LoginSession.into()),
-            false => Ok(()),
+        if is_login(now, parent.as_ref(), target.membership.cgroup()) {
+            Err(Outcome::LoginSession.into())
+        } else {
+            Ok(())
         }
     }
 
-    /// Returns the parent of a process; `None` if it has none that could be a login service.
+    /// Returns the parent of a process; `None` if it has no parent that could be a login service.
     ///
     /// # Errors
     /// `NotPermitted` if it is not visible. The kernel re-parents a process when its parent ends,
@@ -181,14 +185,15 @@ impl Check<'_> {
             return Err(Outcome::RoleForbids { role: Role::Monitor }.into());
         }
         // The driver takes milliseconds to answer.
-        match handle.held(self.files)?.iter().any(is_planned) {
-            true => Ok(()),
-            false => Err(Outcome::LetGo.into()),
+        if handle.held(self.files)?.iter().any(is_planned) {
+            Ok(())
+        } else {
+            Err(Outcome::LetGo.into())
         }
     }
 
     /// Returns whether the driver lists a process on one of these devices now: it then uses their
-    /// memory, whatever it has mapped.
+    /// memory, whatever files it has mapped.
     fn is_listed(&self, process: &ProcessInfo, held: &[DeviceKey]) -> Result<bool, Error> {
         // In a separate PID namespace, the driver's PIDs name other processes.
         if self.ports.host.sees_host_pids() == Ok(false) {
@@ -206,7 +211,8 @@ impl Check<'_> {
     }
 }
 
-/// An unknown user equals neither a known one nor another unknown one.
+/// Returns whether the user is the same; an unknown user equals neither a known nor another unknown
+/// one.
 fn same_user(now: &ProcessInfo, planned: &ProcessInfo) -> bool {
     now.uid.is_ok() && now.uid == planned.uid
 }

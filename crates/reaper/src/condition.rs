@@ -1,12 +1,12 @@
-//! What one snapshot shows of a device, without its past.
+//! The condition of a device in one snapshot, without its past.
 
 use gpu_core::{Bytes, DeviceDetails, DeviceState, Pcie, ThrottleReasons};
 
 /// From this share on, in percent, a device is busy for the whole sample window.
 const BUSY: u8 = 95;
 
-/// Reasons that are no normal operation: hardware slowdown, software and hardware thermal slowdown,
-/// and the power brake. The power cap is normal at full load, and the others are settings.
+/// Reasons outside normal operation: hardware slowdown, software and hardware thermal slowdown, and
+/// the power brake. The power cap is normal at full load, and the others are settings.
 pub(crate) const THROTTLE_FAULTS: [u64; 4] = [0x008, 0x020, 0x040, 0x080];
 
 /// Memory of a device that no listed process accounts for.
@@ -14,7 +14,7 @@ pub(crate) struct Unexplained {
     pub(crate) used: Bytes,
     pub(crate) total: Bytes,
     pub(crate) listed: Bytes,
-    /// The driver's own overhead at most.
+    /// The maximum overhead of the driver itself.
     pub(crate) reserve: Bytes,
     /// `used − listed`.
     pub(crate) bytes: Bytes,
@@ -65,7 +65,7 @@ pub(crate) fn is_busy_alone(device: &DeviceState) -> Option<bool> {
     Some(alone && share.get() >= BUSY)
 }
 
-/// Returns whether the link of a device is slow at work; `None` if that is unknown.
+/// Returns whether the link of a device is slow under load; `None` if that is unknown.
 pub(crate) fn is_link_slow(device: &DeviceState) -> Option<bool> {
     details(device)?.pcie.as_ref()?;
     device.sample.as_ref().ok()?.utilization.ok()?;
@@ -75,7 +75,7 @@ pub(crate) fn is_link_slow(device: &DeviceState) -> Option<bool> {
 /// Describes the link of a device that works at full clocks with fewer lanes, or of a lower
 /// generation, than device and slot allow.
 pub(crate) fn slow_link(device: &DeviceState) -> Option<String> {
-    // A device without memory of its own is part of the processor, and its link is a name.
+    // A device without memory of its own is part of the processor and has no physical link.
     device.memory_total().ok()?;
     let details = details(device)?;
     let is_busy = device.sample.as_ref().ok()?.utilization.ok()?.get() > 0;
@@ -97,7 +97,7 @@ pub(crate) fn slow_link(device: &DeviceState) -> Option<String> {
     (!link.is_empty()).then(|| format!("PCIe link at work: {}", link.join(", ")))
 }
 
-/// Returns those of [`THROTTLE_FAULTS`] that hold; `None` if they are unknown.
+/// Returns which of [`THROTTLE_FAULTS`] hold; `None` if they are unknown.
 pub(crate) fn throttle_faults(device: &DeviceState) -> Option<ThrottleReasons> {
     let reasons = device.details.as_ref().ok()?.activity.as_ref()?.throttle.ok()?;
     Some(ThrottleReasons(THROTTLE_FAULTS.into_iter().filter(|fault| reasons.0 & fault != 0).sum()))

@@ -1,4 +1,4 @@
-//! Defects that a device reports of itself.
+//! Defects that a device reports.
 
 use crate::evidence::Sign;
 use gpu_core::{
@@ -11,7 +11,7 @@ pub fn defect_groups() -> Groups {
     Groups::from_iter([Group::Modes, Group::ResetStatus, Group::MemoryHealth])
 }
 
-/// What a full diagnosis needs: the health of the devices, the holders of their files, and the
+/// The data for a full diagnosis: the health of the devices, the holders of their files, and the
 /// driver's messages in the kernel log.
 pub fn full_observation() -> Observation {
     let more = [Group::Activity, Group::Thermal, Group::Pcie, Group::NvLinks, Group::Fabric];
@@ -30,7 +30,7 @@ pub enum Defect {
     /// It works only after a reset.
     ResetRequired,
     /// The driver requests more than a reset: a reboot, the end of peer-to-peer work, the recovery
-    /// of the IMEX domain, or an action that is not known here.
+    /// of the IMEX domain, or an unknown action.
     Recovery(RecoveryAction),
     /// Its compute mode is Prohibited.
     ComputeProhibited,
@@ -59,7 +59,7 @@ pub enum Defect {
 pub enum Fitness {
     /// A job runs as on any other device.
     Fit,
-    /// A job runs, and its results may be wrong or it may fail: only for those who name the device.
+    /// A job runs, but its results may be wrong or it may fail: only for users who name the device.
     Doubtful,
     /// No CUDA program can use the device.
     Unusable,
@@ -67,8 +67,8 @@ pub enum Fitness {
 
 impl Defect {
     /// Returns the effect on a job. DCGM's health check fails on uncorrected errors and on failed
-    /// remapping, and does not on pending repairs (`DcgmHealthWatch.cpp`). A device that should be
-    /// drained shall get no new work (`nvmlDeviceGpuRecoveryAction_t`).
+    /// remapping, but not on pending repairs (`DcgmHealthWatch.cpp`). A device that should be
+    /// drained must not get new work (`nvmlDeviceGpuRecoveryAction_t`).
     pub fn fitness(self) -> Fitness {
         match self {
             Defect::ResetRequired
@@ -87,7 +87,7 @@ impl Defect {
         }
     }
 
-    /// Returns the kind of observation that it is in a finding.
+    /// Returns the kind of observation for a finding.
     pub fn sign(self) -> Sign {
         match self {
             Defect::ResetRequired => Sign::ResetRequired,
@@ -161,7 +161,7 @@ pub fn defects(device: &DeviceState) -> Vec<Defect> {
     if let Some(status) = &details.reset_status {
         use RecoveryAction::{DrainAndReset, DrainPeers, None, Other, Reboot, RecoverImex, Reset};
         let asked = status.recovery.unwrap_or(None);
-        // A reset does not do where the driver asks for a reboot.
+        // A reset does not suffice if the driver requests a reboot.
         let required = status.required == Ok(true) && asked != Reboot;
         let recommended = status.drain_recommended == Ok(true);
         note(required || asked == Reset, Defect::ResetRequired);

@@ -1,4 +1,4 @@
-//! Evidence: what a detector observed, as a code and in words.
+//! Evidence: the observations of a detector, as a code and in words.
 
 use gpu_core::{DeviceFault, ErrorKind, Fault};
 use serde::Serialize;
@@ -7,11 +7,11 @@ use std::fmt;
 /// One observation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Evidence {
-    /// What kind of observation it is.
+    /// The kind of observation.
     pub sign: Sign,
     /// The observation, as a sentence fragment.
     pub text: String,
-    /// The number of the error that the driver has logged, if it is one ([`Sign::Xid`]).
+    /// The number of an error that the driver has logged ([`Sign::Xid`]).
     pub xid: Option<u32>,
 }
 
@@ -147,7 +147,7 @@ pub enum Sign {
     ResetRequired,
     /// The device requires a reboot of the machine.
     RebootRequired,
-    /// The driver asks for another recovery of the device than a reset or a reboot.
+    /// The driver requests another recovery of the device than a reset or a reboot.
     RecoveryRequired,
     /// The driver recommends a reset of the device once it is idle.
     ResetRecommended,
@@ -184,7 +184,7 @@ pub enum Sign {
     FabricRegistrationFailed,
     /// The device reports that its routes or its bandwidth in the NVLink fabric are impaired.
     FabricUnhealthy,
-    /// At work, the PCI Express link has fewer lanes or a lower generation than possible.
+    /// Under load, the PCI Express link has fewer lanes or a lower generation than possible.
     SlowPcieLink,
     /// Heat or a lack of power reduces the clocks.
     ClocksReduced,
@@ -196,6 +196,6 @@ pub enum Sign {
     BusyWithoutProcess,
     /// Persistence mode is off.
     PersistenceModeOff,
-    /// Several samples in a row show the same.
+    /// Several consecutive samples show the same.
     SameInSeveralSamples,
 }

@@ -223,7 +223,7 @@ impl Finding {
     }
 }
 
-/// A finding that is known and not to be reported: its kind, on one device or on all.
+/// A known finding that is not to be reported: its kind, on one device or on all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ignored {
     /// Its kind.
@@ -274,14 +274,14 @@ impl Diagnosis {
     }
 
     /// Returns how many findings are only possible: a healthy machine has such findings too, so a
-    /// view counts them and shows no names.
+    /// view counts them without names.
     pub fn possible_count(&self) -> usize {
         self.findings.iter().filter(|finding| !finding.is_confident()).count()
     }
 
     /// Removes the findings that call a process idle, orphaned or stuck if `is_excused` for one of
-    /// their devices. What hours have proved (confidence high) needs no excuse: otherwise a new lease
-    /// every few minutes would hide a process for ever.
+    /// their devices. Findings proved over hours (confidence high) stay: otherwise a new lease
+    /// every few minutes would hide a process forever.
     pub fn excuse(&mut self, is_excused: impl Fn(&DeviceId, Pid) -> bool) {
         self.findings.retain(|finding| {
             let is_about_rest = matches!(
@@ -305,9 +305,10 @@ impl Diagnosis {
         let found = self.findings.len();
         self.findings.retain(|finding| {
             let mut indexes = finding.devices.iter().map(|id| Some(id.index));
-            let known = match finding.devices.is_empty() {
-                true => is_ignored(finding.kind, None),
-                false => indexes.all(|index| is_ignored(finding.kind, index)),
+            let known = if finding.devices.is_empty() {
+                is_ignored(finding.kind, None)
+            } else {
+                indexes.all(|index| is_ignored(finding.kind, index))
             };
             finding.confidence >= least && !known
         });
@@ -315,7 +316,7 @@ impl Diagnosis {
     }
 
     /// Joins the ghosts of several devices that have the same suspects: a process that uses memory
-    /// of all of them is one problem. The advice for the first device frees the others too.
+    /// of all of them is one problem. The advice for the first device also frees the others.
     pub fn join_ghosts(&mut self) {
         let mut joined: Vec<Finding> = Vec::new();
         for finding in std::mem::take(&mut self.findings) {
@@ -333,9 +334,12 @@ impl Diagnosis {
         let Err(fault) = &device.processes else { return true };
         let reaches_all = matches!(fault.kind.reach(), Reach::Device | Reach::Machine);
         let faults = self.findings.iter().filter(|f| f.kind == FindingKind::DeviceFault);
-        faults.flat_map(|finding| &finding.devices).any(|id| match id.same_device(device.id()) {
-            true => reaches_all,
-            false => snapshot.device(id).is_some_and(|d| d.processes.as_ref().err() == Some(fault)),
+        faults.flat_map(|finding| &finding.devices).any(|id| {
+            if id.same_device(device.id()) {
+                reaches_all
+            } else {
+                snapshot.device(id).is_some_and(|d| d.processes.as_ref().err() == Some(fault))
+            }
         })
     }
 }
@@ -347,7 +351,7 @@ pub struct Suspect {
     pub process: ProcessKey,
     /// The confidence that this process is behind it.
     pub confidence: Confidence,
-    /// The observations of it.
+    /// The observations about it.
     pub evidence: Vec<Evidence>,
 }
 
@@ -368,19 +372,19 @@ pub struct Cleared {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Advice {
-    /// End the processes that hold the device without use.
+    /// End the processes that hold the device without using it.
     ReapDevice(u32),
     /// Inspect one process, then end it by PID.
     ReapProcess(Pid),
-    /// Repeat with the rights to see every process.
+    /// Repeat with the privileges to see every process.
     LookAsRoot,
     /// Paste the holders of the device files as well.
     PasteHolders,
     /// Repeat on the host, outside the container.
     LookOnHost,
-    /// Take several snapshots within seconds, to tell a state from a moment.
+    /// Take several snapshots within seconds, to distinguish a lasting state from a momentary one.
     LookLonger,
-    /// Take snapshots for minutes, to tell an idle process from a pausing one.
+    /// Take snapshots for minutes, to distinguish an idle process from a pausing one.
     WatchIdle,
     /// Restrict the program to the device that it computes on.
     LimitVisibleDevices(Vec<u32>),
@@ -402,7 +406,7 @@ pub enum Advice {
     Reboot,
     /// End the work that uses the device together with others.
     EndPeerWork(u32),
-    /// Read which recovery action the driver asks for.
+    /// Read which recovery action the driver requests.
     ReadRecoveryAction(u32),
     /// Stop the service that a monitor or daemon belongs to.
     StopService(Pid),
@@ -412,7 +416,7 @@ pub enum Advice {
     StopUnit {
         /// Its name.
         unit: String,
-        /// The user whose service manager it belongs to, and not that of the system.
+        /// The user whose service manager runs it; `None` for the system's.
         user: Option<String>,
     },
     /// Ask the owner of the process that computes on the device of this index.
@@ -462,13 +466,13 @@ pub enum Advice {
 }
 
 impl Advice {
-    /// Returns how to end a process without surprise for the one who started it: a job or a
-    /// container through its runtime, a service through systemd, any other process by its PID.
+    /// Returns how to end a process without surprise for its owner: a job or a container through
+    /// its runtime, a service through systemd, any other process by its PID.
     pub(crate) fn to_end(now: &Snapshot, pid: Pid) -> Advice {
         now.process(pid).map_or(Advice::ReapProcess(pid), Advice::to_end_process)
     }
 
-    /// Returns how to end this process, likewise.
+    /// Returns how to end this process, in the same way.
     pub(crate) fn to_end_process(info: &ProcessInfo) -> Advice {
         let pid = info.key.pid;
         if let Some(workload) = info.workload.as_deref() {

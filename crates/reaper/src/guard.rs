@@ -16,8 +16,8 @@ pub enum Protect {
     User(String),
 }
 
-/// Protects what must never be signalled: PID 1, kernel threads, the caller and its ancestors,
-/// display servers, monitors and daemons, and whatever the user names.
+/// Protects the processes that must never be signalled: PID 1, kernel threads, the caller and its
+/// ancestors, display servers, monitors and daemons, and those that the user names.
 #[derive(Clone, Debug)]
 pub struct Guard {
     own_ancestry: Vec<ProcessKey>,

@@ -1,5 +1,5 @@
-//! What a job of a scheduler left behind: the targets are selected by the caller, who knows the
-//! scheduler.
+//! Processes that a scheduler's job left behind: the caller, which knows the scheduler, selects the
+//! targets.
 
 use crate::guard::{Guard, Refusal};
 use crate::plan::{Expected, Membership, Plan, Refused, Target};
@@ -12,9 +12,9 @@ use std::time::Duration;
 pub struct Leftover {
     /// The process, as the caller saw it when it was opened.
     pub process: ProcessInfo,
-    /// What must still hold before each signal.
+    /// The condition that must still hold before each signal.
     pub membership: Membership,
-    /// The reason, a fragment.
+    /// The reason, as a fragment.
     pub why: String,
 }
 

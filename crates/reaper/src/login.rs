@@ -26,8 +26,8 @@ pub(crate) fn is_login(
         || scope.is_some_and(|scope| is_in_login_scope(process, scope))
 }
 
-/// Returns whether an invisible parent is no login service, by its PID: process 1 adopts orphans,
-/// and 0 stands for no parent in this PID namespace.
+/// Returns whether an invisible parent is not a login service, by its PID: process 1 adopts
+/// orphans, and 0 means that it has no parent in this PID namespace.
 pub(crate) fn is_no_login_parent(pid: Pid) -> bool {
     pid.0 <= 1
 }

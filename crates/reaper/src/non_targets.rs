@@ -1,5 +1,5 @@
-//! The device memory of processes that are not targets, so that what they give back meanwhile is
-//! not attributed to the targets.
+//! The device memory of other processes, so that memory that they free meanwhile is not attributed
+//! to the targets.
 
 use crate::plan::{Expected, Plan};
 use crate::report::Doubt;
@@ -25,7 +25,7 @@ pub(crate) struct MemoryAtMoment {
 pub(crate) struct Others {
     /// The processes in either list.
     pids: BTreeSet<Pid>,
-    /// The memory of the processes in both lists, which they therefore had in between.
+    /// The memory of the processes in both lists; they had it in between as well.
     least: Bytes,
     /// The memory of the processes in either list.
     most: Bytes,
@@ -54,14 +54,14 @@ impl MemoryAtMoment {
         }
     }
 
-    /// Returns the most that others can have less than before; absent if the driver does not report
-    /// it.
+    /// Returns the maximum memory that others have freed since `before`; absent if the driver does
+    /// not report it.
     pub(crate) fn given_back(&self, before: &MemoryAtMoment) -> Reading<Bytes> {
         let now = self.listed()?;
         Ok(before.listed()?.most.saturating_sub(now.least))
     }
 
-    /// Returns the least that others have more than before.
+    /// Returns the minimum memory that others have taken since `before`.
     pub(crate) fn taken(&self, before: &MemoryAtMoment) -> Reading<Bytes> {
         let before = before.listed()?;
         Ok(self.listed()?.least.saturating_sub(before.most))
@@ -90,8 +90,8 @@ impl Others {
 /// Listed processes, and the memory of each.
 type Listed = BTreeMap<Pid, Bytes>;
 
-/// Returns the listed processes of a device that are not targets. The PID of a target that has
-/// ended may be that of another process.
+/// Returns the listed processes of a device that are not targets. Another process may have the PID
+/// of a target that has ended.
 fn others(
     backend: &dyn GpuBackend,
     host: &dyn Host,
@@ -123,7 +123,7 @@ pub(crate) struct Holders<'a> {
     pub(crate) now: &'a Reading<HolderScan>,
 }
 
-/// Returns why the freed memory may not come from the targets; `None` if it surely does.
+/// Returns why the freed memory may not come from the targets; `None` if it certainly does.
 ///
 /// A process that no list accounts for and that has released the device may have had any part of
 /// the freed memory. If it still holds the device, its memory is assumed to be unchanged.

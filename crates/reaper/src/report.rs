@@ -14,7 +14,7 @@ pub struct Report {
     pub actions: Vec<Action>,
     /// One entry per device that a target held.
     pub memory: Vec<Freed>,
-    /// Unplanned processes that are there afterwards, or why they could not be seen.
+    /// Unplanned processes that exist afterwards, or why they could not be seen.
     #[serde(with = "gpu_core::reading")]
     pub newcomers: Reading<Vec<Newcomer>>,
     /// Why the execution was stopped early, if it was: no audit log, no signal.
@@ -36,8 +36,8 @@ impl Report {
         Report::stopped(None)
     }
 
-    /// Returns whether every target is gone, all expected memory was seen free, and no process took
-    /// it again.
+    /// Returns whether every target is gone, all expected memory was measured as free, and no
+    /// process took it again.
     pub fn is_complete(&self) -> bool {
         self.stopped.is_none()
             && self.newcomers.as_ref().is_ok_and(Vec::is_empty)
@@ -74,13 +74,13 @@ impl Action {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Outcome {
-    /// Everything was stopped before its turn.
+    /// The execution stopped before its turn.
     NotReached,
     /// It had ended before any signal.
     AlreadyGone,
     /// It ended after the last signal.
     Ended {
-        /// Time from that signal until it was seen gone, in milliseconds.
+        /// Time from that signal until its end was observed, in milliseconds.
         after_ms: u64,
     },
     /// It released the device, or left the scope, and got no more signals.
@@ -100,7 +100,7 @@ pub enum Outcome {
     Protected,
     /// The scope that it belongs to was spared, so it was too.
     Spared,
-    /// It was signalled, and everything was stopped before it was seen to end.
+    /// It was signalled, and the execution stopped before its end was observed.
     Unsettled,
     /// It is still running after SIGKILL.
     Survived {
@@ -170,29 +170,29 @@ pub enum Why {
 pub struct Freed {
     /// The device.
     pub device: DeviceId,
-    /// Used just before the first signal.
+    /// Used memory just before the first signal.
     #[serde(rename = "before_bytes", with = "gpu_core::reading")]
     pub before: Reading<Bytes>,
-    /// Used at the last sample.
+    /// Used memory at the last sample.
     #[serde(rename = "after_bytes", with = "gpu_core::reading")]
     pub after: Reading<Bytes>,
-    /// `before − after`, less what other listed processes gave back meanwhile; `None` if one of the
-    /// two was not measured, zero if no memory was freed.
+    /// `before − after`, minus the memory that other listed processes freed meanwhile; `None` if
+    /// one of the two was not measured, zero if no memory was freed.
     #[serde(rename = "freed_bytes")]
     pub freed: Option<Bytes>,
-    /// What other listed processes gave back meanwhile; `None` if that is nothing or unknown.
+    /// The memory that other listed processes freed meanwhile; `None` if zero or unknown.
     #[serde(rename = "by_others_bytes")]
     pub by_others: Option<Bytes>,
-    /// Why `freed` may come from other processes; `None` if it surely comes from the targets.
+    /// Why `freed` may come from other processes; `None` if it certainly comes from the targets.
     pub doubt: Option<Doubt>,
-    /// The most that was expected; `None` if unknown.
+    /// The maximum that was expected; `None` if unknown.
     #[serde(rename = "expected_bytes")]
     pub expected: Option<Bytes>,
     /// Time from the end of the last target until `after` was measured.
     #[serde(rename = "seen_after_ms", serialize_with = "crate::plan::millis")]
     pub seen_after: Duration,
-    /// All targets of the device ended, and they gave back everything expected, except for the
-    /// driver's overhead; if the expected amount was unknown, more than that overhead.
+    /// All targets of the device ended, and they freed everything expected, except for the driver's
+    /// overhead; if the expected amount was unknown, more than that overhead.
     pub came_back: bool,
 }
 

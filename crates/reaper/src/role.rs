@@ -22,8 +22,8 @@ pub enum Role {
 }
 
 /// How much memory of a device all possibly forged display servers and daemons together can use
-/// while the device still counts as free: room for some sixty 4K frame buffers, and too little for a
-/// job that is worth hiding.
+/// while the device still counts as free: room for some sixty 4K frame buffers, but too little for
+/// a job that is worth hiding.
 pub(crate) const DAEMON_MEMORY: Bytes = Bytes(2 << 30);
 
 impl Role {
@@ -48,7 +48,7 @@ impl Role {
                 .is_some_and(|holder| holder.has(FileRole::Display) || holder.has(FileRole::Render))
                 || listed.is_some_and(|listed| listed.kind == DeviceProcessKind::Graphics)
         };
-        match process.and_then(servant) {
+        match process.and_then(service) {
             Some(SystemService::Daemon) => return Role::Daemon,
             Some(SystemService::Display) if process.is_none_or(|p| !is_ordinary(p)) || draws() => {
                 return Role::Display;
@@ -67,8 +67,8 @@ impl Role {
         Role::claimed_by(process, process.uid)
     }
 
-    /// Returns the same for a process that belongs to this user, whatever its effective user: a user
-    /// can start a setuid program by any name.
+    /// Returns the same for a process that belongs to this user, whatever its effective user: a
+    /// user can start a setuid program under any name.
     pub(crate) fn claimed_by(process: &ProcessInfo, user: Reading<u32>) -> Option<Role> {
         let named = SystemService::named(&process.name)?;
         let is_ordinary = user.is_ok_and(|uid| uid >= FIRST_USER);
@@ -106,7 +106,7 @@ impl Role {
 }
 
 /// Returns the service that a process is: its name and its executable must match.
-fn servant(process: &ProcessInfo) -> Option<SystemService> {
+fn service(process: &ProcessInfo) -> Option<SystemService> {
     let named = SystemService::named(&process.name)?;
     let mps = is_mps(process);
     let is_it = match (runs(process, named), is_ordinary(process)) {
@@ -122,12 +122,12 @@ fn servant(process: &ProcessInfo) -> Option<SystemService> {
 }
 
 /// Returns whether the executable of a process has the name of such a service; `None` if unknown.
-fn runs(process: &ProcessInfo, servant: SystemService) -> Option<bool> {
+fn runs(process: &ProcessInfo, service: SystemService) -> Option<bool> {
     let program = process.executable.as_ref().ok()?;
-    Some(SystemService::named(program.name()) == Some(servant))
+    Some(SystemService::named(program.name()) == Some(service))
 }
 
-/// Returns whether a process surely belongs to an ordinary user.
+/// Returns whether a process certainly belongs to an ordinary user.
 fn is_ordinary(process: &ProcessInfo) -> bool {
     process.uid.is_ok_and(|uid| uid >= FIRST_USER)
 }
@@ -147,7 +147,7 @@ mod tests {
         Holder { process: ProcessKey { pid: Pid(9), start: None }, held, through_thread: None }
     }
 
-    /// The role of a process on the devices that it has open.
+    /// Returns the role of a process on the devices that it has open.
     fn role_of(process: &ProcessInfo, holder: &Holder) -> Role {
         Role::of(Some(process), Some(holder), None, holder.any_memory_use())
     }
@@ -184,7 +184,8 @@ mod tests {
         assert_eq!(role_of(&unknown, &computing), Role::Display);
     }
 
-    /// A process of `uid` with the name `name` and the executable `path`, installed by root.
+    /// Returns a process of `uid` with the name `name` and the executable `path`, installed by
+    /// root.
     fn running(name: &str, uid: u32, path: &str) -> ProcessInfo {
         let program = Executable {
             path: path.into(),

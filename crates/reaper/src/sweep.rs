@@ -1,4 +1,4 @@
-//! Ending a tree that grows meanwhile.
+//! Ends a tree that grows meanwhile.
 
 use crate::act::same_machine;
 use crate::audit;
@@ -14,19 +14,19 @@ use gpu_core::{
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// The limit of the attempt, in time and in scans: a tree that forks faster than this program can
-/// scan is not ended by further attempts.
+/// The limit of the attempt: more attempts do not end a tree that forks faster than this program
+/// can scan.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOKS: usize = 2000;
 
-/// A process that starts another and ends can be missed by consecutive scans, with its child.
+/// Consecutive scans can miss a process that starts another and ends, together with its child.
 const EMPTY_SCANS: usize = 3;
 
 /// After this time, the sweep stops waiting for a killed process that is in a state that SIGKILL
 /// does not end.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// The time for killed processes that are not gone yet.
+/// The pause for killed processes that are not gone yet.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// The result of a sweep.
@@ -58,10 +58,10 @@ pub trait ProcessTree {
 /// Kills all processes of a tree from its top, and every further one as soon as the tree reports
 /// it, until it reports none.
 ///
-/// They belong to the caller's own tree, below `root`, and were asked to end before. The checks
-/// before each signal to a process that is not a child are those of [`execute`](crate::execute).
-/// Only the audit line is written afterwards: a process that forks and ends every few milliseconds
-/// has another PID by the time that a line is on disk.
+/// They belong to the caller's own tree, below `root`, and have already received a request to end.
+/// The checks before each signal to a process that is not a child are those of
+/// [`execute`](crate::execute). Only the audit line is written afterwards: a process that forks and
+/// ends every few milliseconds has another PID by the time a line is on disk.
 pub fn sweep(
     root: ProcessKey,
     why: &str,
@@ -92,7 +92,7 @@ struct Sweep<'a> {
     ports: Ports<'a>,
     token: &'a ActToken,
     killed: Vec<Killed>,
-    /// Those that may not be signalled.
+    /// Processes that may not be signalled.
     refused: HashSet<ProcessKey>,
     killed_tree: Vec<Action>,
     unwritten: Option<Fault>,
@@ -149,11 +149,10 @@ impl Sweep<'_> {
     }
 
     fn cannot_end(&self, info: &ProcessInfo) -> String {
-        match self.refused.contains(&info.key) {
-            true => {
-                format!("end process {} ({}): no permission to signal it", info.key.pid, info.name)
-            }
-            false => cannot_end(info),
+        if self.refused.contains(&info.key) {
+            format!("end process {} ({}): no permission to signal it", info.key.pid, info.name)
+        } else {
+            cannot_end(info)
         }
     }
 
@@ -244,9 +243,10 @@ impl Sweep<'_> {
 /// Names a process that SIGKILL has not ended, as a failure.
 pub fn cannot_end(info: &ProcessInfo) -> String {
     let who = format!("end process {} ({})", info.key.pid, info.name);
-    match is_stuck(info) {
-        true => format!("{who}, which is frozen or in uninterruptible sleep"),
-        false => format!("{who}, which has not exited after SIGKILL"),
+    if is_stuck(info) {
+        format!("{who}, which is frozen or in uninterruptible sleep")
+    } else {
+        format!("{who}, which has not exited after SIGKILL")
     }
 }
 

@@ -55,10 +55,12 @@ pub struct User {
 }
 
 impl Usage {
-    /// Returns the users: the processes that NVML lists, and those that use memory unlisted.
+    /// Returns the users: the processes that NVML lists, and unlisted ones that use memory.
     pub fn of(snapshot: &Snapshot) -> Self {
-        let case = DetectContext::of(snapshot);
-        Usage { devices: snapshot.devices.iter().map(|device| of_device(&case, device)).collect() }
+        let context = DetectContext::of(snapshot);
+        Usage {
+            devices: snapshot.devices.iter().map(|device| of_device(&context, device)).collect(),
+        }
     }
 
     /// Returns the users of a device, those that NVML lists first.
@@ -84,8 +86,8 @@ impl Usage {
         Some(usage.unexplained.unwrap_or(Bytes(0)))
     }
 
-    /// Returns the MIG GPU instance that has the unexplained memory of a device: all of it, except
-    /// what the driver's overhead explains. `None` if several have some, or if the memory of an
+    /// Returns the MIG GPU instance that has all unexplained memory of a device, except the part
+    /// that the driver's overhead explains. `None` if several have some, or if the memory of an
     /// instance or the instance of a listed process is unknown.
     pub fn unexplained_in(&self, device: &DeviceId) -> Option<u32> {
         self.find(device)?.unexplained_in
@@ -105,8 +107,8 @@ impl Usage {
         self.find(device)?.unfit
     }
 
-    /// Returns whether a device is fit for a job and surely only displays, monitors and daemons use
-    /// it: if that is unknown, it is not free.
+    /// Returns whether a device is fit for a job and certainly only displays, monitors and daemons
+    /// use it: if that is unknown, it is not free.
     pub fn is_free(&self, device: &DeviceId) -> bool {
         self.find(device).is_some_and(|usage| {
             let busy = usage.users.iter().any(|user| user.occupies) || !usage.foreign.is_empty();
@@ -120,9 +122,9 @@ impl Usage {
     }
 }
 
-fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
-    let listed = case.listed_on(device).map(|process| {
-        let role = case.role(process.pid, device);
+fn of_device(context: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
+    let listed = context.listed_on(device).map(|process| {
+        let role = context.role(process.pid, device);
         User {
             pid: process.pid,
             name: process.name.clone().ok(),
@@ -136,19 +138,19 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
         }
     });
     let mut users: Vec<User> = listed.collect();
-    let foreign: Vec<DeviceProcess> = match case.now.sees_host_pids {
+    let foreign: Vec<DeviceProcess> = match context.now.sees_host_pids {
         Ok(false) => device.processes.clone().unwrap_or_default(),
         _ => Vec::new(),
     };
     let list = device.processes.as_ref().map_err(|fault| fault.kind.absent());
     let unreported = list.err().unwrap_or(Absent::NotRecorded);
-    for holder in case.holders_of(device) {
+    for holder in context.holders_of(device) {
         let pid = holder.process.pid;
         let strong = holder.surely_uses_memory_of(device.id());
-        if !strong || case.listed(device, pid).is_some() {
+        if !strong || context.listed(device, pid).is_some() {
             continue;
         }
-        let role = case.role(pid, device);
+        let role = context.role(pid, device);
         if role == Role::MemoryUser {
             users.push(User {
                 pid,
@@ -156,9 +158,10 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
                 memory: Err(unreported),
                 utilization: Err(unreported),
                 // One of the foreign PIDs may be its own.
-                listed: match foreign.is_empty() {
-                    true => list.map(|_| false),
-                    false => Err(Absent::NotSupported),
+                listed: if foreign.is_empty() {
+                    list.map(|_| false)
+                } else {
+                    Err(Absent::NotSupported)
                 },
                 gpu_instance: None,
                 compute_instance: None,
@@ -167,8 +170,8 @@ fn of_device(case: &DetectContext<'_>, device: &DeviceState) -> DeviceUsage {
             });
         }
     }
-    // Several forged services may share what one of them would not be believed.
-    let unverified = |user: &&mut User| user.role.is_unverified(case.info(user.pid));
+    // Several forged services together may use an amount that would be implausible for one.
+    let unverified = |user: &&mut User| user.role.is_unverified(context.info(user.pid));
     let served = users.iter_mut().filter(unverified).map(|user| user.memory.ok());
     let served: Option<Bytes> = served.sum();
     if served.is_none_or(|memory| memory > DAEMON_MEMORY) {

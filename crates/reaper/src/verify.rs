@@ -12,8 +12,8 @@ use gpu_core::{
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// How long to wait for memory after the last target has ended. Drivers give it back within about
-/// half a second; a context torn down with much mapped memory may take several.
+/// How long to wait for memory after the last target has ended. Drivers free it within about half a
+/// second; a context with much mapped memory may take several seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -25,7 +25,7 @@ const RESPAWN: Duration = Duration::from_secs(2);
 pub(crate) struct Before {
     pub(crate) files: Vec<DeviceFile>,
     memory: Vec<MemoryAtMoment>,
-    /// If it could not be read, no process can be called new.
+    /// If they could not be read, no process counts as new.
     holders: Reading<HolderScan>,
 }
 
@@ -38,10 +38,11 @@ pub(crate) struct After {
 impl Before {
     pub(crate) fn see(plan: &Plan, ports: Ports<'_>, files: Vec<DeviceFile>) -> Self {
         Before {
-            memory: sights(plan, ports),
-            holders: match is_of_one_tree(plan) {
-                true => Ok(HolderScan::default()),
-                false => scan(ports, &files),
+            memory: memory_samples(plan, ports),
+            holders: if is_of_one_tree(plan) {
+                Ok(HolderScan::default())
+            } else {
+                scan(ports, &files)
             },
             files,
         }
@@ -64,14 +65,14 @@ impl Before {
         let mut memory = self.memory.clone();
         loop {
             let waited = ports.clock.monotonic().saturating_sub(start);
-            for (place, slot) in freed.iter_mut().enumerate() {
+            for (index, slot) in freed.iter_mut().enumerate() {
                 if slot.as_ref().is_some_and(|freed| freed.came_back) {
                     continue;
                 }
-                let expected = &plan.expected[place];
+                let expected = &plan.expected[index];
                 let all_ended = expected.targets.iter().all(ended);
-                memory[place] = MemoryAtMoment::of(ports.backend, ports.host, plan, expected);
-                let seen = (&self.memory[place], &memory[place]);
+                memory[index] = MemoryAtMoment::of(ports.backend, ports.host, plan, expected);
+                let seen = (&self.memory[index], &memory[index]);
                 *slot = Some(account(expected, seen, all_ended, waited));
             }
             let done = freed.iter().flatten().all(|freed| freed.came_back);
@@ -84,9 +85,9 @@ impl Before {
         if freed.iter().any(|freed| freed.freed.is_some_and(|bytes| bytes.0 > 0)) {
             let now = scan(ports, &self.files);
             let holders = Holders { before: &self.holders, now: &now };
-            for (place, freed) in freed.iter_mut().enumerate() {
-                let (before, after) = (&self.memory[place], &memory[place]);
-                let expected = &plan.expected[place];
+            for (index, freed) in freed.iter_mut().enumerate() {
+                let (before, after) = (&self.memory[index], &memory[index]);
+                let expected = &plan.expected[index];
                 freed.doubt = doubt(plan, expected, ports.host, before, after, &holders);
                 freed.came_back &= freed.doubt.is_none();
             }
@@ -148,7 +149,7 @@ impl Before {
         let taken_unseen = match &after.memory[..] {
             [] => now.unreadable.total() > before.unreadable.total(),
             before => {
-                let mut pairs = before.iter().zip(sights(plan, ports));
+                let mut pairs = before.iter().zip(memory_samples(plan, ports));
                 pairs.any(|(before, now)| grew(before, &now))
             }
         };
@@ -156,7 +157,7 @@ impl Before {
     }
 }
 
-fn sights(plan: &Plan, ports: Ports<'_>) -> Vec<MemoryAtMoment> {
+fn memory_samples(plan: &Plan, ports: Ports<'_>) -> Vec<MemoryAtMoment> {
     let sight = |expected| MemoryAtMoment::of(ports.backend, ports.host, plan, expected);
     plan.expected.iter().map(sight).collect()
 }
@@ -175,7 +176,7 @@ fn grew(before: &MemoryAtMoment, now: &MemoryAtMoment) -> bool {
 
 fn joiners(plan: &Plan, ports: Ports<'_>) -> Reading<Vec<Newcomer>> {
     let memberships = plan.targets.iter().map(|target| &target.membership);
-    // Who joins a job is known only to who reads environments: the caller looks again.
+    // New members of a job can only be found by reading environments: the caller searches for them.
     let scopes: Vec<&Membership> = memberships
         .filter(|membership| !matches!(membership, Membership::Holds(_) | Membership::Job(_)))
         .collect();
@@ -207,8 +208,8 @@ fn anybody_ended(actions: &[Action]) -> bool {
     actions.iter().any(|action| matches!(action.outcome, Outcome::Ended { .. }))
 }
 
-/// The tolerated shortfall: of unexplained memory, the driver's overhead, but no more than half; of
-/// listed memory, a twentieth, because other processes allocate and free meanwhile.
+/// Returns the tolerated shortfall: of unexplained memory, the driver's overhead, but no more than
+/// half; of listed memory, a twentieth, because other processes allocate and free meanwhile.
 fn tolerance(expected: &Expected, total: Bytes) -> Bytes {
     let listed = expected.memory.unwrap_or_default().saturating_sub(expected.unexplained);
     let driver = driver_reserve(total, false).min(Bytes(expected.unexplained.0 / 2));

@@ -11,8 +11,8 @@ use gpu_core::{DriverMessage, DriverMessageKind};
 /// The part that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum XidClass {
-    /// The program of the process that the message names, in most cases. Its owner can mend it, and
-    /// the device is sound unless programs of several users fail there.
+    /// In most cases, the program of the process that the message names. Its owner can fix it, and
+    /// the device works unless programs of several users fail there.
     Application,
     /// Memory of the device.
     Memory,
@@ -23,7 +23,7 @@ pub enum XidClass {
     Lost,
     /// Another part of the device, its firmware or the driver.
     Hardware,
-    /// Nothing: the message is a notice.
+    /// No part: the message is a notice.
     Informational,
 }
 
@@ -34,7 +34,7 @@ pub enum XidAction {
     None,
     /// Restart the program that failed.
     RestartApplication,
-    /// Reset the device, which all its holders have to release first.
+    /// Reset the device, after all its holders have released it.
     Reset,
     /// Reboot the machine.
     Reboot,
@@ -151,7 +151,7 @@ pub fn meaning(code: u32) -> Option<XidMeaning> {
 /// Returns the meaning of a message: that of its number, corrected by its text where the driver
 /// states the remedy there; `None` for an unknown number, and for an error of an NVSwitch.
 ///
-/// A device that fell off the bus without an Xid is as with 79. 154 carries the driver's own
+/// A device that fell off the bus without an Xid is treated like 79. 154 carries the driver's own
 /// remedy. The text of 144 to 150 says whether the error is fatal, which requires a reset.
 pub fn meaning_of(message: &DriverMessage) -> Option<XidMeaning> {
     let code = match message.kind {
@@ -170,8 +170,8 @@ pub fn meaning_of(message: &DriverMessage) -> Option<XidMeaning> {
 }
 
 /// Returns the remedy in the text of Xid 154, `… changed from 0x0 (None) to 0x1 (…)`. The number
-/// decides, as drivers change the words (`nvmlDeviceGpuRecoveryAction_t`); `None` for a number that
-/// asks for something else, such as recovery of an IMEX domain.
+/// decides, because drivers change the words (`nvmlDeviceGpuRecoveryAction_t`); `None` for a number
+/// that requests another action, such as recovery of an IMEX domain.
 fn recovery(text: &str) -> Option<XidAction> {
     let number = text.rsplit_once(" to 0x")?.1;
     let end = number.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(number.len());
@@ -184,8 +184,8 @@ fn recovery(text: &str) -> Option<XidAction> {
     }
 }
 
-/// Returns whether a device with these Xids should not be handed out: one of them withholds it, and
-/// for 48 there is no 94, which says that the error was contained.
+/// Returns whether a device with these Xids should not be handed out: one of them withholds it,
+/// except 48 together with 94, which says that the error was contained.
 pub fn withholds(codes: &[u32]) -> bool {
     let is_contained = codes.contains(&94);
     let withholds = |code: u32| meaning(code).is_some_and(|known| known.withhold);
@@ -224,7 +224,7 @@ mod tests {
         }
     }
 
-    /// Returns the numbers whose meaning is so, as ranges.
+    /// Returns the numbers with matching meanings, as ranges.
     fn with(is_so: impl Fn(XidMeaning) -> bool) -> String {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
         for code in (0..1000).filter(|code| meaning(*code).is_some_and(&is_so)) {
@@ -233,9 +233,8 @@ mod tests {
                 None => ranges.push((code, code)),
             }
         }
-        let written = ranges.iter().map(|(first, last)| match first == last {
-            true => first.to_string(),
-            false => format!("{first}-{last}"),
+        let written = ranges.iter().map(|(first, last)| {
+            if first == last { first.to_string() } else { format!("{first}-{last}") }
         });
         written.collect::<Vec<_>>().join(" ")
     }

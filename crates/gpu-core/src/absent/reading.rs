@@ -1,8 +1,8 @@
-//! A [`Reading`] as the bare value or as `{"absent": "not-supported"}`; for
-//! `#[serde(with = "gpu_core::reading")]`.
+//! A [`Reading`] as the bare value or as `{"absent": "not-supported"}`; for `#[serde(with =
+//! "gpu_core::reading")]`.
 //!
-//! A format for machines has no bare values to tell apart: there it is the enum [`NAME`] with the
-//! variants `value` and `absent`.
+//! A binary format cannot distinguish bare values: there it is the enum [`NAME`] with the variants
+//! `value` and `absent`.
 
 use super::{Absent, Reading};
 use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer, SeqAccessDeserializer};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, forward_to_deseria
 use std::fmt;
 use std::marker::PhantomData;
 
-/// The name of the enum in formats that are not readable by people.
+/// The name of the enum in binary formats.
 pub const NAME: &str = "Reading";
 
 /// The only key of a reading without a value.
@@ -60,8 +60,8 @@ pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     })
 }
 
-/// Tells a bare value from an absence by the first key of a map. An untagged enum would keep a copy
-/// of each value until it has tried both, and there are thousands in a snapshot.
+/// Distinguishes a bare value from an absence by the first key of a map. An untagged enum would
+/// keep a copy of each value until it has tried both, and a snapshot has thousands of values.
 struct Bare<T>(PhantomData<T>);
 
 macro_rules! value {
@@ -108,7 +108,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Bare<T> {
     }
 }
 
-/// A value of serde's, which by itself is neither the content of a newtype nor of an option.
+/// A value in the data model of serde, which by itself is the content of neither a newtype nor an
+/// option.
 struct Plain<D>(D);
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Plain<D> {
@@ -145,7 +146,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Plain<D> {
     }
 }
 
-/// A map whose first key was read already.
+/// A map whose first key has already been read.
 struct Map<A> {
     first: Option<String>,
     rest: A,

@@ -86,11 +86,12 @@ impl Group {
 pub struct Groups(u32);
 
 impl Groups {
-    /// No group: the cost is that of the plain view.
+    /// No group: the cost of the plain view.
     pub const NONE: Groups = Groups(0);
 
-    /// What [`DeviceDetails::peak_memory_rate`](super::DeviceDetails::peak_memory_rate) and
-    /// `peak_operations` follow from.
+    /// The groups from which
+    /// [`DeviceDetails::peak_memory_rate`](super::DeviceDetails::peak_memory_rate) and
+    /// `peak_operations` are computed.
     pub const PEAKS: Groups = Groups(1 << Group::Product as u32 | 1 << Group::Clocks as u32);
 
     /// Returns every group.

@@ -1,10 +1,10 @@
-//! What a device can do at most.
+//! The peak rates of a device.
 
 use super::DeviceDetails;
 
 impl DeviceDetails {
     /// Returns how fast the memory is read at its highest clock, in bytes per second; `None` if the
-    /// groups `Product` and `Clocks` do not say.
+    /// groups `Product` and `Clocks` lack a value.
     ///
     /// Two transfers for each clock over the width of the bus, as CUDA's sample `deviceQuery`
     /// computes it: 732 GB/s for a P100 with 715 MHz and 4,096 bits.
@@ -15,7 +15,7 @@ impl DeviceDetails {
     }
 
     /// Returns how many operations on 32-bit numbers the cores do in a second at their highest
-    /// clock, without tensor cores; `None` if the groups `Product` and `Clocks` do not say.
+    /// clock, without tensor cores; `None` if the groups `Product` and `Clocks` lack a value.
     ///
     /// A core does a multiplication and an addition for each clock: 15.7 trillion for a V100 with
     /// 5,120 cores and 1,530 MHz (NVIDIA's white paper on Volta).

@@ -33,7 +33,7 @@ impl Numbering {
 pub enum VisibleList {
     /// All: the variable is not set.
     All,
-    /// These, in this order, as far as they name devices.
+    /// These devices, in this order; entries may name no device.
     These(Vec<Visible>),
 }
 
@@ -58,8 +58,8 @@ impl VisibleList {
     /// because it has no permanent identifier.
     ///
     /// # Errors
-    /// `Invalid` for indexes in the fastest-first order if the devices have different names: it is
-    /// then unknown which devices they are.
+    /// `Invalid` for indexes in the fastest-first order if the devices have different names: the
+    /// indexes are then ambiguous.
     pub fn resolve(&self, machine: &[DeviceState], numbering: Numbering) -> Result<Resolved> {
         let entries = match self {
             VisibleList::All => {
@@ -114,7 +114,7 @@ impl Resolved {
     }
 }
 
-/// Returns whether all devices surely have the same name, and so the same speed.
+/// Returns whether all devices are known to have the same name, and so the same speed.
 fn are_alike(machine: &[DeviceState]) -> bool {
     let mut names = machine.iter().map(|device| device.info.name.as_ref());
     machine.len() < 2

@@ -1,8 +1,8 @@
 //! `CUDA_VISIBLE_DEVICES`: the devices that a program sees.
 //!
 //! The grammar is that of the CUDA driver, as documented in its programming guide and observed by
-//! PyTorch, which parses the variable itself: unset is all devices, empty is none, the first entry
-//! that names nothing ends the list, a device that is named twice empties it, entries are either
+//! PyTorch, which parses the variable itself: unset means all devices, empty means none, the first
+//! entry that names no device ends the list, a duplicate device empties it, entries are either
 //! numbers or names, and only one MIG device is visible. Where the grammar is ambiguous, the
 //! interpretation with fewer devices is used, because a given list is only ever narrowed.
 
@@ -33,15 +33,15 @@ pub enum Form {
     /// By UUID, which is independent of the order.
     #[default]
     Uuid,
-    /// By index, for programs that accept nothing else; needs [`ORDER`] to be [`PCI_ORDER`].
+    /// By index, for programs that accept no other form; needs [`ORDER`] to be [`PCI_ORDER`].
     Index,
 }
 
 /// Returns the value of [`VISIBLE`] with which a program sees these devices, in this order.
 ///
 /// # Errors
-/// `Invalid` if no value names them: a MIG device beside another device, a MIG device by index, or
-/// by index a device that the machine does not have.
+/// `Invalid` if no value names them: a MIG device together with another device, a MIG device by
+/// index, or by index a device that the machine does not have.
 pub fn write(devices: &[DeviceUuid], form: Form, machine: &[DeviceState]) -> Result<String> {
     let cannot = |why: String| {
         Err(Error::new(ErrorKind::Invalid, format!("write {VISIBLE}")).with_source(why))
@@ -69,7 +69,7 @@ pub fn write(devices: &[DeviceUuid], form: Form, machine: &[DeviceState]) -> Res
 }
 
 /// Returns the devices of a claim that are also in a given list: the whole list if the claim names
-/// none. `None` if nothing is left, which is not the same as any device.
+/// none. `None` if no device is left, which is not the same as any device.
 pub fn narrow(among: &[DeviceUuid], given: &[DeviceUuid]) -> Option<Vec<DeviceUuid>> {
     let asked = |uuid: &&DeviceUuid| among.is_empty() || among.contains(uuid);
     let left: Vec<DeviceUuid> = given.iter().filter(asked).cloned().collect();

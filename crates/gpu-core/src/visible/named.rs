@@ -17,7 +17,7 @@ pub struct Named {
 /// The meaning of an entry.
 pub(super) enum Found {
     Device(Named),
-    /// A device without an identifier that can be claimed.
+    /// A device without an identifier for claims.
     Nameless,
     Nothing,
 }
@@ -28,7 +28,7 @@ impl Named {
         Some(Named { uuid: id.lease_key().ok()?.into_owned(), index: id.index })
     }
 
-    /// Finds a MIG device. Whichever of its names was given, the driver's name is returned.
+    /// Finds a MIG device. Returns the driver's name, whichever name was given.
     fn mig(machine: &[DeviceState], is_it: impl Fn(&DeviceState, &MigInstance) -> bool) -> Found {
         match mig_devices(machine).find(|(device, mig)| is_it(device, mig)) {
             Some((device, mig)) => match mig.uuid.clone() {

@@ -58,9 +58,12 @@ fn mig_device_is_not_in_mig_mode_itself() {
 fn meant(value: &str) -> String {
     let list = VisibleList::parse(Some(value));
     let resolved = list.resolve(&machine(), Numbering::ByAddress).unwrap();
-    let name = |named: &Named| match named.uuid.is_mig() {
-        false => named.index.to_string(),
-        true => format!("{}@{}", named.uuid, named.index),
+    let name = |named: &Named| {
+        if named.uuid.is_mig() {
+            format!("{}@{}", named.uuid, named.index)
+        } else {
+            named.index.to_string()
+        }
     };
     let names: Vec<String> = resolved.devices.iter().map(name).collect();
     let end = resolved.ended_at.map(|entry| format!("/{entry}")).unwrap_or_default();

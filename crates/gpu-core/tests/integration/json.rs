@@ -1,4 +1,4 @@
-//! The plain data as JSON: what was written is read again, and nothing else is.
+//! The plain data as JSON: written data is read back, and invalid data is rejected.
 
 use crate::fixture::*;
 use gpu_core::*;
@@ -14,18 +14,18 @@ fn assert_round_trip<T: Serialize + DeserializeOwned + PartialEq + Debug>(value:
 }
 
 #[derive(Serialize, Deserialize, PartialEq, Debug)]
-struct Told<T: Serialize + DeserializeOwned>(#[serde(with = "gpu_core::reading")] Reading<T>);
+struct Recorded<T: Serialize + DeserializeOwned>(#[serde(with = "gpu_core::reading")] Reading<T>);
 
 #[test]
 fn reading_is_value_or_reason_of_its_absence() {
-    assert_eq!(serde_json::to_string(&Told(Ok(7))).unwrap(), "7");
-    let absent = serde_json::to_string(&Told::<u32>(Err(Absent::NotSupported))).unwrap();
+    assert_eq!(serde_json::to_string(&Recorded(Ok(7))).unwrap(), "7");
+    let absent = serde_json::to_string(&Recorded::<u32>(Err(Absent::NotSupported))).unwrap();
     assert_eq!(absent, r#"{"absent":"not-supported"}"#);
-    assert_round_trip(&Told(Ok(7_u32)));
-    assert_round_trip(&Told::<u32>(Err(Absent::DeviceLost)));
-    assert_round_trip(&Told(Ok(vec!["failed".to_owned()])));
+    assert_round_trip(&Recorded(Ok(7_u32)));
+    assert_round_trip(&Recorded::<u32>(Err(Absent::DeviceLost)));
+    assert_round_trip(&Recorded(Ok(vec!["failed".to_owned()])));
     for wrong in [r#""seven""#, r#"{"absent":"lost"}"#, r#"{"absent":"failed","more":1}"#] {
-        assert!(serde_json::from_str::<Told<u32>>(wrong).is_err(), "{wrong}");
+        assert!(serde_json::from_str::<Recorded<u32>>(wrong).is_err(), "{wrong}");
     }
 }
 

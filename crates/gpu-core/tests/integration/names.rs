@@ -9,7 +9,7 @@ fn named(name: &str) -> Selector {
     name.parse().unwrap()
 }
 
-/// Two devices whose UUIDs begin alike, and a third one.
+/// Two devices whose UUIDs have the same beginning, and a third one.
 fn machine() -> Vec<DeviceState> {
     let mut devices: Vec<DeviceState> = (0..3).map(state).collect();
     for (device, name) in devices.iter_mut().zip(["GPU-aa1", "GPU-aa2", "GPU-b"]) {

@@ -42,7 +42,7 @@ fn host(processes: Vec<ProcessInfo>, holders: Vec<Holder>, sees_host_pids: bool)
     host
 }
 
-/// A host with these processes that panics if it is asked for files or holders.
+/// A host with these processes that panics on a request for files or holders.
 fn host_of(processes: Vec<ProcessInfo>, sees_host_pids: bool) -> MockHost {
     let all: BTreeMap<Pid, ProcessInfo> =
         processes.into_iter().map(|info| (info.key.pid, info)).collect();
@@ -144,7 +144,7 @@ fn known_processes_are_not_looked_up_again() {
     assert_eq!(pids(&seen), [60, 61], "and no relatives");
 }
 
-/// A host of the family that expects to be asked for this detail.
+/// A host of the family that expects a request for this detail.
 fn host_of_detail(expected: ProcessDetail) -> MockHost {
     let mut host = MockHost::new();
     host.expect_hostname().returning(|| Ok("host".into()));
@@ -248,7 +248,7 @@ fn if_unexplained(devices: Vec<DeviceState>, host: &MockHost) -> Snapshot {
 #[test]
 fn driver_messages_are_read_only_if_requested() {
     let used = || device_using(Bytes::from_mib(300));
-    // A host of `host_of` panics if it is asked for messages.
+    // A host of `host_of` panics on a request for messages.
     let seen = if_unexplained(vec![used()], &host_of(family(), true));
     assert_eq!(seen.driver_messages.unwrap_err().kind, ErrorKind::NotRequested);
     let read = |messages: fn() -> Result<Vec<DriverMessage>>| {

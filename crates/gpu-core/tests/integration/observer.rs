@@ -1,11 +1,11 @@
-//! Repeated looks: when holders are searched for again, and that no sleeping device is woken.
+//! Repeated snapshots: when holders are searched for again, and that no sleeping device is woken.
 
 use crate::fixture::*;
 use gpu_core::*;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A machine with one device, that a test changes between looks.
+/// A machine with one device that a test changes between snapshots.
 #[derive(Clone, Default)]
 struct World(Arc<Mutex<Facts>>);
 
@@ -37,7 +37,7 @@ struct Facts {
 }
 
 impl World {
-    /// A ghost: 9,000 MiB are used, and 300 of them by process 70; process 71 holds the device. A
+    /// A ghost: 9,000 MiB are used, 300 of them by process 70; process 71 holds the device. A
     /// search takes no time.
     fn ghost() -> Self {
         let world = World::default();
@@ -52,7 +52,8 @@ impl World {
         change(&mut self.0.lock().unwrap())
     }
 
-    /// Looks after this many seconds; returns the holders, and whether they were searched for.
+    /// Takes a snapshot after this many seconds; returns the holders, and whether they were
+    /// searched for.
     fn look(&self, observer: &mut Observer, seconds: u64) -> (Vec<u32>, bool) {
         let before = self.change(|facts| {
             facts.now += Duration::from_secs(seconds);
@@ -162,7 +163,7 @@ fn observation() -> Observation {
     Observation { holders: HolderSearch::IfUnexplained, ..Observation::default() }
 }
 
-/// What the bus tells of the device.
+/// The device as its PCI address alone identifies it.
 fn bus_only() -> DeviceId {
     DeviceId { bus: device_id(0).bus, ..DeviceId::from_index(0) }
 }
@@ -174,7 +175,7 @@ fn holders_are_searched_again_only_after_a_while() {
     for _ in 0..9 {
         assert_eq!(world.look(&mut observer, 1), (vec![71], false));
     }
-    // Nothing tells that a process received the open file from another.
+    // No event shows that a process received the open file from another.
     world.change(|facts| (facts.holders.push(72), facts.alive.push(72)));
     assert_eq!(world.look(&mut observer, 1), (vec![71, 72], true));
 }
@@ -254,7 +255,7 @@ fn single_look_never_uses_what_an_observer_remembers() {
     assert_eq!(world.look(&mut observer, 0), (vec![71], true));
     world.change(|facts| (facts.holders.push(72), facts.alive.push(72)));
     assert_eq!(world.look(&mut observer, 1), (vec![71], false));
-    // A plan and the checks before a signal look so, or ask the host.
+    // A plan and the checks before a signal take such a snapshot, or query the host.
     let fresh = observe(&world.backend(), &world.host(), &world.clock());
     assert_eq!(fresh.holders().len(), 2);
     let files = world.host().device_files().unwrap();
@@ -290,7 +291,7 @@ fn sleeping_devices_are_not_queried() {
     assert_eq!(seen.devices[0].info, info(0), "as it was known before");
     assert_eq!(seen.devices[0].memory_used(), Err(Absent::Asleep));
     assert_eq!(seen.driver.unwrap().version, Ok("550.1".into()));
-    // A backend that keeps them awake is asked.
+    // A backend that keeps them awake is queried.
     world.change(|facts| facts.keeps_awake = true);
     assert_eq!(look(&mut observer).devices[0].memory_used(), Ok(Bytes::from_mib(9_000)));
 }
@@ -310,7 +311,7 @@ fn known_processes_are_read_whole_again_only_after_a_while() {
     assert_eq!(read(&world), (vec![70, 71, 72], vec![]));
     world.look(&mut observer, 1);
     assert_eq!(read(&world), (vec![], vec![70, 71, 72]));
-    // One that has ended is read whole if its PID is used again.
+    // One that has ended is read whole if its PID is reused.
     world.change(|facts| facts.alive = vec![70, 72]);
     world.look(&mut observer, 1);
     world.change(|facts| facts.alive = vec![70, 71, 72]);
@@ -369,7 +370,7 @@ fn rare_details_are_queried_every_ten_seconds_and_of_other_devices() {
 #[test]
 fn process_is_read_whole_once_although_another_one_is_gone() {
     let (world, mut observer) = (World::ghost(), Observer::new());
-    // All memory is explained, by a process that does not exist too.
+    // All memory is explained, but another listed process does not exist.
     world.change(|facts| {
         (facts.used, facts.listed) = (600, vec![69, 70]);
         facts.files.clear();

@@ -1,4 +1,4 @@
-//! Questions that the plain data answers.
+//! Methods of the plain data.
 
 use crate::fixture::*;
 use gpu_core::*;

@@ -1,11 +1,11 @@
-//! What a port does that its adapter leaves out.
+//! The default methods of the ports.
 
 use crate::fixture::*;
 use gpu_core::*;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// An adapter that has only what every adapter must have.
+/// An adapter with only the required methods.
 struct Plain;
 
 impl Job for Plain {

@@ -39,7 +39,7 @@ impl Backend {
         answer()
     }
 
-    /// Its only device, and the number of queries that it took.
+    /// Returns its only device, and the number of queries to it.
     fn seen(self, groups: Groups) -> (DeviceState, u32) {
         let mut inventory = self.look(groups);
         (inventory.devices.remove(0), self.queries.load(Ordering::Relaxed))

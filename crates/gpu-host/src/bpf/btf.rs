@@ -35,7 +35,7 @@ const KINDS: [(usize, usize); 20] = [
 const STRUCTURE: usize = 4;
 const FUNCTION: usize = 12;
 
-/// What is looked up.
+/// The functions and fields to look up.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Wanted<'a> {
     pub(super) functions: &'a [&'a str],
@@ -43,7 +43,7 @@ pub(super) struct Wanted<'a> {
     pub(super) fields: &'a [(&'a str, &'a [&'a str])],
 }
 
-/// What was found.
+/// The result of a lookup.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout<'a> {
     /// The type number of each function.
@@ -55,8 +55,7 @@ pub(super) struct Layout<'a> {
     pub(super) sizes: HashMap<&'a str, u32>,
 }
 
-/// Looks up functions and fields; `None` if the data is malformed or has a kind that is unknown
-/// here.
+/// Looks up functions and fields; `None` if the data is malformed or has an unknown kind.
 pub(super) fn look_up<'a>(data: &[u8], wanted: Wanted<'a>) -> Option<Layout<'a>> {
     if u16_at(data, 0)? != MAGIC {
         return None;
@@ -144,7 +143,7 @@ mod tests {
         data
     }
 
-    /// An integer, a structure `file` with `f_inode` at byte 32, and a function `read_it`.
+    /// Returns an integer, a structure `file` with `f_inode` at byte 32, and a function `read_it`.
     fn sample(flag: u32, bits: u32) -> Vec<u8> {
         let names = b"\0int\0file\0f_inode\0read_it\0";
         encoded(

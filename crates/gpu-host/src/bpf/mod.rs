@@ -1,11 +1,11 @@
-//! Which processes can have a device, from the kernel's own tables, with two BPF iterators
+//! Finds the processes that can have a device, from the kernel's own tables, with two BPF iterators
 //! (`Documentation/bpf/bpf_iterators.rst` of the kernel).
 //!
-//! The iterators visit each open file and each mapping inside the kernel, where that takes a tenth
-//! of what `/proc` takes. Their answer selects the processes to read and proves nothing: each one is
-//! then read through `/proc` like any other. They require `CAP_BPF` and `CAP_PERFMON`, Linux 5.12,
-//! the kernel's type information and no seccomp filter; on any error the caller reads all
-//! processes.
+//! The iterators visit each open file and each mapping inside the kernel, which takes a tenth of
+//! the time that `/proc` takes. Their answer selects the processes to read and proves nothing: each
+//! selected process is then read through `/proc` like any other. They require `CAP_BPF` and
+//! `CAP_PERFMON`, Linux 5.12, the kernel's type information and no seccomp filter; on any error the
+//! caller reads all processes.
 
 mod btf;
 mod program;
@@ -23,13 +23,14 @@ use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-/// More ranges of device numbers are merged: a container host has hundreds of capability files.
+/// If there are more ranges of device numbers, they are merged: a container host has hundreds of
+/// capability files.
 const RANGES: usize = 64;
 
 /// The program calls helpers that the kernel reserves for programs under the GPL.
 const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
 
-/// How often a program is loaded at most: the kernel stops checking it when a signal arrives.
+/// How often to try to load a program: a signal interrupts the kernel's check of it.
 const LOADS: usize = 5;
 
 const DESCRIPTORS: &str = "bpf_iter_task_file";
@@ -47,7 +48,7 @@ const WANTED: Wanted<'static> = Wanted {
     ],
 };
 
-/// Where this kernel has what the programs read, in bytes.
+/// Offsets of the fields that the programs read, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Offsets {
     leader_of_task: i16,
@@ -62,8 +63,8 @@ struct Offsets {
 }
 
 /// Returns the PIDs, in the caller's namespace, of all processes that may have one of these devices
-/// open or mapped, and perhaps of a few others. `None` if that cannot be determined so: the files
-/// are no devices, the caller lacks the capabilities, or the kernel refuses.
+/// open or mapped, and perhaps of a few others. `None` if BPF cannot determine them: the files are
+/// not devices, the caller lacks the capabilities, or the kernel refuses.
 pub(crate) fn device_users(files: &[FileId], sys: &Path) -> Option<BTreeSet<u32>> {
     let ranges = ranges(files)?;
     if cfg!(target_endian = "big") || is_filtered() || !is_capable() {
@@ -136,7 +137,7 @@ fn ranges(files: &[FileId]) -> Option<Vec<RangeInclusive<u32>>> {
     }
 }
 
-/// Reads the numbers that a program writes, to the end; `None` if one is unknown.
+/// Reads all numbers that a program writes; `None` if one is unknown.
 fn read_pids(iterator: &OwnedFd) -> Option<BTreeSet<u32>> {
     let mut pids = BTreeSet::new();
     let mut buffer = vec![0; 16 << 10];

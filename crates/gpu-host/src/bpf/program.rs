@@ -12,13 +12,13 @@ const PROBE_READ_KERNEL: i32 = 113;
 const SEQ_WRITE: i32 = 127;
 const GET_CURRENT_TASK_BTF: i32 = 158;
 
-/// A mask for levels, of which the last is `MAX_PID_NS_LEVEL` (32) of linux/pid_namespace.h.
+/// A mask for levels; the highest is `MAX_PID_NS_LEVEL` (32) of linux/pid_namespace.h.
 const LEVELS: i32 = 63;
 
-/// Offsets in the context of both iterators: `meta`, `task`, and then what it iterates over.
+/// Offsets in the context of both iterators: `meta`, `task`, and then the visited object.
 const TASK: i16 = 8;
 
-/// Where an iterator's context has the file.
+/// The location of the file in an iterator's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Object {
     /// `struct bpf_iter__task_file`: a descriptor's file, after the number of the descriptor.
@@ -61,7 +61,7 @@ pub(super) fn program(
     }
     code.exit();
 
-    // The level of the reader's PID namespace: the place of its numbers in `struct pid`.
+    // The level of the reader's PID namespace: the index of its numbers in `struct pid`.
     code.call(GET_CURRENT_TASK_BTF);
     code.load(Size::Double, 1, 0, offsets.pid_of_task);
     code.exit_if_null(1);
@@ -74,7 +74,7 @@ pub(super) fn program(
     code.exit_if_null(3);
     code.add(3, offsets.first_number_of_pid);
     code.add_register(3, 8);
-    // The verifier permits no load at a variable offset, but a checked read.
+    // The verifier permits no load at a variable offset, but permits a checked read.
     code.copy(1, 10);
     code.add(1, -8);
     code.set(2, 4);
@@ -98,7 +98,7 @@ enum Compare {
     LessOrEqual,
 }
 
-/// Instructions in the making.
+/// Instructions under construction.
 #[derive(Default)]
 struct Code {
     instructions: Vec<Instruction>,

@@ -15,13 +15,13 @@ const ACL: &str = "system.posix_acl_access";
 /// How many times in a row a file with a permissive mode must be denied before that is an error.
 const DENIALS: usize = 64;
 
-/// None of our names is longer: a kind, a ticket, a class and an ID.
+/// None of the names here is longer: a kind, a ticket, a class and an ID.
 const LONGEST: usize = 96;
 
 /// The buffer for a listing: the names of a thousand waiting claims in two or three system calls.
 const LISTING: usize = 64 << 10;
 
-/// File systems on which other machines may not see a lock, or whose server may hang a program
+/// File systems that may hide a lock from other machines, or whose server may hang a program
 /// (`f_type`, linux/magic.h).
 const NETWORK_FILESYSTEMS: [(u64, &str); 6] = [
     (0x6969, "NFS"),
@@ -32,13 +32,13 @@ const NETWORK_FILESYSTEMS: [(u64, &str); 6] = [
     (0x5346_414f, "AFS"),
 ];
 
-/// The command that creates a directory for all users that nobody can disrupt.
+/// The command that creates a directory for all users that no user can disrupt.
 pub(super) const REMEDY: &str = "ask root to run: install -d -o root -m 1777 /run/gpuws";
 
 /// The required owner of a directory, and the permissions of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// Root's, and sticky: every user creates files and none unlinks another's.
+    /// Root's, and sticky: every user creates files, and no user can unlink another user's.
     Shared,
     /// Root's or the caller's; sticky, or not writable by others.
     Named,
@@ -54,10 +54,10 @@ pub(super) struct Dir {
 }
 
 impl Dir {
-    /// Opens a directory; `None` if there is none.
+    /// Opens a directory; `None` if it does not exist.
     ///
     /// # Errors
-    /// `Invalid` when it is not trusted: the owner of a directory can unlink everybody's files in
+    /// `Invalid` when it is not trusted: the owner of a directory can unlink every user's files in
     /// it, and a lease that others do not see is granted twice. `Io` when it cannot be opened.
     pub(super) fn open(path: &Path, prefix: &'static str, trust: Trust) -> Result<Option<Self>> {
         let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -100,7 +100,7 @@ impl Dir {
     /// not exist, or its owner has made it impossible to open.
     ///
     /// # Errors
-    /// The kernel's, for any other reason: what cannot be read must not count as missing.
+    /// The kernel's, for any other reason: an unreadable file must not count as missing.
     pub(super) fn open_entry(
         &self,
         name: &str,
@@ -129,7 +129,7 @@ impl Dir {
     }
 
     /// Returns whether the mode or the access control list (acl(5)) of this directory or of a file
-    /// in it denies access to any user. Only an owner can set them, and gpuws sets none that does.
+    /// in it denies access to any user. Only an owner can set them, and gpuws never denies access.
     fn is_closed(&self, name: &str) -> rustix::io::Result<bool> {
         let lacks = |stat: &Stat, mode| !Mode::from_raw_mode(stat.st_mode).contains(mode);
         let has_list = |size| matches!(size, Ok(_) | Err(Errno::RANGE));
@@ -142,7 +142,7 @@ impl Dir {
             return Ok(true);
         }
         match locate(&self.fd, name) {
-            // The owner has closed the directory since, or something else denies it: check again.
+            // The owner has closed the directory since, or another rule denies access: check again.
             Err(Errno::ACCESS) => Ok(false),
             Err(errno) if is_of_owner(errno) => Ok(true),
             file => {
@@ -155,8 +155,8 @@ impl Dir {
         }
     }
 
-    /// Returns the status of a file, without a question to a file system that its owner may have
-    /// mounted there.
+    /// Returns the status of a file, without querying a file system that its owner may have mounted
+    /// there.
     ///
     /// # Errors
     /// The kernel's; `XDEV` for a mount point.
@@ -174,7 +174,7 @@ impl Dir {
     /// Removes a file, if its name still refers to it.
     pub(super) fn remove(&self, name: &str, file: &Stat) {
         if self.is_at(name, file).unwrap_or(false) {
-            // If another process removed it first, the goal is reached.
+            // If another process removed it first, nothing is left to do.
             let _ = rustix::fs::unlinkat(&self.fd, name, AtFlags::empty());
         }
     }
@@ -249,7 +249,7 @@ fn network_filesystem(kind: u64) -> Option<&'static str> {
 const RESOLVE: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_XDEV);
 
-/// Opens a name in a directory: follows no link, enters no mount, waits for nobody.
+/// Opens a name in a directory: follows no link, enters no mount, waits for no process.
 fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<OwnedFd> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     match rustix::fs::openat2(fd, name, flags, Mode::empty(), RESOLVE) {
@@ -265,8 +265,8 @@ fn open_beneath(fd: &OwnedFd, name: &str, access: OFlags) -> rustix::io::Result<
 
 /// Returns a descriptor that only locates a name in a directory (open(2), `O_PATH`).
 ///
-/// The file system that a user has mounted there may refuse any call, or never answer. It is not
-/// asked: a mount point fails with `XDEV`.
+/// A file system that a user has mounted there may refuse any call, or never answer. It is not
+/// queried: a mount point fails with `XDEV`.
 fn locate(fd: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match rustix::fs::openat2(fd, name, flags, Mode::empty(), RESOLVE) {
@@ -278,7 +278,7 @@ fn locate(fd: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// Returns the mount of an open file (proc_pid_fdinfo(5)), without a question to its file system.
+/// Returns the mount of an open file (proc_pid_fdinfo(5)), without querying its file system.
 fn mount_id(fd: &OwnedFd) -> rustix::io::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()));
     let text = text.map_err(|_| Errno::IO)?;
@@ -286,8 +286,8 @@ fn mount_id(fd: &OwnedFd) -> rustix::io::Result<u64> {
     id.and_then(|id| id.trim().parse().ok()).ok_or(Errno::IO)
 }
 
-/// Returns whether a name that cannot be opened is missing, or is no file or directory of gpuws. If
-/// these were errors, the owner of a name could keep all users from reading the rest.
+/// Returns whether a name that cannot be opened is missing, or is not a file or directory of gpuws.
+/// If these were errors, the owner of a name could keep all users from reading the rest.
 fn is_of_owner(errno: Errno) -> bool {
     match errno {
         Errno::NOENT => true,
@@ -360,7 +360,8 @@ mod tests {
         }
     }
 
-    /// Any user may mount a file system in user space on an own directory or file, and never answer.
+    /// Any user may mount a file system in user space on an own directory or file, and never
+    /// answer.
     #[test]
     fn file_system_that_does_not_answer_is_not_asked() {
         use std::process::Command;
@@ -398,7 +399,7 @@ mod tests {
         }
         let fd = rustix::fs::open(temporary.path(), OFlags::RDONLY, Mode::empty()).unwrap();
         let dir = Dir { fd, path: temporary.path().to_owned(), prefix: ".p-" };
-        // Each listing starts anew, and the directory and its parent are listed too.
+        // Each listing starts over, and the directory and its parent are listed too.
         let all = 6 + 2;
         for (most, listed, count, is_cut) in [
             (10, 100, Some(3), false),

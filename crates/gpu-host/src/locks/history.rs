@@ -1,4 +1,4 @@
-//! Ended leases, from the files that they left: when a device was last used, and what to clean up.
+//! Ended leases, from their leftover files: when a device was last used, and what to clean up.
 
 use super::names::{KEPT, LEASE, NEW, PAST, PLACE, TRY, WAIT, of_place};
 use super::ofd;
@@ -17,15 +17,15 @@ const READ: usize = 2 * HINTS;
 const READ_OF_ALL: usize = 2048;
 /// The number of names to list of each user.
 const LISTED: usize = 1 << 14;
-/// The most devices of them.
+/// The maximum number of devices to keep.
 const DEVICES: usize = 4096;
 /// A file that was never renamed belongs to a process that was killed while writing it.
 const UNFINISHED_FILE_MAX_AGE_S: i64 = 60;
 
-/// Removes an ended lease, in this file, from those that everybody reads; its name is free then.
+/// Removes an ended lease, in this file, from those that all users read; its name is then free.
 ///
-/// If the name refers to another file by now, for example because a lease was published again,
-/// nothing is done.
+/// If the name refers to another file by now, for example because a lease was published again, it
+/// does nothing.
 pub(super) fn keep(user: &UserDir, name: &str, id: &LeaseId, file: &Stat) {
     let dir = &user.dir;
     if !dir.is_at(name, file).unwrap_or(false) {
@@ -40,7 +40,7 @@ pub(super) fn keep(user: &UserDir, name: &str, id: &LeaseId, file: &Stat) {
 
 /// Cleans up after ended leases of the caller.
 ///
-/// Nothing depends on it, and live entries are locked: it does what it can and reports nothing.
+/// No decision depends on it, and live entries are locked: it does what it can and reports nothing.
 pub(super) fn clear(user: &UserDir) {
     let dir = &user.dir;
     let mut past = Vec::new();
@@ -84,7 +84,7 @@ fn clear_unfinished(user: &UserDir, name: &str, stat: &Stat) {
     }
 }
 
-/// Removes what a dead claim of the caller left of its place in the queue.
+/// Removes the files of a dead claim of the caller in the queue.
 pub(super) fn clear_place(queue: &UserDir, place: &QueuePlace) {
     let dir = &queue.dir;
     let has_ended = match Fifo::open(queue, place) {
@@ -101,8 +101,8 @@ pub(super) fn clear_place(queue: &UserDir, place: &QueuePlace) {
 }
 
 /// Cleans up after claims of the caller that were killed while they entered or left the queue:
-/// FIFOs without a place, and files that were never renamed. Places are left to those who find them
-/// dead ([`clear_place`]).
+/// FIFOs without a place, and files that were never renamed. Places are left to the processes that
+/// find them dead ([`clear_place`]).
 pub(super) fn clear_queue(queue: &UserDir, names: &[String], places: &[QueuePlace]) {
     let queued: HashSet<&LeaseId> = places.iter().map(|place| &place.id).collect();
     for name in names {

@@ -9,7 +9,7 @@ use crate::limits;
 use rustix::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::io::{Errno, Result, fcntl_dupfd_cloexec};
 
-/// The first number to try. People tend to choose round numbers.
+/// The first number to try. Scripts tend to use round numbers.
 const FIRST: RawFd = 173;
 
 /// Numbers that scripts use.

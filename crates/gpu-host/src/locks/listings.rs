@@ -11,14 +11,15 @@ use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The most names of listings that are kept.
+/// The maximum number of names of listings to keep.
 const LISTED: usize = 1 << 16;
 
-/// A later change certainly leaves another time of change (`ctime`, which no user can set) if this
-/// one is older than this: the kernel's clock for it ticks at least every 10 ms.
+/// If a time of change (`ctime`, which no user can set) is at least this old, a later change
+/// certainly sets another one: the kernel's clock for it ticks at least every 10 ms.
 const TICK_NS: i128 = 50_000_000;
 
-/// The same where times have whole seconds: ext2, ext3, and ext4 with inodes of 128 bytes.
+/// The same for file systems that store whole seconds: ext2, ext3, and ext4 with inodes of 128
+/// bytes.
 const COARSE_TICK_NS: i128 = 2_100_000_000;
 
 /// A file system and an inode.
@@ -38,7 +39,7 @@ pub(super) fn changed(stat: &Stat) -> FileTime {
     (stat.st_ctime as i64, stat.st_ctime_nsec as i64)
 }
 
-/// Returns whether every change after `now` leaves another time than `changed`.
+/// Returns whether every change after `now` sets another time than `changed`.
 pub(super) fn is_settled(changed: FileTime, now: FileTime) -> bool {
     let ns = |(seconds, ns): FileTime| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
     let tick = if changed.1 == 0 { COARSE_TICK_NS } else { TICK_NS };
@@ -51,7 +52,7 @@ pub(super) type Names = Arc<[(String, u64)]>;
 /// The names of a kind in a directory.
 pub(super) struct Listed {
     pub(super) dir: FileId,
-    /// The time of the last change of the directory; `None` if a later change may leave the same
+    /// The time of the last change of the directory; `None` if a later change may set the same
     /// time.
     pub(super) version: Option<FileTime>,
     pub(super) names: Names,
@@ -93,7 +94,7 @@ impl Listings {
         self.of_version(user, kind, (file_id(&stat), changed(&stat)), now)
     }
 
-    /// As [`of`](Self::of), for a directory that had this time of change not before `now`.
+    /// As [`of`](Self::of), for a directory with this time of change at `now` or later.
     fn of_version(
         &mut self,
         user: &UserDir,
@@ -141,7 +142,7 @@ impl Listing {
             for (kind, found) in kinds.iter().zip(&mut found) {
                 if let Some(id) = user.dir.rest_of(name, kind).and_then(LeaseId::parse) {
                     found.push((String::from(id), inode));
-                    // Never more than twice those that are opened.
+                    // At most twice the number that is opened.
                     if found.len() == 2 * OPENED_PER_USER {
                         keep_first(found);
                     }
@@ -182,8 +183,8 @@ mod tests {
         UserDir { dir, owner: 1000, name: "u1000".to_owned() }
     }
 
-    /// Returns how many leases a reader finds that knows a listing of a directory with this time of
-    /// change, after another lease has appeared in it without changing that time.
+    /// Returns how many leases a reader with a cached listing of a directory finds, after another
+    /// lease has appeared in it without changing its time of change.
     fn found_after_another_lease(changed: FileTime, first: FileTime, second: FileTime) -> usize {
         let dir = tempfile::tempdir().unwrap();
         let user = user(dir.path());

@@ -23,14 +23,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many of these files a reader reads, the first living ones. Of the caller, it reads all that it
-/// opens.
+/// How many of these files of another user a reader reads, the first live ones. It reads all of the
+/// caller's files that it opens.
 const LIVING_PER_USER: usize = 256;
 
 /// How many of these files may be [large](LARGE).
 const LARGE_PER_USER: usize = 4;
 
-/// A reader lists no further directory of a user after so many names.
+/// After this many names, a reader lists no further directory of a user.
 const NAMES_PER_USER: usize = 1 << 14;
 
 /// A reader checks merged entries and dead ones again after this time, or after ten times as long as
@@ -40,17 +40,18 @@ const RECENT: Duration = Duration::from_secs(1);
 
 /// The memory for unmerged entries, in bytes: one user may have half of what is left, ...
 const UNMERGED: usize = 1 << 19;
-/// ... each user has this in any case, ...
+/// ... each user gets at least this much, ...
 const UNMERGED_AT_LEAST: usize = 16 << 10;
-/// ... all users together this, ...
+/// ... all users together get this much, ...
 const UNMERGED_OF_ALL: usize = 3 << 18;
-/// ... and the caller this besides.
+/// ... and the caller gets this much in addition.
 const UNMERGED_OF_CALLER: usize = 1 << 20;
 
-/// The most names of devices of merged entries.
+/// The maximum number of device names in merged entries.
 const MERGED_NAMES: usize = 5 << 18;
 
-/// The most users with a merged lease each; the leases of further ones are one.
+/// The maximum number of users with a merged lease each; the leases of all further users become
+/// one.
 const MERGED_USERS: usize = 64;
 
 /// Entries that were read before: only their owner can change one.
@@ -85,7 +86,7 @@ struct Unmerged {
     weight: usize,
 }
 
-/// What a read has found so far.
+/// The results of a read so far.
 struct Round {
     kind: EntryKind,
     /// When it began.
@@ -94,11 +95,11 @@ struct Round {
     is_from_memory: bool,
     caller: u32,
     unmerged: HashMap<PathBuf, Unmerged>,
-    /// How much memory they take, except those of the caller.
+    /// The memory that they take, except those of the caller.
     weight: usize,
     users: HashMap<u32, Used>,
-    /// Stands for every user that this user namespace does not map: one of them must not use up the
-    /// limits of the others.
+    /// The UID that stands for every user that this user namespace does not map: one of them must
+    /// not use up the limits of the others.
     overflow: u32,
     answers: Answers,
 }
@@ -112,7 +113,7 @@ struct Used {
 }
 
 impl Round {
-    /// Returns how much memory is left for unmerged entries of a user; `None` if none is.
+    /// Returns how much memory is left for unmerged entries of a user; `None` if none is left.
     fn room(&self, owner: u32) -> Option<usize> {
         let used = self.users.get(&owner).map_or(0, |used| used.weight);
         if owner == self.caller {
@@ -122,7 +123,8 @@ impl Round {
         Some(of_user.checked_sub(used)?.min(UNMERGED_OF_ALL.checked_sub(self.weight)?))
     }
 
-    /// Returns whether memory is left to keep an entry of this size unmerged, and counts it if so.
+    /// Returns whether enough memory is left to keep an entry of this size unmerged, and counts it
+    /// if so.
     fn keeps(&mut self, owner: u32, weight: usize) -> bool {
         let fits = self.room(owner).is_some_and(|room| weight <= room);
         if fits {
@@ -145,8 +147,8 @@ impl Known {
 
     /// Returns the live attempts or leases in the directories that `each` visits.
     ///
-    /// Each directory is listed, and its entries are opened, before the call returns: an attempt
-    /// that is confirmed while attempts are read is there when leases are read after that.
+    /// Each directory is listed, and its entries are opened, before the call returns: if an attempt
+    /// is confirmed while attempts are read, a later read of leases finds it.
     ///
     /// # Errors
     /// `Io` if the caller or the machine cannot list a directory, check whether an entry is alive,
@@ -197,9 +199,9 @@ impl Known {
         let prefix = file_prefix(round.kind);
         let listed = self.listings.of(user, round.kind)?;
         round.users.entry(user.owner).or_default().listed += listed.count;
-        // A file of a lease has its name once. An attempt may be withdrawn and published again
-        // under its name, with the inode of the last file and other devices: what was found in a
-        // directory counts for that version of the directory alone.
+        // A lease file gets its name once. An attempt may be withdrawn and published again under
+        // its name, with the inode of the last file and other devices: the entries found in a
+        // directory count only for that version of the directory.
         let version = match round.kind {
             EntryKind::Attempt => listed.version,
             _ => Some(FileTime::default()),
@@ -273,8 +275,8 @@ impl Known {
     }
 }
 
-/// Returns how much memory the entry in a text takes at most, as each member of a list is a string;
-/// `None` if that is more than there is.
+/// Returns how much memory the entry in a text takes at most, if each member of a list is a string;
+/// `None` if that is more than the room left.
 fn weight(text: &[u8], room: usize) -> Option<usize> {
     let least = 512 + text.len();
     let commas = || text.iter().filter(|byte| **byte == b',').count();
@@ -286,8 +288,8 @@ struct Merged {
     /// The time until which the merged entries are valid.
     until: Duration,
     hasher: RandomState,
-    /// The living files that were merged, dead ones, those that are no entries, and those beyond the
-    /// limit, by directory, inode and name.
+    /// By directory, inode and name: the live files that were merged, dead ones, files that are not
+    /// entries, and those beyond the limit.
     asked: HashSet<u64>,
     users: BTreeMap<u32, MergedUser>,
     /// The number of further names that can be kept.
@@ -299,7 +301,7 @@ struct Merged {
 /// The merged entries of one user.
 struct MergedUser {
     leases: Arc<MergedLeases>,
-    /// How many of them are on every device, because their content cannot be read.
+    /// How many of them count for every device, because their content cannot be read.
     damaged: u32,
     /// The earliest ticket.
     ticket: u64,
@@ -330,7 +332,7 @@ impl Merged {
         self.room = left;
     }
 
-    /// Adds a living entry that the file system cannot read: it may be on any device.
+    /// Adds a live entry that the file system cannot read: it may be on any device.
     fn add_damaged(&mut self, owner: u32, stat: &Stat) {
         let user = self.user(owner, stat, 0);
         user.damaged = user.damaged.saturating_add(1);

@@ -35,8 +35,8 @@ impl Place {
 
     /// Returns the current directories: new entries go to the first, all are read.
     ///
-    /// They are looked up at every call. If root creates a directory while another is in use, it is
-    /// seen by every later publication and every later read.
+    /// They are looked up at every call. If root creates a directory while another is in use, every
+    /// later publication and every later read uses it.
     pub(super) fn dirs(&self) -> Result<Vec<Dir>> {
         match &self.0 {
             Kind::Named(path) => match Dir::open(path, "", Trust::Named)? {
@@ -54,7 +54,7 @@ impl Place {
                     }
                     (None, Ok(Some(tmp))) => Ok(vec![tmp]),
                     (None, Ok(None)) => Err(no_such_dir(tmp)),
-                    // There may be leases in one that could not be opened this time.
+                    // A directory that could not be opened this time may contain leases.
                     (_, Err(error)) => Err(error),
                 }
             }
@@ -83,8 +83,8 @@ impl Place {
     }
 }
 
-/// Creates a directory elsewhere and renames it when it is complete: no process must find it with
-/// other modes, whatever the umask.
+/// Creates a directory under another name and renames it when it is complete: no process may find
+/// it with other modes, whatever the umask.
 fn make(run: &Path, path: &Path) -> rustix::io::Result<()> {
     let new = run.join(format!(".gpuws-{}", std::process::id()));
     let clear = || rustix::fs::unlinkat(CWD, &new, AtFlags::REMOVEDIR);
@@ -102,7 +102,7 @@ fn make(run: &Path, path: &Path) -> rustix::io::Result<()> {
     made
 }
 
-/// Returns whether a directory belongs to root, and only root creates files in it.
+/// Returns whether root owns a directory and is the only user who can create files in it.
 fn is_owned_by_root(path: &Path) -> bool {
     rustix::fs::stat(path).is_ok_and(|stat| {
         let mode = Mode::from_raw_mode(stat.st_mode);

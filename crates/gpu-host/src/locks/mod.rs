@@ -52,8 +52,8 @@ const OPENED_PER_USER: usize = 256 + MANY;
 /// From this number of entries of one kind on, gpuws removes the dead ones of its user.
 const MANY: usize = 32;
 
-/// A claim publishes no attempt if its user has this many. Claims that count at the same moment may
-/// exceed it; readers open [`OPENED_PER_USER`].
+/// A claim publishes no attempt if its user has this many. Concurrent claims may exceed it; readers
+/// open [`OPENED_PER_USER`].
 const MAX_ATTEMPTS: usize = 128;
 
 /// Leases as files in a directory for each user, alive while the kernel holds them locked.
@@ -128,8 +128,8 @@ impl FileLeaseStore {
         shared.iter().try_for_each(|shared| UserDir::each(shared, &mut |user| visit(&user)))
     }
 
-    /// Removes what killed processes left among the caller's entries if there are many: readers open
-    /// only the first ones.
+    /// If the caller has many entries, removes those of killed processes: readers open only the
+    /// first ones.
     ///
     /// # Errors
     /// `Again` if the caller has too many attempts at this moment. `Io` if a directory cannot be
@@ -160,7 +160,8 @@ impl FileLeaseStore {
         Ok(())
     }
 
-    /// Calls with the queue directory of a place; `None` if there is none.
+    /// Calls a function with the queue directory of a place; returns `None` if the directory does
+    /// not exist.
     fn at_place<T>(
         &self,
         place: &QueuePlace,
@@ -192,7 +193,7 @@ impl LeaseStore for FileLeaseStore {
             let waiters = places.iter().map(|place| Ok(self.waiter(place)?.map(|w| w.entry)));
             return waiters.filter_map(Result::transpose).collect();
         }
-        // Attempts are read before leases: remember what ends in between.
+        // Attempts are read before leases: record entries that end in between.
         if kind == EntryKind::Attempt
             && let Some(watch) = &*lock(&self.watch)
         {
@@ -204,7 +205,7 @@ impl LeaseStore for FileLeaseStore {
     fn queue(&self) -> Result<Vec<QueuePlace>> {
         let mut dirs = QueueDirs { shared: self.place.dirs()?, users: Vec::new() };
         let (mut places, overflow) = (Vec::new(), overflow_user());
-        // The limit is one of a user, who may have many directories.
+        // The limit applies to a user, who may have many directories.
         let mut left: HashMap<u32, usize> = HashMap::new();
         for (number, shared) in dirs.shared.iter().enumerate() {
             UserDir::each(shared, &mut |user| {
@@ -220,8 +221,8 @@ impl LeaseStore for FileLeaseStore {
                 }
                 let place = |name: &String| names::place(user.owner, name.strip_prefix(PLACE)?);
                 let of_user: Vec<QueuePlace> = names.iter().filter_map(place).collect();
-                // A place has two names. Any other number belongs to a claim that arrives, leaves,
-                // or was killed.
+                // A place has two names. Any other number belongs to a claim that is arriving or
+                // leaving, or was killed.
                 if user.owner == self.owner() && names.len() > 2 * of_user.len() {
                     history::clear_queue(&queue, &names, &of_user);
                 }
@@ -252,12 +253,12 @@ impl LeaseStore for FileLeaseStore {
         self.place.prepare()?;
         let publish = || -> Result<Box<dyn LeaseGuard>> {
             let user = UserDir::own(&self.place.first()?)?;
-            let chance = chance()?;
+            let random = random_hex()?;
             Ok(match kind {
-                EntryKind::Waiter => Box::new(InQueue::new(&user, entry, &chance)?),
+                EntryKind::Waiter => Box::new(InQueue::new(&user, entry, &random)?),
                 EntryKind::Attempt | EntryKind::Lease => {
                     self.make_room(kind)?;
-                    Box::new(Published::new(user, kind, entry, &chance)?)
+                    Box::new(Published::new(user, kind, entry, &random)?)
                 }
             })
         };
@@ -273,11 +274,11 @@ impl LeaseStore for FileLeaseStore {
     }
 
     fn new_id(&self) -> Result<LeaseId> {
-        let id = chance()?;
+        let id = random_hex()?;
         LeaseId::parse(&id).ok_or_else(|| Error::new(ErrorKind::Io, "generate a lease ID"))
     }
 
-    /// The time since boot: one clock for all processes, which nobody can set.
+    /// The time since boot: one clock for all processes, which no user can set.
     fn ticket(&self) -> Result<u64> {
         Ok(u64::try_from(timer::since_boot().as_nanos()).unwrap_or(u64::MAX))
     }
@@ -291,10 +292,10 @@ impl LeaseStore for FileLeaseStore {
             *watch = Watch::new().ok();
         }
         match watch.as_mut().map(|watch| watch.follow(&shared)) {
-            // Changes before the watch were not reported: look for them.
+            // Changes before the watch were not reported: check for them.
             Some(Ok(true)) => return Ok(true),
             Some(Ok(false)) => {}
-            // The number per user may be limited; then a timeout has to suffice.
+            // The number of watches per user may be limited; then a timeout has to suffice.
             Some(Err(_)) | None => *watch = None,
         }
         match &*watch {
@@ -340,7 +341,7 @@ impl LeaseStore for FileLeaseStore {
 }
 
 /// Returns 12 random hexadecimal digits.
-fn chance() -> Result<String> {
+fn random_hex() -> Result<String> {
     let mut bytes = [0; 6];
     let filled = getrandom(&mut bytes[..], GetRandomFlags::empty());
     match filled.map_err(|errno| fault::file("read random bytes from the kernel", errno))? {

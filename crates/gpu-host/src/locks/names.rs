@@ -8,7 +8,7 @@ pub(super) const NEW: &str = "new-";
 pub(super) const TRY: &str = "try-";
 /// A lease.
 pub(super) const LEASE: &str = "lease-";
-/// The file that a job inherits, beside the lease of the same ID.
+/// The file that a job inherits, next to the lease of the same ID.
 pub(super) const KEPT: &str = "kept-";
 /// The record of an ended lease.
 pub(super) const PAST: &str = "past-";

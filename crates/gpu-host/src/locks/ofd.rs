@@ -9,16 +9,16 @@ use nix::libc::{F_RDLCK, F_UNLCK, F_WRLCK, SEEK_SET, flock};
 use rustix::fd::AsFd;
 use rustix::io::{Errno, Result};
 
-/// What a lock permits to others.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {
-    /// Nothing.
+    /// Exclusive.
     Write,
-    /// Read locks, but no [`Write`](Lock::Write).
+    /// Shared with other read locks, but not with [`Write`](Lock::Write).
     Read,
 }
 
-/// Locks a whole file, without waiting; false if it is locked elsewhere.
+/// Locks a whole file, without waiting; returns false if another description has locked it.
 pub(crate) fn try_lock(file: impl AsFd, lock: Lock) -> Result<bool> {
     match set(file, if lock == Lock::Write { F_WRLCK } else { F_RDLCK }) {
         Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
@@ -38,8 +38,8 @@ pub(super) fn is_write_locked(file: impl AsFd) -> Result<bool> {
 
 /// Returns the `l_pid` of a foreign write lock on a file (fcntl(2)).
 ///
-/// The query is for a read lock, which another's read lock does not block: anybody who may read a
-/// file could take one, and it means nothing.
+/// The query is for a read lock, which another's read lock does not block: any user who may read a
+/// file could take one, so it means nothing.
 pub(super) fn write_locker(file: impl AsFd) -> Result<Option<i32>> {
     let mut answer = whole_file(F_RDLCK);
     fcntl(file.as_fd(), FcntlArg::F_OFD_GETLK(&mut answer)).map_err(errno)?;

@@ -14,22 +14,22 @@ use rustix::io::{Errno, FdFlags};
 use rustix::time::Timespec;
 use std::cell::OnceCell;
 
-/// Everybody may read an entry, only its owner may write it.
+/// All users may read an entry, only its owner may write it.
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
 /// An attempt or a lease of the caller, alive until this is dropped.
 ///
-/// No program inherits its file: a started program may belong to another user, and the content of
-/// the file is trusted as its owner's word. Programs inherit a second, empty file.
+/// No program inherits its file: a started program may belong to another user, and readers trust
+/// the content of the file as its owner's. Programs inherit a second, empty file.
 pub(super) struct Published {
     file: OwnedFd,
     stat: Stat,
     user: UserDir,
     kind: EntryKind,
     id: LeaseId,
-    chance: String,
+    random: String,
     kept: OnceCell<(OwnedFd, Stat)>,
-    /// It ends with the processes that inherited it, and not here.
+    /// It ends with the processes that inherited it, not with this one.
     left: bool,
 }
 
@@ -40,12 +40,12 @@ impl Published {
         user: UserDir,
         kind: EntryKind,
         entry: &LeaseEntry,
-        chance: &str,
+        random: &str,
     ) -> Result<Self> {
         let text = write(entry)?;
         let name = format!("{}{}", file_prefix(kind), entry.id);
-        let kept = create_inheritable(&user, entry, chance)?;
-        let (file, stat) = match make_locked(&user, &name, &text, chance) {
+        let kept = create_inheritable(&user, entry, random)?;
+        let (file, stat) = match make_locked(&user, &name, &text, random) {
             Ok(made) => made,
             Err(error) => {
                 if let Some((_, stat)) = kept.get() {
@@ -54,8 +54,8 @@ impl Published {
                 return Err(error);
             }
         };
-        let (id, chance) = (entry.id.clone(), chance.to_owned());
-        Ok(Published { file, stat, user, kind, id, chance, kept, left: false })
+        let (id, random) = (entry.id.clone(), random.to_owned());
+        Ok(Published { file, stat, user, kind, id, random, kept, left: false })
     }
 
     fn name(&self) -> String {
@@ -71,7 +71,7 @@ impl Published {
         if let Some((file, _)) = self.kept.get() {
             return Ok(file);
         }
-        let made = make_kept(&self.user, &self.kept_name(), &self.chance)?;
+        let made = make_kept(&self.user, &self.kept_name(), &self.random)?;
         Ok(&self.kept.get_or_init(|| made).0)
     }
 
@@ -83,19 +83,19 @@ impl Published {
     }
 }
 
-/// Creates the file that others can inherit, before the lease gets its name. One may be left from
-/// when the lease had its name before.
+/// Creates the file that others can inherit, before the lease gets its name. If the lease had its
+/// name before, an old file may exist.
 fn create_inheritable(
     user: &UserDir,
     entry: &LeaseEntry,
-    chance: &str,
+    random: &str,
 ) -> Result<OnceCell<(OwnedFd, Stat)>> {
     let name = format!("{KEPT}{}", entry.id);
     let is_there = || {
         rustix::fs::statat(&user.dir.fd, &name, AtFlags::SYMLINK_NOFOLLOW)
             .is_ok_and(|stat| user.is_own(&stat))
     };
-    match make_kept(user, &name, chance) {
+    match make_kept(user, &name, random) {
         Ok(made) => Ok(OnceCell::from(made)),
         Err(_) if is_there() => Ok(OnceCell::new()),
         Err(error) => Err(error),
@@ -103,16 +103,15 @@ fn create_inheritable(
 }
 
 /// Creates a file that jobs inherit, with a descriptor that their scripts do not close by accident.
-fn make_kept(user: &UserDir, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
-    let (file, stat) = make_locked(user, name, &[], chance)?;
+fn make_kept(user: &UserDir, name: &str, random: &str) -> Result<(OwnedFd, Stat)> {
+    let (file, stat) = make_locked(user, name, &[], random)?;
     Ok((kept_fd::moved(file), stat))
 }
 
 /// Creates a file that is locked for writing, and complete, when it gets its name.
-fn make_locked(user: &UserDir, name: &str, text: &[u8], chance: &str) -> Result<(OwnedFd, Stat)> {
-    make(user, name, text, chance, |file| match ofd::try_lock(file, Lock::Write)? {
-        true => Ok(()),
-        false => Err(Errno::AGAIN),
+fn make_locked(user: &UserDir, name: &str, text: &[u8], random: &str) -> Result<(OwnedFd, Stat)> {
+    make(user, name, text, random, |file| {
+        if ofd::try_lock(file, Lock::Write)? { Ok(()) } else { Err(Errno::AGAIN) }
     })
 }
 
@@ -121,11 +120,11 @@ fn make(
     user: &UserDir,
     name: &str,
     text: &[u8],
-    chance: &str,
+    random: &str,
     ready: impl Fn(&OwnedFd) -> rustix::io::Result<()>,
 ) -> Result<(OwnedFd, Stat)> {
     let dir = &user.dir;
-    let new = format!("{NEW}{}-{chance}", std::process::id());
+    let new = format!("{NEW}{}-{random}", std::process::id());
     let failed = |errno| fault::file(format!("write lease '{}'", dir.show(name)), errno);
     let file = dir.make_file(&new).map_err(failed)?;
     let published = (|| {
@@ -139,7 +138,7 @@ fn make(
             }
         }
         ready(&file)?;
-        // Whatever the umask: everybody may read it, and only its owner may lock it.
+        // Whatever the umask: all users may read it, and only its owner may lock it.
         rustix::fs::fchmod(&file, MODE)?;
         rustix::fs::renameat_with(&dir.fd, &new, &dir.fd, name, RenameFlags::NOREPLACE)
     })();
@@ -179,7 +178,7 @@ impl LeaseGuard for Published {
         let dir = &self.user.dir;
         let lease = format!("{}{}", file_prefix(EntryKind::Lease), self.id);
         let failed = |errno| fault::file(format!("write lease '{}'", dir.show(&lease)), errno);
-        // A name that was cleared away meanwhile refers to another file now, or none.
+        // After a cleaner has removed the name, it may refer to another file, or to none.
         if !dir.is_at(&self.name(), &self.stat).map_err(failed)? {
             return Err(failed(Errno::NOENT));
         }
@@ -190,9 +189,10 @@ impl LeaseGuard for Published {
     }
 
     fn inherit(&self, yes: bool) -> Result<()> {
-        match yes {
-            true => set_inherited(self.kept()?, true),
-            false => self.kept.get().map_or(Ok(()), |(kept, _)| set_inherited(kept, false)),
+        if yes {
+            set_inherited(self.kept()?, true)
+        } else {
+            self.kept.get().map_or(Ok(()), |(kept, _)| set_inherited(kept, false))
         }
     }
 
@@ -210,14 +210,15 @@ impl LeaseGuard for Published {
 }
 
 impl Drop for Published {
-    /// Ends it for all owners of its descriptor, and cleans up, unless it was left to them.
+    /// Ends it for all owners of its descriptor and cleans up, unless [`leave`](LeaseGuard::leave)
+    /// left it to them.
     fn drop(&mut self) {
         if self.left {
             return;
         }
         // Remove the names first: a reader that finds an unlocked file may remove its name, and
-        // must not hit what is published under that name next. Closing alone would leave the locks
-        // to a program that got a copy. A failure here cannot be repaired, and nothing depends on
+        // must not remove the next entry with that name. Closing alone would leave the locks to a
+        // program that got a copy. A failure here cannot be repaired, and no decision depends on
         // the remains.
         let _ = self.touch();
         let name = self.name();
@@ -252,14 +253,14 @@ pub(super) struct InQueue {
 
 impl InQueue {
     /// Publishes a place in the queue.
-    pub(super) fn new(user: &UserDir, entry: &LeaseEntry, chance: &str) -> Result<Self> {
+    pub(super) fn new(user: &UserDir, entry: &LeaseEntry, random: &str) -> Result<Self> {
         let text = write(entry)?;
         let queue = user.own_queue()?;
         let place = place_of(&LeaseEntry { owner: queue.owner, ..entry.clone() });
         let name = format!("{PLACE}{}", of_place(&place));
         let wait = format!("{WAIT}{}", entry.id);
-        let (fifo, fifo_stat) = make_fifo(&queue, &wait, chance)?;
-        match make(&queue, &name, &text, chance, |file| rustix::fs::futimens(file, &beat())) {
+        let (fifo, fifo_stat) = make_fifo(&queue, &wait, random)?;
+        match make(&queue, &name, &text, random, |file| rustix::fs::futimens(file, &beat())) {
             Ok((_, stat)) => Ok(InQueue { queue, name, stat, wait, fifo, fifo_stat }),
             Err(error) => {
                 queue.dir.remove(&wait, &fifo_stat);
@@ -269,10 +270,10 @@ impl InQueue {
     }
 }
 
-/// Creates a FIFO that everybody may read, and that has a writer when it gets its name.
-fn make_fifo(queue: &UserDir, name: &str, chance: &str) -> Result<(OwnedFd, Stat)> {
+/// Creates a FIFO that all users may read, and that has a writer when it gets its name.
+fn make_fifo(queue: &UserDir, name: &str, random: &str) -> Result<(OwnedFd, Stat)> {
     let dir = &queue.dir;
-    let new = format!("{NEW}{}-{chance}-fifo", std::process::id());
+    let new = format!("{NEW}{}-{random}-fifo", std::process::id());
     let failed = |errno| fault::file(format!("make '{}'", dir.show(name)), errno);
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::mknodat(&dir.fd, &new, FileType::Fifo, mode, 0).map_err(failed)?;

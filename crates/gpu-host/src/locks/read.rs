@@ -15,8 +15,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Whether files with several names are locked, by file system and inode. The kernel walks all locks
-/// of a file for each query, so a read asks once for each file, however many names it has.
+/// Whether files with several names are locked, by file system and inode. The kernel walks all
+/// locks of a file for each query, so a read queries each file once, however many names it has.
 ///
 /// If another file has the inode by now, it was created after this read had begun, and a read need
 /// not see it.
@@ -37,7 +37,7 @@ fn is_locked(file: &OwnedFd, stat: &Stat, answers: &mut Answers) -> rustix::io::
     Ok(answer)
 }
 
-/// Opens the file of an attempt or a lease; `None` if it is dead, or no file of its owner.
+/// Opens the file of an attempt or a lease; `None` if it is dead, or not a file of its owner.
 ///
 /// # Errors
 /// `Io` if the check fails: an unreadable entry must not count as dead.
@@ -57,7 +57,8 @@ pub(super) fn living_file(
     if !user.is_own(&stat) || !is_regular(&stat) {
         return Ok(None);
     }
-    // From here on, the owner causes no failure, and no failure means that the lease has ended.
+    // From here on, the owner cannot cause a failure, and no failure means that the lease has
+    // ended.
     let is_alive = is_locked(&file, &stat, answers)
         .and_then(|locked| if locked { Ok(true) } else { is_kept(user, id, answers) });
     let is_alive = is_alive.map_err(|errno| failed("query its lock (F_OFD_GETLK)", errno))?;
@@ -129,7 +130,7 @@ pub(super) fn text(
 /// Returns the claim at a place in the queue of a user; `None` when it is dead.
 ///
 /// # Errors
-/// `Io` if that cannot be read.
+/// `Io` if its state cannot be read.
 pub(super) fn waiter(queue: &UserDir, place: &QueuePlace) -> Result<Option<Waiter>> {
     let name = of_place(place);
     let asked = || {
@@ -165,7 +166,7 @@ pub(super) fn waiter(queue: &UserDir, place: &QueuePlace) -> Result<Option<Waite
 pub(super) struct Fifo(OwnedFd);
 
 impl Fifo {
-    /// Opens it without waiting for a writer; `None` if there is none.
+    /// Opens it without waiting for a writer; `None` if there is no FIFO or no writer.
     ///
     /// # Errors
     /// As [`Dir::open_entry`](super::dir::Dir::open_entry).
@@ -186,7 +187,7 @@ impl Fifo {
         loop {
             match rustix::io::read(&self.0, &mut [0; 64]) {
                 Ok(0) => return Ok(false),
-                // Nothing is ever written; data that its owner wrote anyway means nothing.
+                // No process writes data; if its owner writes some anyway, it means nothing.
                 Ok(_) | Err(Errno::AGAIN) => return Ok(true),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),

@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Entries of others are read up to this size ...
+/// The size up to which entries of others are read ...
 pub(super) const READ_LIMIT: usize = 32 << 10;
-/// ... and written up to this size.
+/// ... and the size up to which they are written.
 const WRITE_LIMIT: usize = 8 << 10;
 /// The limits of a user's entries except for the [first](super::living): the size, and the number of
 /// names of devices, repeated ones included. gpuws writes no larger entry: the largest machines have
 /// 16 GPUs of 7 MIG devices each.
 pub(super) const SMALL: Limits = Limits { bytes: WRITE_LIMIT, names: 112 };
-/// The limits of the others.
+/// The limits of the first entries.
 pub(super) const LARGE: Limits = Limits { bytes: READ_LIMIT, names: 2048 };
-/// The most different devices, also of a request.
+/// The maximum number of different devices, also of a request.
 const DEVICES: usize = 512;
-/// A UUID of NVML has 40 bytes, an old name of a MIG device some more.
+/// A UUID of NVML has 40 bytes, an old name of a MIG device a few more.
 const DEVICE_NAME: usize = 128;
 const COMMAND: usize = 256;
 /// The maximum depth of leases within leases.
@@ -56,7 +56,7 @@ pub(super) struct Outline<'t> {
     devices: Vec<&'t str>,
 }
 
-/// Fields that a future format may change: an unreadable one removes no device from the entry.
+/// Fields that a future format may change: if one is unreadable, the entry keeps its devices.
 #[derive(Default, Deserialize)]
 struct Within {
     within: Vec<OuterLease>,
@@ -147,7 +147,7 @@ pub(super) fn waiter(name: &str, owner: u32, text: &[u8]) -> Option<LeaseEntry> 
 
 impl<'t> Outline<'t> {
     /// Returns the outline of the lease or attempt in a file with this name, after its kind; `None`
-    /// if the file is no entry.
+    /// if the file is not an entry.
     ///
     /// The outline alone determines whether a file is an entry, so all readers agree, however much
     /// of it they keep.
@@ -190,8 +190,8 @@ impl<'t> Outline<'t> {
     /// readers merge it.
     ///
     /// An entry from a newer gpuws counts as a lease on the whole of its devices, within its outer
-    /// leases, or within none if it expresses them in another way. An entry with other fields that
-    /// cannot be read counts in the same way.
+    /// leases, or within none if it has another format for them. An entry with other unreadable
+    /// fields counts in the same way.
     pub(super) fn entry(&self, owner: u32, text: &[u8]) -> Option<LeaseEntry> {
         let mut seen = HashSet::new();
         let keys = self.devices.iter().map(|name| DeviceUuid::named(name));
@@ -301,7 +301,7 @@ mod tests {
         for (name, text) in PLACES {
             let entry = waiter(name, 7, text.as_bytes()).expect(name);
             assert_eq!(names::of_place(&place_of(&entry)), name);
-            // A field that this version does not know changes nothing.
+            // An unknown field has no effect.
             let more = text.replace("\"count\":", "\"time_limit_ms\":5,\"count\":");
             assert_ne!(more, text);
             assert_eq!(waiter(name, 7, more.as_bytes()), Some(entry));
@@ -323,7 +323,8 @@ mod tests {
         };
         let spellings = r#""pci:0000:0A:1F.1","pci:00000000:0a:1f.1","pci:0000:0a:1f.1/2""#;
         assert_eq!(held(spellings), keys(&["pci:0000:0a:1f.1", "pci:0000:0a:1f.1/2"]));
-        // As an unknown UUID, a name that is no key holds no device, and not the others either.
+        // Like an unknown UUID, a name that is not a key holds no device, and the others still
+        // count.
         assert_eq!(held(r#""pci:x","GPU-2""#), keys(&["pci:x", "GPU-2"]));
         assert_eq!(held(r#""pci:\u00e9""#), None);
     }
@@ -389,7 +390,7 @@ mod tests {
         assert_eq!(write(&deep).unwrap_err().kind(), ErrorKind::Invalid);
     }
 
-    /// A text with these names of devices.
+    /// Returns a text with these names of devices.
     fn naming(devices: &[String]) -> Vec<u8> {
         let text = serde_json::json!({ "schema": 1, "id": "ab", "devices": devices });
         text.to_string().into_bytes()

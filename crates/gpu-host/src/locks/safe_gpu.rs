@@ -1,8 +1,8 @@
-//! safe-gpu's lock files, so that its users and ours do not start on one device.
+//! safe-gpu's lock files, which keep its users and gpuws from starting on the same device.
 //!
 //! safe-gpu up to 1.5.1 and from 2.0.0 on each lock a file exclusively (`fcntl.lockf`), from before
-//! they read the devices until they have a context on theirs. Our read lock on both blocks all of
-//! them and does not block other gpuws claims.
+//! they read the devices until they have a context on theirs. A read lock on both files blocks all
+//! of them and does not block other gpuws claims.
 
 use super::ofd::{self, Lock};
 use crate::fault;
@@ -29,7 +29,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The kernel grants a read lock even if a writer waits. A waiting safe-gpu is let through, but not
-/// indefinitely, because one that belongs to our own job waits for that job.
+/// indefinitely, because one in the claim's own job waits for that job.
 const WAITER_GRACE: Duration = Duration::from_secs(5);
 
 /// How many blocking processes are named.
@@ -50,7 +50,7 @@ impl SafeGpuFiles {
     }
 }
 
-/// Holds safe-gpus back, and remembers since when it lets one through.
+/// Holds back safe-gpu processes, and remembers since when it lets one through.
 #[derive(Debug)]
 pub(super) struct SafeGpu {
     files: SafeGpuFiles,
@@ -88,7 +88,7 @@ impl SafeGpu {
     }
 
     /// Returns the process that has locked one of the files for writing now; `None` if there is
-    /// none, or they cannot be read.
+    /// none, or the files cannot be read.
     pub(super) fn holder(&self) -> Option<SafeGpuHolder> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         let locked = |(file, path): (usize, &PathBuf)| {
@@ -98,22 +98,22 @@ impl SafeGpu {
         self.files.0.iter().enumerate().find_map(locked)
     }
 
-    /// Locks the files, and returns what prevents it.
+    /// Locks the files, and returns the lock that prevents it.
     fn obstacle(&self, held: &SafeGpuLocks) -> Result<Option<Obstacle>> {
         let mut since = self.letting_through.lock().unwrap_or_else(PoisonError::into_inner);
-        for (place, file) in held.files.iter().enumerate() {
+        for (index, file) in held.files.iter().enumerate() {
             let Some(file) = file else { continue };
             if !ofd::try_lock(file, Lock::Read).map_err(failed)? {
                 *since = None;
-                return Ok(Some(Obstacle::Locked(place)));
+                return Ok(Some(Obstacle::Locked(index)));
             }
         }
-        // If the list cannot be read, nobody can be let through.
+        // If the list cannot be read, no waiting process can be let through.
         let queues = held.queues().unwrap_or_default();
-        if let Some((place, queue)) = queues.into_iter().enumerate().find(|(_, q)| !q.is_empty()) {
+        if let Some((index, queue)) = queues.into_iter().enumerate().find(|(_, q)| !q.is_empty()) {
             let began = *since.get_or_insert_with(now);
             if now().saturating_sub(began) < WAITER_GRACE {
-                return Ok(Some(Obstacle::Waits(place, queue)));
+                return Ok(Some(Obstacle::Waits(index, queue)));
             }
         }
         *since = None;
@@ -122,36 +122,36 @@ impl SafeGpu {
 
     /// Describes the failure, and the blocking process.
     fn named(&self, obstacle: &Obstacle, held: &SafeGpuLocks) -> String {
-        let path = |place: &usize| {
-            self.files.0.get(*place).map(|path| path.display().to_string()).unwrap_or_default()
+        let path = |index: &usize| {
+            self.files.0.get(*index).map(|path| path.display().to_string()).unwrap_or_default()
         };
         match obstacle {
-            Obstacle::Waits(place, queue) => {
+            Obstacle::Waits(index, queue) => {
                 let who = numbers(queue)
                     .map_or("a process of another PID namespace".into(), |who| {
                         format!("process {who}")
                     });
-                let path = path(place);
+                let path = path(index);
                 format!("hold safe-gpu's locks: {who} is already waiting for '{path}'")
             }
-            Obstacle::Locked(place) => {
-                let file = held.files.get(*place).and_then(Option::as_ref);
+            Obstacle::Locked(index) => {
+                let file = held.files.get(*index).and_then(Option::as_ref);
                 let who = match file.and_then(writer).flatten() {
                     Some(pid) => format!("it is locked by process {pid}"),
-                    None => match self.writers(*place) {
+                    None => match self.writers(*index) {
                         Some(who) => format!("it is locked, and open for writing in process {who}"),
                         None => "it is locked by a process that is not visible".to_owned(),
                     },
                 };
-                format!("hold safe-gpu's lock '{}': {who}", path(place))
+                format!("hold safe-gpu's lock '{}': {who}", path(index))
             }
         }
     }
 
     /// Returns the processes that could have locked a file for writing: the kernel does not report
     /// the process of an open file description lock.
-    fn writers(&self, place: usize) -> Option<String> {
-        let file = crate::files::resolve(self.files.0.get(place)?).ok()?;
+    fn writers(&self, index: usize) -> Option<String> {
+        let file = crate::files::resolve(self.files.0.get(index)?).ok()?;
         let roots = Roots { proc: self.proc.clone(), dev: "/dev".into(), sys: "/sys".into() };
         let scan = LinuxHost::new(roots).holders(&[file]).ok()?;
         let writes = |holder: &&Holder| {
@@ -225,8 +225,8 @@ impl SafeGpuGuard for SafeGpuLocks {
         self.files.iter().map(queue).collect()
     }
 
-    fn release(&mut self, place: usize) -> Result<()> {
-        if let Some(file) = self.files.get_mut(place) {
+    fn release(&mut self, index: usize) -> Result<()> {
+        if let Some(file) = self.files.get_mut(index) {
             *file = None;
         }
         Ok(())
@@ -255,7 +255,7 @@ fn waiters(list: &str, files: &[String]) -> Vec<Pid> {
     pids
 }
 
-/// Opens a lock file, or creates it as its first user would, for everybody.
+/// Opens a lock file, or creates it as safe-gpu would, for all users.
 fn open_or_make(path: &Path) -> Result<OwnedFd> {
     let failed = |errno| fault::file(format!("open safe-gpu's '{}'", path.display()), errno);
     let refused = |why| {
@@ -264,15 +264,15 @@ fn open_or_make(path: &Path) -> Result<OwnedFd> {
     };
     let (dir, name) =
         path.parent().zip(path.file_name()).ok_or_else(|| refused("is not a regular file"))?;
-    let chance = super::chance()?;
-    let dir = open_or_make_dir(dir, &chance).map_err(failed)?;
+    let random = super::random_hex()?;
+    let dir = open_or_make_dir(dir, &random).map_err(failed)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let open = || rustix::fs::openat(&dir, name, flags | OFlags::CLOEXEC, Mode::empty());
     // O_CREAT alone does not work: the kernel refuses it for another user's file in a sticky
     // directory.
     let file = match open() {
         Err(Errno::NOENT) => {
-            let new = format!("{NEW}{chance}");
+            let new = format!("{NEW}{random}");
             let create = flags | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
             let file = rustix::fs::openat(&dir, &new, create, Mode::RUSR | Mode::WUSR);
             let file = file.map_err(failed)?;
@@ -296,12 +296,12 @@ fn open_or_make(path: &Path) -> Result<OwnedFd> {
     Ok(file)
 }
 
-fn open_or_make_dir(path: &Path, chance: &str) -> rustix::io::Result<OwnedFd> {
+fn open_or_make_dir(path: &Path, random: &str) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = |path: &Path| rustix::fs::open(path, flags, Mode::empty());
     match open(path) {
         Err(Errno::NOENT) => {
-            let new = path.with_file_name(format!("{NEW}{chance}"));
+            let new = path.with_file_name(format!("{NEW}{random}"));
             rustix::fs::mkdir(&new, Mode::RWXU)?;
             let made = open(&new).and_then(|dir| {
                 rustix::fs::fchmod(&dir, Mode::RWXU | Mode::RWXG | Mode::RWXO | Mode::SVTX)?;
@@ -316,8 +316,8 @@ fn open_or_make_dir(path: &Path, chance: &str) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// Gives a complete file its name, unless another process was faster: a program that dies before
-/// that leaves no file that others cannot open.
+/// Gives a complete file its name, unless another process was faster: if the program dies before
+/// that, it leaves no file that others cannot open.
 fn rename(dir: impl AsFd, new: &Path, name: &Path) -> rustix::io::Result<()> {
     rustix::fs::renameat_with(&dir, new, &dir, name, RenameFlags::NOREPLACE)
 }

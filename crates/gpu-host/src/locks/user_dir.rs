@@ -1,12 +1,12 @@
 //! The directory of each user: the owner of an entry is the owner of its directory.
 //!
 //! Only its owner can give a name to a file in it, and the sticky parent directory keeps others
-//! from renaming or removing it. So nobody can create an entry of another user, with whatever
+//! from renaming or removing it. So no user can create an entry of another user, with whatever
 //! links, and the link count of a file means nothing.
 
-use super::chance;
 use super::dir::Dir;
 use super::names::QUEUE;
+use super::random_hex;
 use crate::fault;
 use crate::trusted_dir::overflow_user;
 use gpu_core::{Error, ErrorKind, Result};
@@ -71,7 +71,7 @@ impl UserDir {
                 continue;
             }
             let Some((dir, stat)) = Self::opened(shared, &name)? else { continue };
-            // Those that count for nothing have cost an open too.
+            // Ignored directories have cost an open too.
             *counts.entry(stat.st_uid).or_default() += 1;
             if is_dir_of_its_owner(&stat) {
                 visit(UserDir { dir, owner: stat.st_uid, name })?;
@@ -118,7 +118,7 @@ impl UserDir {
         // listings. The name contains the time: a later directory never takes precedence over an
         // earlier one, and no process keeps using one that is removed below.
         let ticket = crate::timer::since_boot().as_nanos();
-        let other = format!("{usual}-{ticket:016x}-{}", chance()?);
+        let other = format!("{usual}-{ticket:016x}-{}", random_hex()?);
         make(shared, &other)?;
         let own = Self::first_of(shared, caller)?.ok_or_else(|| {
             let what = format!("create the lease directory '{}'", shared.show(&other));
@@ -175,7 +175,7 @@ impl UserDir {
         })
     }
 
-    /// Lets everybody read the caller's own directory, whatever the umask at its creation: a lease
+    /// Lets all users read the caller's own directory, whatever the umask at its creation: a lease
     /// that others do not see is granted twice.
     fn open_to_readers(&self) -> Result<()> {
         let dir = &self.dir;
@@ -183,9 +183,10 @@ impl UserDir {
             fault::file(format!("open the lease directory '{}'", dir.path.display()), errno)
         };
         let stat = rustix::fs::fstat(&dir.fd).map_err(failed)?;
-        match Mode::from_raw_mode(stat.st_mode) == mode() {
-            true => Ok(()),
-            false => rustix::fs::fchmod(&dir.fd, mode()).map_err(failed),
+        if Mode::from_raw_mode(stat.st_mode) == mode() {
+            Ok(())
+        } else {
+            rustix::fs::fchmod(&dir.fd, mode()).map_err(failed)
         }
     }
 
@@ -201,7 +202,8 @@ impl UserDir {
         self.dir.list(USER_NAMES, each).map(|_| ())
     }
 
-    /// Returns the names in it, at most so many, if it is a queue directory; none if its owner has removed it.
+    /// Returns the names in it, at most `most`, if it is a queue directory; none if its owner has
+    /// removed it.
     ///
     /// # Errors
     /// `Io` if the caller or the machine is at fault.
@@ -227,11 +229,11 @@ fn mode() -> Mode {
 }
 
 /// Returns the owner of a file, without opening it; `None` if it is unknown. A file system in user
-/// space, which anybody may mount on a directory of their own, is not queried, because it might
+/// space, which any user may mount on a directory of their own, is not queried, because it might
 /// never answer.
 ///
-/// The answer is only good for not opening a directory: whoever replaces the file, or forges its
-/// owner, has their own directory skipped.
+/// Use the answer only to skip a directory: a user who replaces the file, or forges its owner, only
+/// has their own directory skipped.
 fn displayed_owner(shared: &Dir, name: &str) -> Option<u32> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
     let stat = rustix::fs::statx(&shared.fd, name, flags, StatxFlags::UID).ok()?;

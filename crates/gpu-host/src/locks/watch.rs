@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// A lease loses its name by a rename or permanently. If all its processes were killed, it is
+/// A lease loses its name by a rename or permanently. If all its processes were killed, its file is
 /// closed, just before the kernel unlocks it.
 const ENDS: WatchFlags =
     WatchFlags::MOVED_FROM.union(WatchFlags::DELETE).union(WatchFlags::CLOSE_WRITE);
@@ -82,7 +82,7 @@ impl Watch {
                 Ok(0) | Err(Errno::INTR) => return Ok(false),
                 polled => polled?,
             };
-            // A user's directory has the prefix if its parent is not for leases alone.
+            // The name of a user's directory has the prefix if its parent is not for leases alone.
             let matters = |name: &str| {
                 [LEASE, TRY, KEPT].iter().any(|kind| name.starts_with(kind))
                     || name.strip_prefix(prefix).unwrap_or(name).starts_with(USER)
@@ -93,7 +93,7 @@ impl Watch {
             if now() >= end {
                 return Ok(false);
             }
-            // Anybody can cause irrelevant events at any rate.
+            // Other users can cause irrelevant events at any rate.
             sleep(MIN_EVENT_INTERVAL.min(end.saturating_sub(now())));
         }
     }

@@ -213,7 +213,7 @@ impl Dir {
     }
 }
 
-/// The place of an output file, with all symbolic links resolved.
+/// The location of an output file, with all symbolic links resolved.
 struct Place<'a> {
     dir: Dir,
     name: OsString,

@@ -55,10 +55,13 @@ impl Part {
     /// # Errors
     /// If the file cannot be written to disk, or the name of a new file exists by now.
     pub fn finish(self, path: &Path) -> Result<(), OutputError> {
-        let named = self.file.sync_all().and_then(|()| match self.replaces {
-            true => Ok(self.dir.rename(&self.part, &self.name)?),
-            // A link fails if the name exists; a rename would replace that file.
-            false => Ok(self.dir.link(&self.part, &self.name)?),
+        let named = self.file.sync_all().and_then(|()| {
+            if self.replaces {
+                Ok(self.dir.rename(&self.part, &self.name)?)
+            } else {
+                // A link fails if the name exists; a rename would replace that file.
+                Ok(self.dir.link(&self.part, &self.name)?)
+            }
         });
         named.map_err(|error| failed(path, error))
     }

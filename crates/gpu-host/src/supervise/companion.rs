@@ -1,4 +1,4 @@
-//! The port [`Companion`]: a helper program beside a job, or beside devices that are only held.
+//! The port [`Companion`]: a helper program next to a job, or next to devices that are only held.
 
 use super::shared::Shared;
 use super::tree::place;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::rc::Rc;
 
-/// The most of its output that is read.
+/// The maximum number of bytes of its output to read.
 const SAID_LIMIT: usize = 4096;
 
 /// Starts companions, such as placeholders, and no job: the [`Launcher`] of a program that only
@@ -54,7 +54,8 @@ impl Helper {
         Ok(Helper { child, said: None })
     }
 
-    /// Kills it, and reaps it if it ends at once: nobody waits for one that the driver blocks.
+    /// Kills it, and reaps it if it ends at once: the caller does not wait for one that the driver
+    /// blocks.
     fn end(&mut self) {
         self.kill();
         let _ = self.child.try_wait();
@@ -130,13 +131,13 @@ impl Companion for LinuxCompanion {
 
 impl Drop for LinuxCompanion {
     fn drop(&mut self) {
-        // Before it counts as a process of the job.
+        // It must end before it counts as a process of the job.
         self.helper.end();
         self.shared.companions.borrow_mut().remove(&self.key);
     }
 }
 
-/// Returns the output of one that has ended. A process that inherited the other end of the pipe may
+/// Returns the output of an ended helper. A process that inherited the other end of the pipe may
 /// keep it open, so this does not wait.
 fn said(mut output: ChildStdout) -> String {
     let mut text = vec![0; SAID_LIMIT];

@@ -44,7 +44,7 @@ impl DetachPipe {
         Ok(DetachPipe { reader, writer })
     }
 
-    /// Returns the argument by which the supervisor finds it; [`dismiss`] takes it.
+    /// Returns the argument for the supervisor; [`dismiss`] takes it.
     pub fn word(&self) -> OsString {
         self.writer.as_raw_fd().to_string().into()
     }

@@ -1,4 +1,4 @@
-//! The process that the caller started: it stands for the supervisor and does nothing else.
+//! The process that the caller started: it represents the supervisor and does nothing else.
 
 use super::detach::DetachPipe;
 use super::input::EndOfInput;
@@ -42,13 +42,13 @@ pub enum Relation {
     /// In its own process group, so that killing this one does not kill it; if it is killed itself,
     /// this process ends everything that it started.
     Guarded,
-    /// In its own process group, and its descendants continue without it.
+    /// In its own process group; its descendants continue without it.
     Apart,
     /// In this process group, as a second frontend in place of this one.
     Beside,
 }
 
-/// A program that was started in place of this one.
+/// A program that this one started to represent it.
 ///
 /// It receives the signals that request an end, the free ones, and those that stop and continue
 /// this process; but not those that a terminal sends to a whole process group, if it belongs to
@@ -59,7 +59,7 @@ pub struct Front {
     pidfd: OwnedFd,
     signals: SignalFd,
     stands: Relation,
-    /// The children from before.
+    /// The children of this process before the start.
     own_children: HashSet<ProcessKey>,
     /// Ctrl-C was pressed while the whole process group could receive it.
     interrupted: bool,
@@ -178,13 +178,13 @@ impl Front {
             dismissed: None,
         };
         for (signal, _) in early.iter().filter(|(_, came)| came.load(Ordering::Relaxed)) {
-            front.tell(*signal);
+            front.forward(*signal);
         }
         Ok(front)
     }
 
-    /// Lets the supervisor, which got the arguments of this, end the wait for it before it ends
-    /// itself.
+    /// Lets the supervisor, which received the arguments of `dismissal`, dismiss this frontend
+    /// before it ends itself.
     pub fn detached_by(self, dismissal: DetachPipe) -> Self {
         Front { dismissal: Some(dismissal), ..self }
     }
@@ -213,10 +213,7 @@ impl Front {
         let failed = |errno| fault::file("watch the parent process", errno);
         let root = ProcRoot::open(&roots.proc).map_err(failed)?;
         let other = Watched::open(&root, other).map_err(failed)?;
-        match self.watch(&other)? {
-            true => self.ending().map(Some),
-            false => Ok(None),
-        }
+        if self.watch(&other)? { self.ending().map(Some) } else { Ok(None) }
     }
 
     fn ending(&mut self) -> Result<JobExit> {
@@ -245,7 +242,7 @@ impl Front {
             let has_ended = self.input.as_ref().map_or(Ok(false), EndOfInput::has_ended);
             if has_ended.map_err(failed)? {
                 self.input = None;
-                self.tell(SIGTERM);
+                self.forward(SIGTERM);
             }
             let mut files = vec![
                 PollFd::new(&self.pidfd, PollFlags::IN),
@@ -285,15 +282,15 @@ impl Front {
             let typed = reported.ssi_code == SI_KERNEL && [SIGINT, SIGQUIT].contains(&signal);
             self.interrupted |= typed;
             if signal == SIGTSTP {
-                stop(|| self.tell(signal))?;
+                stop(|| self.forward(signal))?;
             } else if !typed || self.stands != Relation::Beside {
-                self.tell(signal);
+                self.forward(signal);
             }
         }
         Ok(())
     }
 
-    fn tell(&self, signal: i32) {
+    fn forward(&self, signal: i32) {
         if let Some(signal) = rustix::process::Signal::from_named_raw(signal) {
             // It may have ended by now.
             let _ = pidfd_send_signal(&self.pidfd, signal);
@@ -307,9 +304,10 @@ impl Front {
     /// `Io` when `/proc` cannot be read.
     pub fn orphans(&self, roots: &Roots, ending: JobExit) -> Result<Option<Orphans<'_>>> {
         let left = self.dismissed.is_none() && Front::was_killed(ending);
-        match self.stands == Relation::Guarded && left {
-            true => Orphans::of(roots, &self.signals, &self.own_children).map(Some),
-            false => Ok(None),
+        if self.stands == Relation::Guarded && left {
+            Orphans::of(roots, &self.signals, &self.own_children).map(Some)
+        } else {
+            Ok(None)
         }
     }
 
@@ -335,13 +333,13 @@ impl Front {
 
 /// Stops this process like Ctrl-Z, if some process can continue it, which the kernel knows.
 ///
-/// Its own signal is pending before it tells the supervisor, which stops this process too: a
+/// Its own signal is pending before `notify` signals the supervisor, which stops this process too: a
 /// SIGCONT then discards both. Sent later, its own signal would discard the SIGCONT (signal(7)).
-fn stop(tell: impl FnOnce()) -> rustix::io::Result<()> {
+fn stop(notify: impl FnOnce()) -> rustix::io::Result<()> {
     let mut stop = SigSet::empty();
     stop.add(Signal::SIGTSTP);
     kill_process(getpid(), rustix::process::Signal::TSTP)?;
-    tell();
+    notify();
     let stopped = stop.thread_unblock().and_then(|()| stop.thread_block());
     stopped.map_err(|errno| rustix::io::Errno::from_raw_os_error(errno as i32))
 }

@@ -17,13 +17,14 @@ use std::time::Duration;
 pub struct EndOfInput(OwnedFd);
 
 impl EndOfInput {
-    /// Takes standard input away from this process and those that it starts; theirs is empty.
+    /// Takes standard input away from this process and from the programs that it starts; they get
+    /// an empty input.
     ///
     /// # Errors
     /// `Io` when the kernel refuses.
     pub fn take() -> Result<Self> {
         let failed = |errno| fault::file("take over standard input", errno);
-        // Above the standard files, one of which may be closed.
+        // At a number above those of the standard files, because one of these may be closed.
         let input = fcntl_dupfd_cloexec(stdin(), 3).map_err(failed)?;
         let empty = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
         dup2_stdin(empty.map_err(failed)?).map_err(failed)?;

@@ -34,13 +34,13 @@ pub(crate) struct LinuxJob {
     pid: Pid,
     pidfd: OwnedFd,
     terminal: Option<Terminal>,
-    /// It is at the terminal alone, or has asked for it.
+    /// It has the terminal for itself, or has requested it.
     wants_terminal: bool,
     lent: bool,
     stopped: bool,
     /// The signal that stopped it, until that is handled.
     stopped_by: Option<i32>,
-    /// It was already reported that no process can continue it.
+    /// The hang-up was already reported: no process can continue it.
     hung_up: bool,
     ended: Option<JobExit>,
     told_ended: bool,
@@ -83,13 +83,13 @@ impl LinuxJob {
     }
 
     /// Checks for events, and handles those that need no caller.
-    fn look(&mut self) -> Result<Option<JobEvent>> {
+    fn check_events(&mut self) -> Result<Option<JobEvent>> {
         let came = {
             let mut signals = self.shared.signals.borrow_mut();
-            signals.look();
+            signals.record_received();
             signals.take_other()
         };
-        // Before its new state: an earlier stop has been handled by now.
+        // Signals come before its new state: an earlier stop has been handled by now.
         for signal in &came {
             match *signal {
                 SIGCONT => self.go_on(),
@@ -154,7 +154,8 @@ impl LinuxJob {
                 }
             }
         }
-        // It may have been moved to the foreground, for example by `fg`, without a notification.
+        // Another process, for example `fg`, may have moved it to the foreground without a
+        // notification.
         self.lend_terminal();
         Ok(())
     }
@@ -168,7 +169,7 @@ impl LinuxJob {
         }
     }
 
-    /// Takes the terminal back from it and its descendants. Any other owner has it rightfully: a
+    /// Takes the terminal back from it and its descendants. Any other group owns it rightfully: a
     /// shell that took it while this process was stopped.
     fn take_terminal(&mut self, for_good: bool) {
         let Some(terminal) = self.terminal.as_ref().filter(|_| self.lent) else { return };
@@ -212,7 +213,7 @@ impl LinuxJob {
                 self.go_on();
                 return Ok(());
             }
-            // SIGCONT would discard the Ctrl-Z that was pressed since (signal(7)).
+            // SIGCONT would discard a Ctrl-Z pressed since (signal(7)).
             (signal, wants_terminal) = (SIGTSTP, false);
         }
         // While the frontend lives, its group ID is not reused.
@@ -244,7 +245,7 @@ impl LinuxJob {
 
     /// Sends a signal to the remaining processes of the group.
     fn send(&self, signal: i32) {
-        // The case that none is left is handled elsewhere.
+        // Another check handles a group without processes.
         let _ = self.pass(signal);
     }
 
@@ -264,7 +265,7 @@ impl Job for LinuxJob {
     fn next(&mut self, at_most: Duration) -> Result<Option<JobEvent>> {
         let until = moment().saturating_add(at_most);
         loop {
-            match self.look() {
+            match self.check_events() {
                 Ok(None) => {}
                 Ok(event) => return Ok(event),
                 // A failure must not hide a request to end.

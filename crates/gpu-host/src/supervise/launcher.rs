@@ -89,11 +89,11 @@ impl LinuxLauncher {
         })
     }
 
-    /// Returns a signal that requests an end, each once; while there is a job, this is its
+    /// Returns a signal that requests an end, each once; while a job runs, this is its
     /// [`JobEvent::EndRequested`](gpu_core::JobEvent::EndRequested).
     pub fn asked(&self) -> Option<i32> {
         let mut signals = self.shared.signals.borrow_mut();
-        signals.look();
+        signals.record_received();
         signals.next_asked()
     }
 
@@ -116,9 +116,9 @@ impl LinuxLauncher {
 /// Makes any panic end this process, after the panic is reported: the frontend
 /// ([`Front::was_killed`](super::Front::was_killed)) sees that it did not end by itself.
 fn end_by_panics() {
-    let tell = std::panic::take_hook();
+    let previous = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        tell(panic);
+        previous(panic);
         std::process::abort();
     }));
 }

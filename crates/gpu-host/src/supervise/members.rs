@@ -10,7 +10,8 @@ use gpu_core::{Absent, ProcessInfo, ProcessKey, Reading, Result, Timestamp};
 use rustix::io::Errno;
 use std::collections::HashSet;
 
-/// How often the descendants are read at most, until the kernel's list of children has no new one.
+/// The maximum number of reads of the descendants, until the kernel's list of children has no new
+/// one.
 const READINGS: usize = 2;
 
 /// Returns the live descendants of this process, without its own children. Processes hidden from
@@ -43,7 +44,8 @@ pub(crate) fn members(
             return Ok(members);
         }
         if reading == READINGS {
-            // They start and end faster than all processes can be read: the newest represents them.
+            // They start and end faster than all processes can be read: report the newest as an
+            // example.
             let read = |pid| root.process(pid).and_then(|dir| read_known(&dir, UNKNOWN, users));
             let mut infos = missed.into_iter().rev().filter_map(|pid| read(pid).ok());
             members.extend(infos.find(|info| !is_own(&info.key)));

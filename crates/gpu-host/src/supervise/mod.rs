@@ -1,15 +1,15 @@
 //! Programs in their own process tree: a frontend that the caller sees, a supervisor that stays, a
 //! job.
 //!
-//! The main decision is that the program that a person started is only a [`Front`]: it holds
-//! nothing, so nothing is lost with it. It starts its own program again as the *supervisor*, which
-//! does the work through a [`LinuxLauncher`]. Every process of the job's tree stays a descendant of
-//! the supervisor, whatever it does (`PR_SET_CHILD_SUBREAPER`, prctl(2)). The supervisor watches
-//! the frontend through a pidfd, and so notices its end even by SIGKILL; this depends on no
-//! inherited descriptor, pipe or environment variable. The frontend notices the supervisor's end.
-//! If the supervisor was killed, the frontend is next above the tree: all of it becomes the
-//! frontend's ([`Orphans`]), to be ended. A supervisor that outlasts its run, to keep a lease,
-//! dismisses the frontend first ([`DetachPipe`]).
+//! The main decision is that the program that a user started is only a [`Front`]: it holds nothing,
+//! so nothing is lost with it. It starts its own program again as the *supervisor*, which does the
+//! work through a [`LinuxLauncher`]. Every process of the job's tree stays a descendant of the
+//! supervisor, whatever it does (`PR_SET_CHILD_SUBREAPER`, prctl(2)). The supervisor watches the
+//! frontend through a pidfd, and so notices its end even by SIGKILL; this depends on no inherited
+//! descriptor, pipe or environment variable. The frontend notices the supervisor's end. If the
+//! supervisor was killed, the frontend is next above the tree: it adopts all of it ([`Orphans`]),
+//! to end it. A supervisor that outlasts its run, to keep a lease, dismisses the frontend first
+//! ([`DetachPipe`]).
 //!
 //! Each of the three has its own process group, so killing one of them does not kill the next. The
 //! frontend's group lends the terminal to the job's, as a shell does (credentials(7),

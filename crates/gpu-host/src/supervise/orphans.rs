@@ -58,7 +58,7 @@ impl Job for Orphans<'_> {
         }
     }
 
-    /// Forwards none: its original configuration is unknown.
+    /// Forwards no signal: its original configuration is unknown.
     fn pass(&self, signal: i32) -> Result<()> {
         let what = format!("send signal {signal} to a job without a supervisor");
         Err(Error::new(ErrorKind::Unsupported, what))

@@ -151,9 +151,10 @@ pub(crate) fn start(launch: &Launch) -> Result<Child> {
 
 fn from_here(file: PathBuf) -> OsString {
     let file = file.into_os_string().into_vec();
-    match file.starts_with(b"-") {
-        true => OsString::from_vec([&b"./"[..], &file].concat()),
-        false => OsString::from_vec(file),
+    if file.starts_with(b"-") {
+        OsString::from_vec([&b"./"[..], &file].concat())
+    } else {
+        OsString::from_vec(file)
     }
 }
 

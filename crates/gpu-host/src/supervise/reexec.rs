@@ -1,9 +1,8 @@
 //! The port [`Supervisors`]: this program, started again.
 //!
-//! Between the caller and the supervisor there is a guard, which is this program as well: the
-//! caller must not become a subreaper, and some process has to end the job if the supervisor is
-//! killed. The guard is a [`Front`] without a user; it watches the caller, and the supervisor
-//! watches it.
+//! Between the caller and the supervisor runs a guard, which is this program as well: the caller
+//! must not become a subreaper, and some process has to end the job if the supervisor is killed.
+//! The guard is a [`Front`] without a user; it watches the caller, and the supervisor watches it.
 //!
 //! The supervisor and its job send their output through pipes that they open as `/proc/PID/fd/N` of
 //! the caller. So no descriptor has to be inherited, and neither process keeps one open that it
@@ -46,7 +45,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Starts a program again as the supervisor of a job.
 ///
-/// The program must call [`ReexecRole::find`] before anything else, and act in the part that it
+/// The program must call [`ReexecRole::find`] before anything else, and take the role that it
 /// returns.
 #[derive(Clone, Debug)]
 pub struct Reexec {
@@ -56,7 +55,7 @@ pub struct Reexec {
 }
 
 impl Reexec {
-    /// Returns a starter of `program`, which keeps this many bytes of a job's output.
+    /// Returns a starter of `program` that keeps this many bytes of a job's output.
     pub fn new(roots: Roots, program: PathBuf, result_limit: usize) -> Self {
         Reexec { roots, program, result_limit }
     }
@@ -86,7 +85,7 @@ impl Supervisors for Reexec {
             let mut text = (order.len() as u64).to_le_bytes().to_vec();
             text.extend_from_slice(order);
             text.extend_from_slice(input);
-            // A job that does not read all of it, or a supervisor that is gone, ends this.
+            // It ends if the job does not read all input, or if the supervisor is gone.
             std::thread::spawn(move || stdin.write_all(&text));
         }
         Ok(Box::new(Supervisor {
@@ -158,7 +157,7 @@ impl Drain {
                 kept.0.extend_from_slice(&piece[..length.min(room)]);
                 kept.1 |= length > room;
             }
-            // There may be no reader any more.
+            // The reader may be gone.
             let _ = ends.send(());
         });
         Drain { kept, ended }
@@ -172,19 +171,19 @@ impl Drain {
     }
 }
 
-/// The part of a program that [`Reexec`] started.
+/// The role of a program that [`Reexec`] started.
 #[derive(Debug)]
 pub enum ReexecRole {
     /// It is a supervisor.
     Supervisor(SupervisorOrder),
     /// It is the guard of a killed supervisor, and must end the remaining processes.
     Successor(Successor),
-    /// It was a guard, and nothing is left to do.
+    /// It was a guard, and has no further task.
     Over,
 }
 
 impl ReexecRole {
-    /// Returns the part of the calling program, which was started with these arguments; `None` if
+    /// Returns the role of the calling program, which was started with these arguments; `None` if
     /// [`Reexec`] did not start it. A guard stays in this call until its supervisor has ended.
     ///
     /// # Errors
@@ -235,17 +234,19 @@ impl ReexecRole {
             return Ok(ReexecRole::Over);
         }
         let ending = front.wait()?;
-        match Front::was_killed(ending) {
-            true => Ok(ReexecRole::Successor(Successor { front, roots: roots.clone(), ending })),
+        if Front::was_killed(ending) {
+            Ok(ReexecRole::Successor(Successor { front, roots: roots.clone(), ending }))
+        } else if ending == JobExit::Code(0) {
             // This process ends as the supervisor did, for the caller to see.
-            false if ending == JobExit::Code(0) => Ok(ReexecRole::Over),
-            false => Err(Error::new(ErrorKind::Io, what)
-                .with_source(io::Error::other(format!("it ended with {}", ending.code())))),
+            Ok(ReexecRole::Over)
+        } else {
+            Err(Error::new(ErrorKind::Io, what)
+                .with_source(io::Error::other(format!("it ended with {}", ending.code()))))
         }
     }
 }
 
-/// What a guard has of a killed supervisor.
+/// A guard whose supervisor was killed.
 #[derive(Debug)]
 pub struct Successor {
     front: Front,
@@ -268,7 +269,7 @@ impl Successor {
 pub struct SupervisorOrder {
     /// The process that it works for; pass it to [`LinuxLauncher`](super::LinuxLauncher).
     pub front: ProcessKey,
-    /// What it is to do.
+    /// The order itself.
     pub order: Vec<u8>,
     /// The path to which its job can write a result.
     pub result: PathBuf,

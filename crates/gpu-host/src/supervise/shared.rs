@@ -1,4 +1,4 @@
-//! What a launcher, its job and its companions share.
+//! The state that a launcher, its job and its companions share.
 
 use super::has_ended;
 use super::signals::Signals;
@@ -21,22 +21,22 @@ pub(crate) struct Shared {
     pub(crate) users: Users,
     pub(crate) signals: RefCell<Signals>,
     pub(crate) front: Watched,
-    /// The frontend's process group, this process's own without one; none if it is outside this PID
-    /// namespace.
+    /// The frontend's process group, or this process's own without a frontend; `None` if it is
+    /// outside this PID namespace.
     pub(crate) group: Option<Pid>,
     /// The original signal mask of this thread, for the job.
     pub(crate) mask: SigSet,
     /// The original limit on open files, for the job.
     pub(crate) files: OpenFiles,
-    /// The children from before the first job.
+    /// The children of this process before the first job.
     pub(crate) own_children: OnceCell<HashSet<ProcessKey>>,
-    /// The helper programs beside the job, which are also this process's own children.
+    /// The helper programs next to the job, which are also this process's own children.
     pub(crate) companions: RefCell<HashSet<ProcessKey>>,
 }
 
 impl Shared {
     /// Returns whether a child existed before the first job, or is a helper. The kernel does not
-    /// reveal who started an orphaned process; but no process is adopted before there is a job.
+    /// reveal the starter of an orphaned process; but no process is adopted before the first job.
     pub(crate) fn is_own(&self, child: &ProcessKey) -> bool {
         self.own_children.get().is_some_and(|own| own.contains(child))
             || self.companions.borrow().contains(child)
@@ -57,11 +57,11 @@ impl Shared {
 
 /// A process whose end is watched.
 pub(crate) enum Watched {
-    /// There is none.
+    /// No process.
     Nobody,
     /// This process lived when it was opened.
     Opened(OwnedFd),
-    /// It has ended before.
+    /// The process has ended before.
     Gone,
 }
 

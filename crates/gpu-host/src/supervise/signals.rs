@@ -25,7 +25,7 @@ pub(crate) const FREE: [i32; 2] = [SIGUSR1, SIGUSR2];
 /// as by systemd.kill(5), reaches the supervisor directly and again through the frontend.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// The same for SIGINT, because a person may press Ctrl-C twice.
+/// The same for SIGINT, because a user may press Ctrl-C twice.
 const ECHO_OF_INTERRUPT: Duration = Duration::from_millis(250);
 
 /// The maximum length of `status`.
@@ -61,9 +61,10 @@ impl Signals {
 
     /// Catches Ctrl-Z from now on: with a job, the job stops first.
     pub(crate) fn catch_stop(&self) -> io::Result<()> {
-        match is_in(self.ignored, SIGTSTP) {
-            true => Ok(()),
-            false => self.delivery.handle().add_signal(SIGTSTP),
+        if is_in(self.ignored, SIGTSTP) {
+            Ok(())
+        } else {
+            self.delivery.handle().add_signal(SIGTSTP)
         }
     }
 
@@ -77,7 +78,7 @@ impl Signals {
     }
 
     /// Records received signals.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn record_received(&mut self) {
         for signal in self.delivery.pending() {
             let asks = ASKING.contains(&signal);
             if (asks || FREE.contains(&signal)) && is_echo(&mut self.heard, signal) {
@@ -124,8 +125,8 @@ pub fn end_signals() -> impl Iterator<Item = i32> {
     [SIGTERM].into_iter().chain(unless_ignored([SIGINT, SIGHUP]))
 }
 
-/// Returns those of these signals that this program was not started to ignore, as nohup(1) starts
-/// it: an ignored signal stays ignored. All, if `/proc` does not tell.
+/// Returns the signals that this program was not started to ignore, as nohup(1) starts it: an
+/// ignored signal stays ignored. Returns all if `/proc` does not show them.
 pub fn unless_ignored<const N: usize>(signals: [i32; N]) -> impl Iterator<Item = i32> {
     let root = ProcRoot::open(Path::new("/proc")).ok();
     let ignored = root.and_then(|root| ignored(&root).ok()).unwrap_or(0);

@@ -1,8 +1,8 @@
 //! Stops the new processes of a tree, so that they can be inspected.
 //!
 //! A process that forks and exits every millisecond is gone before its files can be listed. A stop
-//! costs one system call per process, and a stopped process neither forks nor exits. The tree that
-//! was there before is left running.
+//! costs one system call per process, and a stopped process neither forks nor exits. The existing
+//! tree keeps running.
 
 use super::tree::{listed, listed_below, place};
 use super::{has_ended, moment, pause};
@@ -56,7 +56,7 @@ pub(crate) fn suspend_new(
     let still_forking = loop {
         // An orphaned process is a child of this one, and its PID is not reused until this process
         // reaps it: stop it before any check. The kernel lists the newest last, and that may be the
-        // only one that has not ended by now.
+        // only one that has not ended yet.
         for pid in listed(root).map_err(failed)?.into_iter().rev() {
             let Some(number) = raw(pid).filter(|_| !seen.contains(&pid)) else { continue };
             let sent = kill_process(number, Signal::STOP);

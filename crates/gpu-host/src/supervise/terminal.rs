@@ -17,8 +17,8 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Opens the terminal, to be lent by a group of this session; `None` if there is none (tty(4)),
-    /// or if that group has no number here ([`own_group`]).
+    /// Opens the terminal, to be lent by a group of this session; `None` if there is no terminal
+    /// (tty(4)), or if that group has no number here ([`own_group`]).
     pub(crate) fn open(lender: Option<Pid>) -> Option<Self> {
         let lender = lender?;
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;

@@ -11,7 +11,8 @@ use std::collections::{HashMap, HashSet};
 /// How much of a list of children is read.
 const CHILDREN_LIMIT: usize = 1 << 20;
 
-/// How often all processes, or the lists of children, are read at most, until two reads agree.
+/// The maximum number of reads of all processes, or of the lists of children, until two reads
+/// agree.
 const READINGS: usize = 5;
 
 /// The positions of all processes at one moment, as nearly as possible.
@@ -76,7 +77,7 @@ impl Places {
         }
         let (mut below, mut parents) = (Vec::new(), vec![pid]);
         while let Some(parent) = parents.pop() {
-            // Removed as it is visited: a list that was read piece by piece could have a cycle.
+            // Removed when visited: a list that was read in pieces could have a cycle.
             for child in children.remove(&parent).unwrap_or_default() {
                 parents.push(child.key.pid.0);
                 below.push(child);
@@ -178,7 +179,7 @@ pub(crate) fn listed_below(root: &ProcRoot, own: u32) -> Vec<Place> {
         let Ok(dir) = root.process(parent) else { continue };
         for thread in dir.threads().unwrap_or_default() {
             for pid in children_of(&dir, thread).unwrap_or_default() {
-                // One whose parent has ended meanwhile was re-parented to this process.
+                // If its parent has ended meanwhile, a process was re-parented to this one.
                 let is_below = |place: &Place| [parent, own].contains(&place.parent);
                 let Some(place) = place(root, pid).ok().filter(is_below) else { continue };
                 if known.insert(place.key) {
@@ -244,7 +245,7 @@ fn lists_below(root: &ProcRoot, own: u32) -> Option<Vec<Place>> {
             let child = place(root, pid).ok().filter(|child| child.parent == parent)?;
             // No process is below two processes, or below itself.
             known.insert(pid).then_some(())?;
-            // A process that has ended has passed its children on.
+            // A process that has ended has no children any more.
             parents.extend((!child.has_ended).then_some(pid));
             below.push(child);
         }

@@ -18,7 +18,7 @@ use rustix::process::{Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-/// A killed process that is still there after this time cannot end now, or may not be killed.
+/// If a killed process still exists after this time, it cannot end now, or may not be killed.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// A killed process needs a moment of CPU time to end.

@@ -64,7 +64,7 @@ fn status(pid: u32, uid: u32, nspid: &str) -> String {
 
 const PF_KTHREAD: u32 = 0x0020_0000;
 
-/// How many lines of 19 bytes a buffer of 32 KiB holds: the next line is cut by its end.
+/// How many lines of 19 bytes a buffer of 32 KiB holds: its end splits the next line.
 const LINES_OF_BUFFER: usize = 1_724;
 
 #[test]

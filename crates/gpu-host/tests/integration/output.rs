@@ -15,7 +15,7 @@ use tempfile::TempDir;
 const USER: u32 = 61_001;
 const OTHER: u32 = 61_002;
 
-/// Writes `new` to a file in one of the ways.
+/// Writes `new` to a file in one of these ways.
 type Way = fn(&Path) -> Result<(), OutputError>;
 
 const CREATE: Way = |path| create(path).map(written);
@@ -178,7 +178,7 @@ fn path_without_regular_file_is_refused() {
 fn own_symlink_leads_to_its_target() {
     for way in WAYS {
         let dir = Dir::new();
-        // Not a directory of descriptors, although it is called like one.
+        // Not a directory of descriptors, although it has the name of one.
         fs::create_dir(dir.at("fd")).unwrap();
         for (link, target) in [("fd/link", "report"), ("dangling", "missing")] {
             symlink(if link == "dangling" { "./missing" } else { "../report" }, dir.at(link))
@@ -190,7 +190,8 @@ fn own_symlink_leads_to_its_target() {
         let before = inode(&dir.at("report"));
         create(&dir.at("fd/link")).map(written).unwrap();
         assert_ne!(inode(&dir.at("report")), before, "it is not written in place");
-        // Another user may have made the second name, where no other file of that user may be.
+        // Another user may have made the second name, in a directory that has no other file of that
+        // user.
         rustix::fs::linkat(CWD, dir.at("fd/link"), CWD, dir.at("fd/twin"), AtFlags::empty())
             .unwrap();
         assert_eq!(why(way(&dir.at("fd/twin"))), "it is a symbolic link of another user");
@@ -269,7 +270,7 @@ fn descriptor_is_opened_as_it_is() {
         assert_eq!(text, content, "it has no other name");
     }
 
-    // Nobody reads it.
+    // The pipe has no reader.
     let dir = Dir::new();
     rustix::fs::mknodat(CWD, dir.at("pipe"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let pipe = rustix::fs::open(dir.at("pipe"), OFlags::PATH, Mode::empty()).unwrap();

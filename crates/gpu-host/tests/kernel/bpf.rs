@@ -1,5 +1,5 @@
-//! The search for holders of devices, with and without BPF. The unit tests of the module `bpf` check
-//! that BPF is used where it can be.
+//! The search for holders of devices, with and without BPF. The unit tests of the module `bpf`
+//! check that it uses BPF where possible.
 
 use crate::child::{Sleeper, compile};
 use crate::holders::MAPPER;
@@ -15,7 +15,7 @@ fn holders_are_the_same_with_and_without_bpf() {
     compare();
 }
 
-/// Compares both searches on a process for each way of holding a device, also in another PID
+/// Compares both searches on processes that hold a device in each way, also in another PID
 /// namespace.
 pub(crate) fn compare() {
     let dir = tempfile::tempdir().unwrap();

@@ -24,8 +24,8 @@ impl Sleeper {
         }
     }
 
-    /// Runs a shell script that ends with `exec sleep`; returns once that runs. `$1` and so on are
-    /// the arguments.
+    /// Runs a shell script that ends with `exec sleep`; returns once the sleep runs. `$1` and so on
+    /// are the arguments.
     pub(crate) fn shell(script: &str, arguments: &[&Path]) -> Self {
         let script = format!("{script}; exec sleep 1000");
         let mut command = Command::new("sh");
@@ -35,7 +35,7 @@ impl Sleeper {
         sleeper
     }
 
-    /// Runs a program that prints `ready` when it is.
+    /// Runs a program that prints `ready` when it is ready.
     pub(crate) fn ready(command: &mut Command) -> Self {
         let mut sleeper = Sleeper::spawn(command.stdout(Stdio::piped()));
         let mut said = [0; 5];
@@ -64,7 +64,7 @@ impl Sleeper {
 
 impl Drop for Sleeper {
     fn drop(&mut self) {
-        // One that is gone already needs no signal.
+        // A process that is already gone needs no signal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

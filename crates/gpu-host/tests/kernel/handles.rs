@@ -55,7 +55,7 @@ fn process_ignoring_sigterm_ends_on_sigkill() {
     eventually(|| handle.has_exited().unwrap());
 }
 
-/// A file of nobody with the setuid bit runs as nobody.
+/// A file of the user nobody with the setuid bit runs as nobody.
 #[test]
 fn setuid_program_has_the_real_uid_of_who_has_started_it() {
     const NOBODY: u32 = 65534;
@@ -157,7 +157,7 @@ fn fake_proc_root_cannot_open_processes() {
     let error = made_up.open(sleeper.pid()).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 
-    // The same /proc under another name is the same /proc.
+    // The same /proc under another name counts as the same.
     let same = LinuxHost::new(roots(Path::new("/proc/self/root/proc")));
     assert!(same.open(sleeper.pid()).is_ok());
 }

@@ -94,7 +94,7 @@ fn command_lines_are_bounded_and_keep_empty_arguments() {
     command.args(["-c", "read line", "", "\n\x1b", &"x".repeat(100_000), "end"]);
     let sleeper = Sleeper::spawn(command.stdin(std::process::Stdio::piped()));
     let read = || host().process(sleeper.pid()).unwrap().command_line;
-    // It is missing for a moment while the program is put in place.
+    // It is missing for a moment during the execve.
     crate::child::eventually(|| read().is_ok());
     let line = read().unwrap();
     assert_eq!(line[..5], ["sh", "-c", "read line", "", "\n\x1b"]);
@@ -200,7 +200,7 @@ fn known_process_is_read_again_and_whole_if_it_is_another() {
     let again = |known: &ProcessInfo| {
         host().processes_again(vec![Arc::new(known.clone())], ProcessDetail::Outline).remove(0)
     };
-    // What is kept: here a user who is not that of the process.
+    // Data that is kept: here a user other than that of the process.
     let known = ProcessInfo { user: Ok("before".to_owned()), ..whole.clone() };
     let known = ProcessInfo { cpu_time: Err(Absent::NotRecorded), ..known };
     let read = again(&known).unwrap();

@@ -1,4 +1,4 @@
-//! Processes whose first thread does not represent all.
+//! Processes whose first thread does not represent all threads.
 
 use crate::child::{Sleeper, compile, eventually};
 use crate::{host, skip};

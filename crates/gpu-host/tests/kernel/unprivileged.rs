@@ -10,7 +10,7 @@ use gpu_host::resolve;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-/// Names a process of root and a file that it holds to the tests that run again.
+/// The variable that passes a process of root and a file that it holds to the tests that run again.
 const FOREIGN: &str = "GPU_HOST_TEST_FOREIGN_PID";
 const FOREIGN_FILE: &str = "GPU_HOST_TEST_FOREIGN_FILE";
 
@@ -23,7 +23,7 @@ struct Unprivileged {
 }
 
 impl Unprivileged {
-    /// Returns `None`, and prints so, if root does not run this test; prints nothing in the second
+    /// Returns `None`, and prints so, if root does not run this test; prints no message in the second
     /// run.
     fn new(test: &str) -> Option<Self> {
         if std::env::var_os(FOREIGN).is_some() {
@@ -70,8 +70,7 @@ impl Unprivileged {
         }
     }
 
-    /// Runs the one ignored test `name` through `command`, which ends where the program's name
-    /// goes.
+    /// Runs the one ignored test `name` through `command`, which ends before the program's name.
     fn only(&self, test: &str, name: &str, command: &mut Command) {
         let name = format!("unprivileged::{name}");
         command.arg(self.program()).args(["--ignored", "--exact", &name]);
@@ -81,7 +80,7 @@ impl Unprivileged {
     }
 }
 
-/// Returns the process and the file that the outer test names.
+/// Returns the process and the file from the outer test.
 fn foreign() -> (Pid, [DeviceFile; 1]) {
     let named = |variable| std::env::var(variable).expect("this test is run by another one");
     (Pid(named(FOREIGN).parse().unwrap()), [resolve(named(FOREIGN_FILE)).unwrap()])

@@ -1,6 +1,6 @@
 //! How entries are published, read, and ended.
 
-use crate::other_process::Stranger;
+use crate::other_process::OtherProcess;
 use crate::{ATTEMPT, LEASE, WAITER, entry, eventually, lease, locks, own};
 use gpu_core::{Clock, DeviceUuid, LeaseEntry, LeaseStore, Pid};
 use gpu_host::SystemClock;
@@ -54,8 +54,8 @@ fn duplicate_id_is_rejected() {
 fn lease_ends_with_its_last_process() {
     let dir = tempdir().unwrap();
     let locks = locks(dir.path());
-    let holder = Stranger::start(None, "publish lease GPU-1", dir.path()).unwrap();
-    let waiter = Stranger::start(None, "publish waiter -", dir.path()).unwrap();
+    let holder = OtherProcess::start(None, "publish lease GPU-1", dir.path()).unwrap();
+    let waiter = OtherProcess::start(None, "publish waiter -", dir.path()).unwrap();
     assert_eq!(locks.entries(LEASE).unwrap()[0].root.pid, Pid(holder.pid()));
     assert_eq!(locks.entries(WAITER).unwrap().len(), 1);
     holder.kill();
@@ -64,7 +64,7 @@ fn lease_ends_with_its_last_process() {
     assert_eq!(locks.entries(WAITER).unwrap(), []);
     assert_eq!(names(dir.path(), "lease-"), 1, "its file means nothing");
 
-    let supervisor = Stranger::start(None, "publish-for-a-child GPU-1", dir.path()).unwrap();
+    let supervisor = OtherProcess::start(None, "publish-for-a-child GPU-1", dir.path()).unwrap();
     let child: i32 = fs::read_to_string(dir.path().join("child")).unwrap().parse().unwrap();
     supervisor.kill();
     assert_eq!(locks.entries(LEASE).unwrap().len(), 1, "its job has it still");
@@ -115,7 +115,7 @@ print(spoiled)
     assert_eq!(output.stdout, b"1\n", "it has one file: {output:?}");
     let text = std::fs::read(own(dir.path()).join(format!("lease-{}", entry.id))).unwrap();
     assert!(text.ends_with(b"}\n") && text.len() > 100);
-    // Not this process's cache, but what any reader sees.
+    // Without this process's cache, as any reader sees it.
     assert_eq!(crate::locks(dir.path()).entries(LEASE).unwrap(), [entry]);
     drop(held);
     let names = std::fs::read_dir(own(dir.path())).unwrap().flatten();
@@ -157,7 +157,7 @@ fn inherited_file_is_named_before_lease() {
     drop(held);
     assert!(!kept(&first).exists());
 
-    // One that is left of a lease that had its name before.
+    // A file of an earlier lease of that name is left.
     let again = entry(&locks, &["GPU-1"]);
     fs::write(kept(&again), "").unwrap();
     drop(locks.publish(LEASE, &again).unwrap());
@@ -178,7 +178,7 @@ fn confirmed_attempt_becomes_lease() {
     drop(held);
     assert_eq!((names(dir.path(), "lease-"), names(dir.path(), "past-")), (0, 1));
 
-    // After a withdrawal nothing is left; and a deleted attempt cannot be confirmed.
+    // A withdrawal leaves no file; and a deleted attempt cannot be confirmed.
     drop(here.publish(ATTEMPT, &attempt).unwrap());
     assert_eq!((names(dir.path(), "try-"), names(dir.path(), "kept-")), (0, 0));
     let mut held = here.publish(ATTEMPT, &attempt).unwrap();
@@ -204,7 +204,7 @@ fn abandoned_lease_ends_with_inheritors() {
 
     let (_, held) = lease(&locks, &["GPU-1"]);
     held.leave();
-    // A program that another test starts may have a copy for an instant.
+    // A program that another test starts may have a copy for a moment.
     eventually(|| locks.entries(LEASE).unwrap().is_empty());
 }
 
@@ -232,9 +232,9 @@ fn wait_wakes_only_on_lease_end() {
     assert!(!waits(Duration::from_millis(20)).0, "none of these is the end of a lease");
     drop(held);
     assert!(waits(LONG).0);
-    let stranger = Stranger::start(None, "publish lease GPU-1", dir.path()).unwrap();
+    let other = OtherProcess::start(None, "publish lease GPU-1", dir.path()).unwrap();
     while waits(Duration::from_millis(20)).0 {}
-    stranger.kill();
+    other.kill();
     let (changed, after) = waits(LONG);
     assert!(changed && after < LONG, "a death is told");
 }
@@ -276,7 +276,7 @@ fn republished_lease_outlives_removed_entry() {
 fn ended_leases_record_last_use_and_are_pruned() {
     let dir = tempdir().unwrap();
     let locks = locks(dir.path());
-    let killed = Stranger::start(None, "publish lease GPU-9", dir.path()).unwrap();
+    let killed = OtherProcess::start(None, "publish lease GPU-9", dir.path()).unwrap();
     killed.kill();
     for number in 0..30 {
         drop(lease(&locks, &[&format!("GPU-{}", number % 3)]));
@@ -295,7 +295,7 @@ fn ended_leases_record_last_use_and_are_pruned() {
 fn entries_are_world_readable_regardless_of_umask() {
     let dir = tempdir().unwrap();
     let task = "publish-with-a-closed-umask GPU-1";
-    let _stranger = Stranger::start(None, task, dir.path()).unwrap();
+    let _other = OtherProcess::start(None, task, dir.path()).unwrap();
     let mut modes: Vec<(String, u32)> = fs::read_dir(own(dir.path()))
         .unwrap()
         .flatten()

@@ -1,8 +1,8 @@
 //! System calls that fail: an unreadable file or directory is an error, not a dead lease or an
-//! empty directory. A file that only its owner has closed is no error for other users.
+//! empty directory. A file that only its owner has closed is not an error for other users.
 
 use crate::hostile::shared;
-use crate::other_process::{NOBODY, Stranger};
+use crate::other_process::{NOBODY, OtherProcess};
 use crate::{LEASE, WAITER, entry, lease, locks, own, skip};
 use gpu_core::{DeviceUuid, LeaseStore};
 use nix::libc::{
@@ -89,7 +89,7 @@ fn failed_system_call_is_no_dead_lease() {
     }
     let said = read(SYS_fstatfs, EPERM, "");
     assert!(said.contains("query the file system type of") && said.contains("fstatfs"), "{said}");
-    // Other calls do the same without these.
+    // Other calls replace these.
     for (call, errno) in [(SYS_openat2, ENOSYS), (SYS_openat2, EPERM), (SYS_statx, EPERM)] {
         assert_eq!(read(call, errno, ""), "1", "{call}: {errno}");
     }
@@ -99,7 +99,7 @@ fn failed_system_call_is_no_dead_lease() {
 /// with an error nor hide a lease.
 #[test]
 fn living_lease_with_damaged_content_is_on_every_device() {
-    /// The loader of programs reads other parts of files.
+    /// The program loader reads other parts of files.
     const FROM_START: &str = ":3:0";
     let (dir, tools) = (tempdir().unwrap(), tempdir().unwrap());
     let Some(deny) = deny(tools.path()) else {
@@ -129,7 +129,7 @@ fn living_lease_with_damaged_content_is_on_every_device() {
 #[test]
 fn dead_file_system_of_another_user_is_no_error_without_openat2() {
     const TEST: &str = "dead_file_system_of_another_user_is_no_error_without_openat2";
-    // Its program has ended, so every question to it fails; a living one might never answer.
+    // Its program has ended, so every query fails; a living one might never answer.
     const MOUNT: &str = "exec 3<>/dev/fuse && mount -i -t fuse \
         -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other fuse \"$1\"";
     let (Some(dir), tools) = (shared(TEST), tempdir().unwrap()) else { return };
@@ -150,8 +150,8 @@ fn dead_file_system_of_another_user_is_no_error_without_openat2() {
     assert_eq!(here.unwrap(), 2);
 }
 
-/// An access control list (acl(5), linux/posix_acl_xattr.h) by which all users but one may read a
-/// file.
+/// Returns an access control list (acl(5), linux/posix_acl_xattr.h) that lets all users but one
+/// read a file.
 fn list_without(user: u32) -> Vec<u8> {
     let everybody = u32::MAX;
     let entries: [(u16, u16, u32); 5] = [
@@ -176,7 +176,8 @@ fn file_closed_by_its_owner_is_no_error_for_others() {
     let locks = locks(dir.path());
     let leases = ["GPU-1", "GPU-2", "GPU-3"].map(|device| lease(&locks, &[device]));
     let path = |entry: &gpu_core::LeaseEntry| own(dir.path()).join(format!("lease-{}", entry.id));
-    let sees = |device: &str| Stranger::start(Some(NOBODY), &format!("see {device}"), dir.path());
+    let sees =
+        |device: &str| OtherProcess::start(Some(NOBODY), &format!("see {device}"), dir.path());
     assert!(sees("GPU-1").is_some() && sees("GPU-2").is_some());
     fs::set_permissions(path(&leases[0].0), Permissions::from_mode(0o600)).unwrap();
     let list = list_without(NOBODY);

@@ -1,7 +1,7 @@
-//! A process with few descriptors (`EMFILE`): what it cannot see must not count as free, and what
-//! it cannot keep does not exist.
+//! A process with few descriptors (`EMFILE`): what it cannot read must not count as free, and what
+//! it cannot keep open must not exist.
 
-use crate::other_process::Stranger;
+use crate::other_process::OtherProcess;
 use crate::{LEASE, WAITER, entry, lease, locks, own};
 use gpu_core::{Error, ErrorKind, LeaseStore};
 use gpu_host::FileLeaseStore;
@@ -20,13 +20,13 @@ fn low_fd_limit_hides_no_lease_and_leaves_no_files() {
     let locks = locks(dir.path());
     let (own, _held) = lease(&locks, &["GPU-1"]);
     let task = format!("have-few-descriptors {}", own.id);
-    let stranger = Stranger::start(None, &task, dir.path());
-    assert!(stranger.is_some(), "it says what was wrong");
+    let other = OtherProcess::start(None, &task, dir.path());
+    assert!(other.is_some(), "it says what was wrong");
     assert_eq!(locks.entries(LEASE).unwrap(), [own]);
 }
 
-/// Runs each step with 0, 1, 2 … descriptors, in a separate process; `other` is the lease that
-/// exists all the time.
+/// Runs each step with 0, 1, 2 … descriptors, in a separate process; `other` is a lease that exists
+/// all the time.
 pub(crate) fn sweep(dir: &Path, locks: &FileLeaseStore, other: &str) {
     let usual = getrlimit(Resource::Nofile);
     let with = |limit| setrlimit(Resource::Nofile, Rlimit { current: Some(limit), ..usual });
@@ -57,7 +57,7 @@ pub(crate) fn sweep(dir: &Path, locks: &FileLeaseStore, other: &str) {
         assert!(inherited.is_ok_and(|inherited| inherited.is_ok()) == held.is_ok());
         let leases = locks.entries(LEASE).unwrap().len();
         assert_eq!(leases, 1 + usize::from(held.is_ok()), "{limit}");
-        // It also ends when nothing more can be opened.
+        // It also ends when no more files can be opened.
         with(0).unwrap();
         drop((place, held, back));
         with(MAX * 4).unwrap();

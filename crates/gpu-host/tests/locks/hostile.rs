@@ -1,6 +1,6 @@
 //! Hostile content of the directories.
 
-use crate::other_process::{NOBODY, Stranger};
+use crate::other_process::{NOBODY, OtherProcess};
 use crate::{ATTEMPT, LEASE, WAITER, entry, lease, locks, own, skip};
 use gpu_core::{ErrorKind, LeaseStore};
 use nix::fcntl::{FcntlArg, fcntl};
@@ -58,7 +58,7 @@ fn invalid_entries_are_skipped() {
         locked(&at("lease-"), &text),
         locked(&at("place-lease"), &text),
         locked(&writable, named.as_bytes()),
-        // Beside the directories of users nothing is an entry.
+        // A file next to the directories of users is not an entry.
         locked(&dir.path().join(format!("lease-{}", entry.id)), &text),
     ];
     fs::set_permissions(&writable, Permissions::from_mode(0o666)).unwrap();
@@ -109,7 +109,7 @@ fn unlimited_directories_cost_little_and_hide_no_lease_of_another_user() {
         let text = text.replace(entry.id.as_str(), id);
         planted(dir.path(), name, owner, id, text.as_bytes())
     };
-    // Names of the attacker's choice, before and after those of others, and their names too.
+    // Names of the attacker's choice, before and after those of others, and also their names.
     let empty = |name: String, owner: u32| {
         let user = dir.path().join(name);
         fs::create_dir(&user).unwrap();
@@ -268,7 +268,7 @@ fn other_users_see_entries_but_cannot_end_them() {
     let place = entry(&locks, &[]);
     let _place = locks.publish(WAITER, &place).unwrap();
 
-    let stranger = Stranger::start(Some(NOBODY), "publish lease GPU-2", dir.path()).unwrap();
+    let other = OtherProcess::start(Some(NOBODY), "publish lease GPU-2", dir.path()).unwrap();
     let mut leases = locks.entries(LEASE).unwrap();
     leases.sort_by_key(|lease| lease.owner);
     let owners: Vec<_> = leases.iter().map(|l| (l.owner, l.devices[0].0.as_str())).collect();
@@ -277,9 +277,9 @@ fn other_users_see_entries_but_cannot_end_them() {
         [(0, "GPU-1"), (NOBODY, "GPU-2")],
         "the owner is the owner of the directory"
     );
-    stranger.kill();
+    other.kill();
     for task in ["see GPU-1", "spoil-all"] {
-        assert!(Stranger::start(Some(NOBODY), task, dir.path()).is_some(), "{task}");
+        assert!(OtherProcess::start(Some(NOBODY), task, dir.path()).is_some(), "{task}");
     }
     assert_eq!(locks.entries(LEASE).unwrap(), [own]);
     assert_eq!(locks.entries(WAITER).unwrap(), [place]);
@@ -323,7 +323,7 @@ sys.stdin.read()
         fs::set_permissions(dir.path().join(name), Permissions::from_mode(0o666)).unwrap();
     }
     // The forger has a directory too.
-    Stranger::start(Some(NOBODY), "publish lease GPU-2", dir.path()).unwrap().kill();
+    OtherProcess::start(Some(NOBODY), "publish lease GPU-2", dir.path()).unwrap().kill();
     let text = fs::read_to_string(own(dir.path()).join(format!("lease-{}", own_lease.id)));
     let mut forger = Command::new("python3");
     forger.args(["-c", FORGE]).arg(dir.path()).arg(text.unwrap());
@@ -351,7 +351,7 @@ fn group_or_world_writable_user_dir_is_ignored() {
         fs::set_permissions(&own, Permissions::from_mode(mode)).unwrap();
         assert_eq!(locks.entries(LEASE).unwrap().len(), count, "{mode:o}");
     }
-    // It is created again beside the untrusted one.
+    // It is created again next to the untrusted one.
     fs::set_permissions(&own, Permissions::from_mode(0o777)).unwrap();
     let (second, _second) = lease(&locks, &["GPU-2"]);
     assert_eq!(locks.entries(LEASE).unwrap(), [second]);
@@ -403,7 +403,7 @@ fn squatted_user_dir_name_does_not_block_user() {
         let (entry, held) = lease(&locks, &["GPU-1"]);
         let (other, _held) = lease(&locks, &["GPU-2"]);
         assert_eq!(locks.entries(LEASE).unwrap().len(), 2);
-        assert!(Stranger::start(Some(NOBODY - 1), "see GPU-2", dir.path()).is_some());
+        assert!(OtherProcess::start(Some(NOBODY - 1), "see GPU-2", dir.path()).is_some());
         drop(held);
         assert_eq!(locks.entries(LEASE).unwrap(), [other]);
         assert_ne!(entry.id, locks.new_id().unwrap());

@@ -1,4 +1,4 @@
-//! What readers keep of the entries of users who write any number of them.
+//! How much readers keep of the entries of users who write any number of them.
 
 use crate::hostile::{locked, shared};
 use crate::other_process::NOBODY;
@@ -151,7 +151,7 @@ fn only_the_first_entries_of_a_user_may_be_large() {
     assert!(!is_held(&entries, &devices(4)[0]), "it is no entry");
 }
 
-/// In a directory that nothing clears otherwise, because the caller uses another one by now.
+/// In a directory that is not cleared otherwise, because the caller uses another one by now.
 #[test]
 fn dead_entries_in_another_directory_of_the_caller_are_removed() {
     let test = "dead_entries_in_another_directory_of_the_caller_are_removed";
@@ -185,7 +185,7 @@ fn attempt_beside_many_others_is_refused_for_the_moment() {
     let entry = crate::entry(&here, &["GPU-2"]);
     let refused = here.publish(ATTEMPT, &entry).err().unwrap();
     assert_eq!(refused.kind(), gpu_core::ErrorKind::Again, "{refused}");
-    // The file of a killed claim counts no more.
+    // The file of a killed claim does not count.
     files.truncate(127);
     assert!(here.publish(ATTEMPT, &entry).is_ok());
 }
@@ -281,7 +281,7 @@ fn entry_published_between_two_reads_is_seen() {
         let names: Vec<String> = (0..=number).map(|number| format!("GPU-{number}")).collect();
         assert!(are_held(&entries, &names), "{number}");
     }
-    // A dead one among the first is noticed at once.
+    // A dead file among the first is noticed at once.
     files.remove(0);
     assert!(!is_held(&read(), "GPU-0"));
 }
@@ -335,7 +335,7 @@ fn attempt_under_the_same_name_and_inode_is_read_again() {
             fs::rename(&kept, &path).unwrap();
             file
         };
-        // The directory has not changed for long, so readers remember what is in it.
+        // The directory has not changed for long, so readers have cached its content.
         let wait = || clock.sleep(Duration::from_millis(120));
         wait();
         assert!(holds("GPU-0"));
@@ -345,7 +345,7 @@ fn attempt_under_the_same_name_and_inode_is_read_again() {
         assert!(holds("GPU-1"), "{number}");
         wait();
         assert!(holds("GPU-1"), "{number}");
-        // Another reader has listed it before its end, and opens it after that.
+        // Another reader lists it before its end, and opens it after that.
         let reader = locks(dir.path());
         let holds = |device: &str| is_held(&reader.entries(ATTEMPT).unwrap(), device);
         files[number] = File::open("/dev/null").unwrap();

@@ -80,7 +80,7 @@ impl Machine {
     }
 }
 
-/// Whoever can write there could exchange the directory.
+/// A user who can write there could exchange the directory.
 #[test]
 fn no_dir_is_created_where_group_or_others_can_write() {
     for bits in [0o775, 0o757] {
@@ -131,7 +131,7 @@ fn unreadable_lease_dir_fails_instead_of_hiding_leases() {
     for never in ["missing", "file", "run"] {
         assert!(with(machine.at(never)).entries(LEASE).unwrap().is_empty(), "{never} holds none");
     }
-    // A failure that says nothing about the content: the name is too long.
+    // A failure that does not concern the content: the name is too long.
     let error = with(machine.at(&"x".repeat(300))).entries(LEASE).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
 }

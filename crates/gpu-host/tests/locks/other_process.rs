@@ -16,12 +16,12 @@ const DIR: &str = "GPU_HOST_TEST_DIR";
 pub(crate) const NOBODY: u32 = 65534;
 
 /// A process that performs one task and keeps its result until it is ended.
-pub(crate) struct Stranger {
+pub(crate) struct OtherProcess {
     child: Child,
     _program: TempDir,
 }
 
-impl Stranger {
+impl OtherProcess {
     /// Starts one, and returns when it has performed its task; `None` if it could not.
     pub(crate) fn start(uid: Option<u32>, task: &str, dir: &Path) -> Option<Self> {
         // Every user must be able to run it.
@@ -43,17 +43,17 @@ impl Stranger {
                 child => break child.unwrap(),
             }
         };
-        let mut stranger = Stranger { child, _program: copy };
+        let mut other = OtherProcess { child, _program: copy };
         let mut said = Vec::new();
         let mut byte = [0];
-        let output = stranger.child.stdout.as_mut().unwrap();
+        let output = other.child.stdout.as_mut().unwrap();
         while !said.ends_with(b"done.") && !said.ends_with(b"failed.") {
             if output.read(&mut byte).unwrap() == 0 {
                 return None;
             }
             said.push(byte[0]);
         }
-        said.ends_with(b"done.").then_some(stranger)
+        said.ends_with(b"done.").then_some(other)
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -67,9 +67,9 @@ impl Stranger {
     }
 }
 
-impl Drop for Stranger {
+impl Drop for OtherProcess {
     fn drop(&mut self) {
-        // One that is gone already needs no signal.
+        // A process that is already gone needs no signal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,6 +1,6 @@
 //! Places in the queue.
 
-use crate::other_process::{NOBODY, Stranger};
+use crate::other_process::{NOBODY, OtherProcess};
 use crate::{WAITER, entry, eventually, locks, own};
 use gpu_core::{Claim, Clock, LeaseEntry, LeaseStore, QUEUE_STALL_TIMEOUT, QueuePlace};
 use gpu_host::{FileLeaseStore, SystemClock};
@@ -62,10 +62,10 @@ fn wait_for_queue_place_ends_when_claim_leaves_or_dies() {
     assert!(here.wait_for(&place, LONG).unwrap(), "it has left before");
     assert_eq!(files(dir.path()), 0);
 
-    let stranger = Stranger::start(None, "publish waiter -", dir.path()).unwrap();
+    let other = OtherProcess::start(None, "publish waiter -", dir.path()).unwrap();
     let place = here.queue().unwrap().remove(0);
     assert!(here.waiter(&place).unwrap().is_some());
-    stranger.kill();
+    other.kill();
     let clock = SystemClock::new();
     assert!(here.wait_for(&place, LONG).unwrap() && clock.monotonic() < LONG);
 }
@@ -74,13 +74,13 @@ fn wait_for_queue_place_ends_when_claim_leaves_or_dies() {
 fn dead_queue_place_is_removed_by_its_user() {
     let dir = tempdir().unwrap();
     let locks = locks(dir.path());
-    Stranger::start(None, "publish waiter -", dir.path()).unwrap().kill();
+    OtherProcess::start(None, "publish waiter -", dir.path()).unwrap().kill();
     assert_eq!(files(dir.path()), 2);
     let place = locks.queue().unwrap().remove(0);
     eventually(|| locks.waiter(&place).unwrap().is_none());
     assert_eq!(files(dir.path()), 0);
     assert_eq!(locks.entries(WAITER).unwrap(), []);
-    // A FIFO without a place, as a process leaves that is killed in between.
+    // A FIFO without a place, as left by a process that is killed in between.
     let fifo = queue(dir.path()).join("wait-abc");
     let mode = Mode::RUSR | Mode::WUSR;
     rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
@@ -151,7 +151,7 @@ fn unrenewed_queue_place_is_stalled() {
     assert!(!held.renew().unwrap(), "somebody cleared it away");
 }
 
-/// The limit is one of a user, who may have many directories.
+/// The limit applies to a user, who may have many directories.
 #[test]
 fn places_of_one_user_are_limited_over_all_directories() {
     const MOST: u32 = 1 << 16;

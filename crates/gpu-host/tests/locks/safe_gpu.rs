@@ -1,4 +1,4 @@
-//! Beside safe-gpu: its locks are taken in the same way, with Python's `fcntl.lockf`.
+//! Coexistence with safe-gpu, whose locks are taken in the same way, with Python's `fcntl.lockf`.
 
 use crate::{eventually, locks, skip};
 use gpu_core::{ErrorKind, LeaseStore, Pid, SafeGpuHolder};
@@ -47,7 +47,7 @@ impl Python {
 
 impl Drop for Python {
     fn drop(&mut self) {
-        // One that is gone already needs no signal.
+        // A process that is already gone needs no signal.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -88,7 +88,7 @@ fn every_safe_gpu_version_waits_while_locks_are_held() {
     let (first, second) = (files(tmp.path())[0].clone(), files(tmp.path())[1].clone());
     assert!(!has_it(&first) && !has_it(&second));
 
-    // They come before later gpuws claims.
+    // Waiting safe-gpu processes come before later gpuws claims.
     let error = locks(tmp.path()).hold_back_safe_gpu(Duration::ZERO).err().unwrap();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     let (path, pid) = (first.display(), waiters[0].pid());

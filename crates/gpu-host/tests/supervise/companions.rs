@@ -1,7 +1,7 @@
-//! Helper programs of the supervisor beside its job.
+//! Helper programs of the supervisor next to its job.
 
 use crate::Test;
-use crate::fixture::{below, eventually, everybody};
+use crate::fixture::{all_processes, below, eventually};
 use crate::roles::roots;
 use gpu_core::{Launch, Launcher};
 use gpu_host::supervise::{Companions, LinuxLauncher};
@@ -34,7 +34,7 @@ fn without_job() {
     let pid = long.pid().0;
     assert_eq!(long.ended().unwrap(), None);
     drop(long);
-    let lives = || everybody().iter().any(|seen| seen.pid == pid && seen.state != 'Z');
+    let lives = || all_processes().iter().any(|seen| seen.pid == pid && seen.state != 'Z');
     eventually("it is killed", || !lives());
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn act() -> i32 {
         said = short.ended().expect("it can be watched");
     }
     assert_eq!(said.as_deref(), Some("why\n"));
-    // This program, with nothing to read.
+    // This program, with empty input.
     let again = Launch {
         program: "/proc/self/exe".into(),
         arguments: vec!["helper".into()],

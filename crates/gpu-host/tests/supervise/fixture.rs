@@ -15,16 +15,16 @@ use std::time::Duration;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A directory with a report in it, and a pipe named `go`.
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     dir: tempfile::TempDir,
 }
 
-impl Scene {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory can be made");
         let go = dir.path().join("go");
         rustix::fs::mkfifoat(CWD, &go, Mode::RUSR | Mode::WUSR).expect("a pipe can be made");
-        Scene { dir }
+        Fixture { dir }
     }
 
     pub(crate) fn dir(&self) -> &Path {
@@ -71,7 +71,7 @@ impl Scene {
         number(find().expect("it is there"))
     }
 
-    /// Returns a frontend of `mode` for a command, not yet started, in the directory of the scene.
+    /// Returns a frontend of `mode` for a command, not yet started, in the directory of the fixture.
     pub(crate) fn front(&self, mode: &str, command: &[&str]) -> Command {
         self.role(&[&["front", mode], command].concat())
     }
@@ -136,7 +136,7 @@ pub(crate) struct Seen {
 }
 
 /// Returns all processes.
-pub(crate) fn everybody() -> Vec<Seen> {
+pub(crate) fn all_processes() -> Vec<Seen> {
     let read = |entry: std::io::Result<fs::DirEntry>| {
         let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
         let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
@@ -152,7 +152,7 @@ pub(crate) fn everybody() -> Vec<Seen> {
 
 /// Returns the descendants of a process.
 pub(crate) fn below(pid: u32) -> Vec<Seen> {
-    let (mut rest, mut found) = (everybody(), Vec::<Seen>::new());
+    let (mut rest, mut found) = (all_processes(), Vec::<Seen>::new());
     loop {
         let (more, others): (Vec<_>, Vec<_>) = rest.into_iter().partition(|seen| {
             seen.parent == pid || found.iter().any(|found| found.pid == seen.parent)

@@ -1,7 +1,7 @@
 //! The end of the frontend, and of the supervisor.
 
 use crate::Test;
-use crate::fixture::{Scene, all_end, below, how, number, send};
+use crate::fixture::{Fixture, all_end, below, how, number, send};
 use rustix::process::{Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 
@@ -22,60 +22,60 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn detached_frontend_ends_before_supervisor() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "trap '' TERM; echo ready > ready; while :; do sleep 1; done";
-    let mut front = scene.shell("dismiss,keep", script);
-    scene.said("ready");
+    let mut front = fixture.shell("dismiss,keep", script);
+    fixture.said("ready");
     send(number(front.id()), Signal::TERM);
     assert_eq!(how(&mut front), 9, "it ends as it was told");
-    scene.expect("dismissed true");
-    scene.expect("abandoned");
-    // The supervisor lives, and a missing frontend is no failure.
-    send(scene.supervisor(), Signal::INT);
-    scene.expect("dismissed false");
-    let job = below(scene.supervisor().as_raw_nonzero().get().unsigned_abs());
+    fixture.expect("dismissed true");
+    fixture.expect("abandoned");
+    // The supervisor lives, and a missing frontend is not a failure.
+    send(fixture.supervisor(), Signal::INT);
+    fixture.expect("dismissed false");
+    let job = below(fixture.supervisor().as_raw_nonzero().get().unsigned_abs());
     for member in job.iter().filter(|member| member.name == "sh") {
         send(number(member.pid), Signal::KILL);
     }
-    scene.expect("empty");
+    fixture.expect("empty");
     all_end();
 }
 
 fn killed_frontend_ends_tree() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000 & echo ready > ready; wait";
-    let mut front = scene.shell("plain", script);
-    scene.said("ready");
+    let mut front = fixture.shell("plain", script);
+    fixture.said("ready");
     send(number(front.id()), Signal::KILL);
     assert_eq!(how(&mut front), -9);
-    scene.expect("empty");
-    assert_eq!(scene.count("abandoned"), 1);
-    assert_eq!(scene.count("ended Signal(9)"), 1);
+    fixture.expect("empty");
+    assert_eq!(fixture.count("abandoned"), 1);
+    assert_eq!(fixture.count("ended Signal(9)"), 1);
     all_end();
 }
 
 fn killed_frontend_keeps_job() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "echo ready > ready; : < go; exit 8";
-    let mut front = scene.shell("keep", script);
-    scene.said("ready");
+    let mut front = fixture.shell("keep", script);
+    fixture.said("ready");
     send(number(front.id()), Signal::KILL);
-    scene.expect("abandoned");
+    fixture.expect("abandoned");
     assert_eq!(how(&mut front), -9);
-    scene.go();
-    scene.expect("empty");
-    assert_eq!(scene.count("ended Code(8)"), 1);
-    assert_eq!(scene.count("abandoned"), 1, "it is told once");
+    fixture.go();
+    fixture.expect("empty");
+    assert_eq!(fixture.count("ended Code(8)"), 1);
+    assert_eq!(fixture.count("abandoned"), 1, "it is told once");
     all_end();
 }
 
 fn killed_frontend_in_queue_is_noticed() {
-    let scene = Scene::new();
-    let mut front = scene.front("queue", &["true"]).spawn().unwrap();
-    scene.expect("queues");
+    let fixture = Fixture::new();
+    let mut front = fixture.front("queue", &["true"]).spawn().unwrap();
+    fixture.expect("queues");
     send(number(front.id()), Signal::KILL);
     assert_eq!(how(&mut front), -9);
-    scene.expect("abandoned");
+    fixture.expect("abandoned");
     all_end();
 }
 
@@ -83,87 +83,87 @@ fn frontend_gone_before_start_is_noticed() {
     // This process lives, but its start time differs; and no process has the other PID.
     let own = std::process::id().to_string();
     for front in [&*own, "4194304"] {
-        let scene = Scene::new();
+        let fixture = Fixture::new();
         let words = ["supervisor", front, "1", "plain", "sleep", "1000"];
-        let mut supervisor = scene.role(&words).spawn().unwrap();
+        let mut supervisor = fixture.role(&words).spawn().unwrap();
         assert_eq!(how(&mut supervisor), 137, "{front}");
-        assert_eq!(scene.report()[1..3], ["abandoned", "ended Signal(9)"], "{front}");
+        assert_eq!(fixture.report()[1..3], ["abandoned", "ended Signal(9)"], "{front}");
     }
 }
 
 fn frontend_ends_orphans_of_killed_supervisor() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "trap '' TERM HUP INT; setsid sleep 1000 & sleep 1000 & echo ready > ready; wait";
-    let mut front = scene.shell("plain", script);
-    scene.said("ready");
-    send(scene.supervisor(), Signal::KILL);
+    let mut front = fixture.shell("plain", script);
+    fixture.said("ready");
+    send(fixture.supervisor(), Signal::KILL);
     assert_eq!(how(&mut front), 137);
-    assert_eq!(scene.count("orphans 3"), 1, "{:?}", scene.report());
+    assert_eq!(fixture.count("orphans 3"), 1, "{:?}", fixture.report());
     all_end();
 }
 
 fn orphans_of_killed_supervisor_are_kept() {
-    let scene = Scene::new();
-    let mut front = scene.shell("keep", "echo $$ > ready; exec sleep 1000");
-    let job = number(scene.said("ready").parse().unwrap());
-    send(scene.supervisor(), Signal::KILL);
+    let fixture = Fixture::new();
+    let mut front = fixture.shell("keep", "echo $$ > ready; exec sleep 1000");
+    let job = number(fixture.said("ready").parse().unwrap());
+    send(fixture.supervisor(), Signal::KILL);
     assert_eq!(how(&mut front), 137);
     send(job, Signal::KILL);
     all_end();
 }
 
 fn frontend_ends_orphans_of_panicked_supervisor() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "trap '' TERM; setsid sleep 1000 & sleep 1000 & echo ready > ready; wait";
-    let mut front = scene.front("panic", &["sh", "-c", script]);
+    let mut front = fixture.front("panic", &["sh", "-c", script]);
     // The panic is reported there.
     let mut front = front.stderr(std::process::Stdio::null()).spawn().unwrap();
-    scene.said("ready");
+    fixture.said("ready");
     send(number(front.id()), Signal::TERM);
     assert_eq!(how(&mut front), 134, "its code is no job's");
-    assert_eq!(scene.count("orphans 3"), 1, "{:?}", scene.report());
-    assert_eq!(scene.count("unwound"), 0, "it lets go of nothing while the job lives");
+    assert_eq!(fixture.count("orphans 3"), 1, "{:?}", fixture.report());
+    assert_eq!(fixture.count("unwound"), 0, "it lets go of nothing while the job lives");
     all_end();
 }
 
-/// As a shell kills a job by its number, and timeout(1) its command.
+/// A shell kills a job by its number in this way, and timeout(1) kills its command.
 fn killing_frontend_group_does_not_kill_supervisor() {
     for (mode, code) in [("plain", "ended Signal(9)"), ("keep", "ended Code(8)")] {
-        let scene = Scene::new();
+        let fixture = Fixture::new();
         let script = "setsid sleep 1000 & echo ready > ready; : < go; kill $!; exit 8";
-        let mut front = scene.front(mode, &["sh", "-c", script]);
+        let mut front = fixture.front(mode, &["sh", "-c", script]);
         let mut front = front.process_group(0).spawn().unwrap();
-        scene.said("ready");
+        fixture.said("ready");
         kill_process_group(number(front.id()), Signal::KILL).unwrap();
         assert_eq!(how(&mut front), -9);
-        scene.expect("abandoned");
+        fixture.expect("abandoned");
         if mode == "keep" {
-            scene.go();
+            fixture.go();
         }
-        scene.expect("empty");
-        assert_eq!(scene.count(code), 1, "{:?}", scene.report());
+        fixture.expect("empty");
+        assert_eq!(fixture.count(code), 1, "{:?}", fixture.report());
         all_end();
     }
 }
 
-/// As a shell's `> >(tee log)` and its `exec` do.
+/// A shell's `> >(tee log)` and its `exec` cause this.
 fn preexisting_children_of_frontend_are_kept() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "sleep 1000 & echo $! > before; exec \"$S\" front plain sh -c 'echo ready > ready; \
         exec sleep 1000'";
-    let own = scene.role(&[]).get_program().to_owned();
+    let own = fixture.role(&[]).get_program().to_owned();
     let mut front = std::process::Command::new("sh")
         .args(["-c", script])
         .env("S", own)
-        .env(crate::roles::REPORT, scene.report_file())
-        .current_dir(scene.dir())
+        .env(crate::roles::REPORT, fixture.report_file())
+        .current_dir(fixture.dir())
         .spawn()
         .unwrap();
-    let before = number(scene.said("before").parse().unwrap());
-    scene.said("ready");
-    send(scene.supervisor(), Signal::KILL);
+    let before = number(fixture.said("before").parse().unwrap());
+    fixture.said("ready");
+    send(fixture.supervisor(), Signal::KILL);
     assert_eq!(how(&mut front), 137);
-    assert_eq!(scene.count("orphans 1"), 1, "{:?}", scene.report());
+    assert_eq!(fixture.count("orphans 1"), 1, "{:?}", fixture.report());
     send(before, Signal::KILL);
     all_end();
 }

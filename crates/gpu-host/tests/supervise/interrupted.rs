@@ -1,7 +1,7 @@
 //! Signals with a handler, at any moment: every wait in the kernel then ends early.
 
 use crate::Test;
-use crate::fixture::{Scene, a_while, how};
+use crate::fixture::{Fixture, a_while, how};
 use crate::roles::roots;
 use gpu_core::{
     Claim, DeviceUuid, EntryKind, LeaseEntry, LeaseStore, Pid, ProcessKey, ProcessTable, Timestamp,
@@ -32,7 +32,7 @@ const BEFORE: u32 = 100;
 struct Storm(Child);
 
 impl Storm {
-    /// Returns one that has sent each signal to each target a number of times.
+    /// Starts one, after it has sent each signal to each target a number of times.
     fn of(signals: &str, targets: &[u32]) -> Self {
         let targets: Vec<_> = targets.iter().map(ToString::to_string).collect();
         let sends =
@@ -60,26 +60,26 @@ impl Drop for Storm {
 }
 
 fn signal_storm_does_not_break_locks_or_queries() {
-    let scene = Scene::new();
-    let mut actor = scene.role(&["interrupted"]).arg(scene.dir()).spawn().unwrap();
-    // It bounds each of its steps itself. The duration of all of them beside a storm depends on the
-    // load of the machine.
+    let fixture = Fixture::new();
+    let mut actor = fixture.role(&["interrupted"]).arg(fixture.dir()).spawn().unwrap();
+    // It bounds each of its steps itself. Their total duration during a storm depends on the load
+    // of the machine.
     assert_eq!(actor.wait().unwrap().code(), Some(0));
 }
 
 fn signal_storm_does_not_harm_job() {
-    let scene = Scene::new();
-    let mut front = scene.shell("plain", "echo ready > ready; : < go; exit 5");
-    scene.said("ready");
-    let supervisor = scene.supervisor().as_raw_nonzero().get().unsigned_abs();
+    let fixture = Fixture::new();
+    let mut front = fixture.shell("plain", "echo ready > ready; : < go; exit 5");
+    fixture.said("ready");
+    let supervisor = fixture.supervisor().as_raw_nonzero().get().unsigned_abs();
     let storm = Storm::of("CONT CHLD", &[front.id(), supervisor]);
     a_while();
-    scene.go();
+    fixture.go();
     assert_eq!(how(&mut front), 5);
     drop(storm);
-    assert_eq!(scene.count("empty"), 1);
+    assert_eq!(fixture.count("empty"), 1);
     let reported = ["asked", "abandoned", "left"];
-    let report = scene.report();
+    let report = fixture.report();
     assert!(
         !report.iter().any(|line| reported.iter().any(|word| line.starts_with(word))),
         "{report:?}"

@@ -3,7 +3,7 @@
 //! Signals, the terminal and orphans concern a whole process. So this program has its own main
 //! function: started with a role it plays that role (see [`roles`]), started with [`ONE`] it runs
 //! one test, and otherwise it runs each test in a process of its own. That process is the subreaper
-//! of all that the test starts: one that is left behind is a failure, and is ended by PID.
+//! of all processes that the test starts: any that is left is a failure, and is ended by PID.
 
 mod companions;
 mod exit_codes;
@@ -75,11 +75,10 @@ fn run(tests: &[Test], filter: &str) -> ExitCode {
             let output = Command::new(&program).args([ONE, name]).output().expect("it starts");
             let well = output.status.success();
             let said = [output.stdout, output.stderr].concat();
-            match well {
-                true => say(&format!("test {name} ... ok\n")),
-                false => {
-                    say(&format!("test {name} ... FAILED\n{}", String::from_utf8_lossy(&said)))
-                }
+            if well {
+                say(&format!("test {name} ... ok\n"));
+            } else {
+                say(&format!("test {name} ... FAILED\n{}", String::from_utf8_lossy(&said)));
             }
             if !well {
                 failed.lock().expect("no thread panics").push(*name);

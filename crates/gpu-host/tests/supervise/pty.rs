@@ -1,6 +1,6 @@
 //! A terminal with an interactive shell in it, and simulated typing.
 
-use crate::fixture::{PATIENCE, Scene, eventually, number};
+use crate::fixture::{Fixture, PATIENCE, eventually, number};
 use crate::roles::REPORT;
 use gpu_core::Clock;
 use gpu_host::SystemClock;
@@ -20,12 +20,12 @@ pub(crate) const CTRL_Z: &str = "\x1a";
 pub(crate) struct Shell {
     terminal: OwnedFd,
     child: Child,
-    /// Its output that was not yet expected.
+    /// Its output that no call has expected yet.
     shown: String,
 }
 
 impl Shell {
-    pub(crate) fn new(scene: &Scene) -> Self {
+    pub(crate) fn new(fixture: &Fixture) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let terminal = openpt(flags).expect("a terminal can be made");
         grantpt(&terminal).and_then(|()| unlockpt(&terminal)).expect("it can be used");
@@ -35,10 +35,10 @@ impl Shell {
         let copy = || end.try_clone().expect("there are descriptors left");
         let mut command = Command::new("setsid");
         command.args(["--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"]);
-        command.stdin(copy()).stdout(copy()).stderr(copy()).current_dir(scene.dir());
+        command.stdin(copy()).stdout(copy()).stderr(copy()).current_dir(fixture.dir());
         command.env("PS1", "$ ").env("TERM", "dumb").env("HISTFILE", "/dev/null");
         command.env("S", std::env::current_exe().expect("this program has a file"));
-        command.env(REPORT, scene.report_file()).env_remove("PROMPT_COMMAND");
+        command.env(REPORT, fixture.report_file()).env_remove("PROMPT_COMMAND");
         let child = command.spawn().expect("setsid and bash can be run");
         let mut shell = Shell { terminal, child, shown: String::new() };
         shell.enter("echo shell-$((1+1))");
@@ -46,7 +46,7 @@ impl Shell {
         shell
     }
 
-    /// Types.
+    /// Types these keys.
     pub(crate) fn press(&self, keys: &str) {
         let mut keys = keys.as_bytes();
         while !keys.is_empty() {

@@ -1,4 +1,4 @@
-//! The roles that this program plays for its tests.
+//! The roles of this program in its tests.
 
 use gpu_core::{
     ActToken, ErrorKind, Job, JobEvent, JobExit, Launch, Launcher, ProcessFault, ProcessInfo,
@@ -16,7 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Names the file to which the supervisor appends a line for every event.
+/// The variable that names the file to which the supervisor appends a line for every event.
 pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 
 /// Plays a role; `None` for an unknown word.
@@ -24,7 +24,7 @@ pub(crate) const REPORT: &str = "SUPERVISE_REPORT";
 /// `front MODE COMMAND…`, `supervisor PID START MODE COMMAND…`, `helper`, `copy FILE`,
 /// `companions`, `interrupted DIR`. MODE is words joined by commas: `queue` waits for a request
 /// before it starts anything, `keep` continues without a frontend, `own` has its own children
-/// beside the job, `tell` sends SIGUSR1 to the rest of the job's group, `kill_tree` kills the tree
+/// next to the job, `tell` sends SIGUSR1 to the rest of the job's group, `kill_tree` kills the tree
 /// on a request to end, `suspend_new` then stops and resumes its new processes, `dismiss` then
 /// dismisses the frontend, `panic` then panics, `scarce` cannot open files while it first watches,
 /// and `plain` is none of these.
@@ -291,7 +291,7 @@ fn suspend_new(job: &dyn Job) {
     report(&format!("resumed {}", resume.len()));
 }
 
-/// What a supervisor holds, as a string.
+/// A string that the supervisor holds.
 struct ToldWhenUnwound;
 
 impl Drop for ToldWhenUnwound {
@@ -329,14 +329,14 @@ fn own_children() -> Vec<Child> {
     children.map(|command| command.spawn().expect("it can be started")).into()
 }
 
-/// A program that works for this one, in its own group.
+/// A helper program of this one, in its own group.
 fn a_helper() -> Command {
     let mut helper = Command::new(std::env::current_exe().expect("this program has a file"));
     helper.arg("helper").stdin(Stdio::piped()).process_group(0);
     helper
 }
 
-/// Checks that nobody has taken their exit statuses, and that the helper is no member.
+/// Checks that no code has taken their exit statuses, and that the helper is not a member.
 fn check(mut own: Vec<Child>, job: &dyn Job) {
     let members = job.members().expect("members can be read");
     let helper = own.pop().expect("there are three");

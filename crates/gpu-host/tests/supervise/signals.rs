@@ -1,7 +1,7 @@
 //! Signals on their way to the job.
 
 use crate::Test;
-use crate::fixture::{Scene, a_while, end_of, eventually, how, number, send};
+use crate::fixture::{Fixture, a_while, end_of, eventually, how, number, send};
 use rustix::process::{Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
 
@@ -25,23 +25,23 @@ fn counts(signal: &str) -> String {
 }
 
 /// Waits until the job has counted one, waits for an echo, and ends it.
-fn once(scene: &Scene, front: &mut std::process::Child) {
-    scene.said("counted");
+fn once(fixture: &Fixture, front: &mut std::process::Child) {
+    fixture.said("counted");
     a_while();
     send(number(front.id()), Signal::USR2);
     assert_eq!(how(front), 6);
-    assert_eq!(scene.said("total"), "1");
+    assert_eq!(fixture.said("total"), "1");
 }
 
 fn signal_to_frontend_reaches_job_once() {
     for (name, signal) in
         [("TERM", Signal::TERM), ("INT", Signal::INT), ("HUP", Signal::HUP), ("USR1", Signal::USR1)]
     {
-        let scene = Scene::new();
-        let mut front = scene.shell("plain", &counts(name));
-        scene.said("ready");
+        let fixture = Fixture::new();
+        let mut front = fixture.shell("plain", &counts(name));
+        fixture.said("ready");
         send(number(front.id()), signal);
-        once(&scene, &mut front);
+        once(&fixture, &mut front);
     }
 }
 
@@ -53,45 +53,45 @@ fn sigusr1_to_group_reaches_job_once() {
     to_the_group("USR1", Signal::USR1);
 }
 
-fn to_the_group(name: &str, signal: Signal) -> Scene {
-    let scene = Scene::new();
-    let mut command = scene.front("plain", &["sh", "-c", &counts(name)]);
+fn to_the_group(name: &str, signal: Signal) -> Fixture {
+    let fixture = Fixture::new();
+    let mut command = fixture.front("plain", &["sh", "-c", &counts(name)]);
     let mut front = command.process_group(0).spawn().unwrap();
-    scene.said("ready");
+    fixture.said("ready");
     kill_process_group(number(front.id()), signal).unwrap();
-    once(&scene, &mut front);
-    scene
+    once(&fixture, &mut front);
+    fixture
 }
 
 fn signal_to_supervisor_reaches_job_once() {
-    let scene = Scene::new();
-    let mut front = scene.shell("plain", &counts("TERM"));
-    scene.said("ready");
-    send(scene.supervisor(), Signal::TERM);
-    once(&scene, &mut front);
+    let fixture = Fixture::new();
+    let mut front = fixture.shell("plain", &counts("TERM"));
+    fixture.said("ready");
+    send(fixture.supervisor(), Signal::TERM);
+    once(&fixture, &mut front);
 }
 
 fn signal_in_queue_is_reported() {
     for (signal, number_of_it) in [(Signal::TERM, 15), (Signal::QUIT, 3), (Signal::HUP, 1)] {
-        let scene = Scene::new();
-        let mut command = scene.front("queue", &["true"]);
+        let fixture = Fixture::new();
+        let mut command = fixture.front("queue", &["true"]);
         let mut front = command.process_group(0).spawn().unwrap();
-        scene.expect("queues");
+        fixture.expect("queues");
         kill_process_group(number(front.id()), signal).unwrap();
-        // No core is written for another process's end.
+        // The end of another process writes no core file.
         let end = if number_of_it == 3 { 128 + 3 } else { -number_of_it };
         assert_eq!(how(&mut front), end);
-        assert_eq!(scene.count(&format!("asked {number_of_it}")), 1, "{:?}", scene.report());
+        assert_eq!(fixture.count(&format!("asked {number_of_it}")), 1, "{:?}", fixture.report());
     }
 }
 
 fn job_may_ignore_signal() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "trap '' TERM; echo $$ > ready; while :; do sleep 0.02; done";
-    let mut front = scene.shell("plain", script);
-    let job = number(scene.said("ready").parse().unwrap());
+    let mut front = fixture.shell("plain", script);
+    let job = number(fixture.said("ready").parse().unwrap());
     send(number(front.id()), Signal::TERM);
-    scene.expect("asked 15");
+    fixture.expect("asked 15");
     a_while();
     assert!(front.try_wait().unwrap().is_none(), "it goes on");
     send(job, Signal::KILL);
@@ -99,29 +99,29 @@ fn job_may_ignore_signal() {
 }
 
 fn ignored_signals_are_inherited() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let program = std::env::current_exe().unwrap();
     let script = "trap '' HUP; exec \"$0\" front plain sh -c 'echo $$ > ready; read line; exit 3'";
     let mut command = std::process::Command::new("sh");
-    command.args(["-c", script]).arg(program).current_dir(scene.dir());
-    command.env(crate::roles::REPORT, scene.report_file()).stdin(std::process::Stdio::piped());
+    command.args(["-c", script]).arg(program).current_dir(fixture.dir());
+    command.env(crate::roles::REPORT, fixture.report_file()).stdin(std::process::Stdio::piped());
     let mut front = command.spawn().unwrap();
-    let job = number(scene.said("ready").parse().unwrap());
-    for pid in [number(front.id()), scene.supervisor(), job] {
+    let job = number(fixture.said("ready").parse().unwrap());
+    for pid in [number(front.id()), fixture.supervisor(), job] {
         send(pid, Signal::HUP);
     }
     a_while();
-    assert_eq!(scene.count("asked 1"), 0);
+    assert_eq!(fixture.count("asked 1"), 0);
     drop(front.stdin.take());
     assert_eq!(how(&mut front), 3);
 }
 
 fn stopped_job_is_resumed() {
-    let scene = Scene::new();
-    let mut front = scene.shell("plain", &counts("TERM"));
-    scene.said("ready");
-    let job = number(crate::fixture::below(pid_of(&scene)).first().unwrap().pid);
-    let state = || crate::fixture::everybody().into_iter().find(|seen| number(seen.pid) == job);
+    let fixture = Fixture::new();
+    let mut front = fixture.shell("plain", &counts("TERM"));
+    fixture.said("ready");
+    let job = number(crate::fixture::below(pid_of(&fixture)).first().unwrap().pid);
+    let state = || crate::fixture::all_processes().into_iter().find(|seen| number(seen.pid) == job);
     send(job, Signal::STOP);
     eventually("it is stopped", || state().unwrap().state == 'T');
     a_while();
@@ -129,9 +129,9 @@ fn stopped_job_is_resumed() {
     send(job, Signal::CONT);
     eventually("it goes on", || state().unwrap().state != 'T');
     send(number(front.id()), Signal::TERM);
-    once(&scene, &mut front);
+    once(&fixture, &mut front);
 }
 
-fn pid_of(scene: &Scene) -> u32 {
-    scene.supervisor().as_raw_nonzero().get().unsigned_abs()
+fn pid_of(fixture: &Fixture) -> u32 {
+    fixture.supervisor().as_raw_nonzero().get().unsigned_abs()
 }

@@ -1,7 +1,7 @@
 //! Killing a whole tree from its top.
 
 use crate::Test;
-use crate::fixture::{Scene, all_end, below, eventually, how, number, send};
+use crate::fixture::{Fixture, all_end, below, eventually, how, number, send};
 use rustix::process::Signal;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -12,8 +12,8 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 /// Returns the reports about killed processes, sorted by name.
-fn killed_tree(scene: &Scene) -> Vec<String> {
-    let report = scene.report().into_iter();
+fn killed_tree(fixture: &Fixture) -> Vec<String> {
+    let report = fixture.report().into_iter();
     let mut names: Vec<_> =
         report.filter_map(|line| Some(line.strip_prefix("felled ")?.to_owned())).collect();
     names.sort();
@@ -21,24 +21,28 @@ fn killed_tree(scene: &Scene) -> Vec<String> {
 }
 
 fn whole_tree_is_killed_but_not_own_processes() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     // In its group and in separate sessions, with and without a parent, and one that is stopped.
     let script = "trap '' TERM; up='echo up >> up; exec sleep 1000'\n\
         sh -c \"$up\" & setsid sh -c \"$up\" & (setsid sh -c \"$up\" &)\n\
         sh -c \"$up\" & last=$!\n\
         until [ -e up ] && [ $(wc -l < up) = 4 ]; do sleep 0.02; done\n\
         kill -STOP $last; echo ready > ready; read line";
-    let mut front = scene.front("fell,own", &["sh", "-c", script]);
+    let mut front = fixture.front("fell,own", &["sh", "-c", script]);
     let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    scene.said("ready");
+    fixture.said("ready");
     send(number(front.id()), Signal::TERM);
     // The job's own end is reported, although it was killed with the others.
     assert_eq!(how(&mut front), 137);
-    assert!(killed_tree(&scene).len() >= 5, "{:?}", scene.report());
+    assert!(killed_tree(&fixture).len() >= 5, "{:?}", fixture.report());
     for line in ["none left", "ended Signal(9)", "spared Some(0)", "own [Some(7), Some(8)]"] {
-        assert_eq!(scene.count(line), 1, "{line}: {:?}", scene.report());
+        assert_eq!(fixture.count(line), 1, "{line}: {:?}", fixture.report());
     }
-    assert!(!scene.report().iter().any(|line| line.starts_with("left ")), "{:?}", scene.report());
+    assert!(
+        !fixture.report().iter().any(|line| line.starts_with("left ")),
+        "{:?}",
+        fixture.report()
+    );
     all_end();
 }
 
@@ -56,40 +60,40 @@ open('ended', 'w').close()
 
 fn endlessly_forking_process_is_killed() {
     for pause in ["0.003", "0"] {
-        let scene = Scene::new();
+        let fixture = Fixture::new();
         let script = "python3 -c \"$1\" $2 & read line";
-        let mut front = scene.front("fell", &["sh", "-c", script, "sh", CHAIN, pause]);
+        let mut front = fixture.front("fell", &["sh", "-c", script, "sh", CHAIN, pause]);
         let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
-        scene.said("ready");
+        fixture.said("ready");
         send(number(front.id()), Signal::TERM);
         assert_eq!(how(&mut front), 137, "{pause}");
-        let killed_tree = killed_tree(&scene);
+        let killed_tree = killed_tree(&fixture);
         assert!(killed_tree.iter().any(|name| name == "sh"), "{killed_tree:?}");
         assert!(
             killed_tree.iter().any(|name| name.starts_with("python3")),
             "{pause}: {killed_tree:?}"
         );
-        assert_eq!(scene.count("none left"), 1);
-        assert!(!scene.dir().join("ended").exists(), "{pause}: it was not ended");
+        assert_eq!(fixture.count("none left"), 1);
+        assert!(!fixture.dir().join("ended").exists(), "{pause}: it was not ended");
     }
 }
 
 fn new_processes_are_stopped_and_resumed() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     // Below the shell, and in separate sessions with and without a parent.
     let script = "sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &)\n\
         echo ready > ready; read line";
-    let mut front = scene.front("arrest", &["sh", "-c", script]);
+    let mut front = fixture.front("arrest", &["sh", "-c", script]);
     let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    scene.said("ready");
-    // Each is a sleep by now, and no longer a shell about to exec.
+    fixture.said("ready");
+    // Each has executed sleep by now, and is no longer a shell about to exec.
     eventually("three of them", || {
         below(front.id()).iter().filter(|seen| seen.name == "sleep").count() == 3
     });
     send(number(front.id()), Signal::TERM);
-    scene.expect("resumed 3");
-    assert_eq!(scene.count("at rest"), 1);
-    assert_eq!(scene.count("arrested sleep"), 3, "{:?}", scene.report());
+    fixture.expect("resumed 3");
+    assert_eq!(fixture.count("at rest"), 1);
+    assert_eq!(fixture.count("arrested sleep"), 3, "{:?}", fixture.report());
     drop(front.stdin.take());
     assert_eq!(how(&mut front), 1, "the shell was not stopped");
     all_end();
@@ -97,17 +101,17 @@ fn new_processes_are_stopped_and_resumed() {
 
 fn endlessly_forking_process_is_stopped() {
     for pause in ["0.2", "0.003", "0"] {
-        let scene = Scene::new();
+        let fixture = Fixture::new();
         let script = "python3 -c \"$1\" $2 & read line";
-        let mut front = scene.front("arrest", &["sh", "-c", script, "sh", CHAIN, pause]);
+        let mut front = fixture.front("arrest", &["sh", "-c", script, "sh", CHAIN, pause]);
         let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
-        scene.said("ready");
+        fixture.said("ready");
         send(number(front.id()), Signal::TERM);
-        scene.expect("resumed 0");
-        assert_eq!(scene.count("at rest"), 1, "{pause}");
+        fixture.expect("resumed 0");
+        assert_eq!(fixture.count("at rest"), 1, "{pause}");
         drop(front.stdin.take());
         assert_eq!(how(&mut front), 1);
-        let left = scene.report().into_iter().filter(|line| line.starts_with("left "));
+        let left = fixture.report().into_iter().filter(|line| line.starts_with("left "));
         assert_eq!(left.collect::<Vec<_>>(), [""; 0], "{pause}: all of it was stopped");
     }
 }

@@ -1,7 +1,7 @@
 //! The members of the tree, whatever they do to leave it.
 
 use crate::Test;
-use crate::fixture::{Scene, below, eventually, how, number, send};
+use crate::fixture::{Fixture, below, eventually, how, number, send};
 use rustix::process::Signal;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -13,48 +13,53 @@ pub(crate) const TESTS: &[Test] = &[
 ];
 
 fn processes_outliving_job_are_members() {
-    let scene = Scene::new();
-    // In its group, in a separate session, two generations down, and a zombie, which is no member.
+    let fixture = Fixture::new();
+    // In its group, in a separate session, two generations down, and a zombie, which is not a member.
     let script = "sleep 1001 & setsid sleep 1002 & (setsid sh -c 'sleep 1003 & exec sleep 1004' &) \
         ; sh -c 'sh -c : & exec sleep 1005' & \
         while [ $(ps -e -o args | grep -c '^sleep 100[1-5]$') -lt 5 ]; do sleep 0.02; done; exit 2";
-    assert_eq!(how(&mut scene.shell("plain", script)), 2);
-    let left: Vec<_> = scene.report().into_iter().filter(|line| line.starts_with("left")).collect();
+    assert_eq!(how(&mut fixture.shell("plain", script)), 2);
+    let left: Vec<_> =
+        fixture.report().into_iter().filter(|line| line.starts_with("left")).collect();
     assert_eq!(left.len(), 5, "{left:?}");
     assert!(left.iter().all(|line| line.contains(" sleep ")), "{left:?}");
     // All but one are orphans.
     assert_eq!(left.iter().filter(|line| line.ends_with("true")).count(), 4, "{left:?}");
-    assert_eq!(scene.count("empty"), 1);
+    assert_eq!(fixture.count("empty"), 1);
 }
 
 fn process_group_outlives_its_leader() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     // After the job's end the supervisor forwards SIGUSR1 to the rest of the group.
     let script = "(trap 'echo told > told' USR1; echo ready > ready; while :; do sleep 0.02; done) \
         2> /dev/null & while [ ! -e ready ]; do sleep 0.02; done; kill -9 $$";
-    assert_eq!(how(&mut scene.shell("tell", script)), 137);
-    assert_eq!(scene.count("alone"), 0);
-    assert!(scene.report().iter().any(|line| line.starts_with("left ")), "{:?}", scene.report());
-    let scene = Scene::new();
-    assert_eq!(how(&mut scene.shell("tell", "setsid sleep 1000 & sleep 0.1; exit 2")), 2);
-    assert_eq!(scene.count("alone"), 1, "who left the group is not told");
+    assert_eq!(how(&mut fixture.shell("tell", script)), 137);
+    assert_eq!(fixture.count("alone"), 0);
+    assert!(
+        fixture.report().iter().any(|line| line.starts_with("left ")),
+        "{:?}",
+        fixture.report()
+    );
+    let fixture = Fixture::new();
+    assert_eq!(how(&mut fixture.shell("tell", "setsid sleep 1000 & sleep 0.1; exit 2")), 2);
+    assert_eq!(fixture.count("alone"), 1, "who left the group is not told");
 }
 
 fn orphans_leave_no_zombies() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "for i in 1 2 3 4 5 6 7 8; do (setsid sh -c 'sleep 0.05' & sh -c 'sleep 0.03' &); \
         done; echo ready > ready; read line; exit 1";
-    let mut command = scene.front("plain", &["sh", "-c", script]);
+    let mut command = fixture.front("plain", &["sh", "-c", script]);
     let mut front = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    scene.said("ready");
-    let supervisor = scene.supervisor().as_raw_nonzero().get().unsigned_abs();
+    fixture.said("ready");
+    let supervisor = fixture.supervisor().as_raw_nonzero().get().unsigned_abs();
     eventually("all are waited for", || below(supervisor).len() == 1);
     drop(front.stdin.take());
     assert_eq!(how(&mut front), 1);
 }
 
 fn copy_of_supervisor_program_is_a_member() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     // One leads a session, one a process group in the supervisor's own, as its helper does; a third
     // one like that would leave a zombie.
     let script = "(setsid \"$0\" copy a &); (\"$0\" copy b &); (\"$0\" copy c &); \
@@ -62,32 +67,37 @@ fn copy_of_supervisor_program_is_a_member() {
         kill -9 $(cat c); echo ready > ready; read line; exit 3";
     let program = std::env::current_exe().unwrap();
     let command = ["sh", "-c", script, program.to_str().unwrap()];
-    let mut front = scene.front("plain,own", &command);
+    let mut front = fixture.front("plain,own", &command);
     let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    scene.said("ready");
-    let killed: u32 = scene.said("c").parse().unwrap();
-    let supervisor = scene.supervisor().as_raw_nonzero().get().unsigned_abs();
+    fixture.said("ready");
+    let killed: u32 = fixture.said("c").parse().unwrap();
+    let supervisor = fixture.supervisor().as_raw_nonzero().get().unsigned_abs();
     eventually("the killed one is waited for", || {
         below(supervisor).iter().all(|seen| seen.pid != killed)
     });
     drop(front.stdin.take());
     assert_eq!(how(&mut front), 3);
-    for copy in ["a", "b"].map(|copy| scene.said(copy)) {
+    for copy in ["a", "b"].map(|copy| fixture.said(copy)) {
         let left = |line: &&String| line.starts_with(&format!("left {copy} "));
-        assert_eq!(scene.report().iter().filter(left).count(), 1, "{copy}: {:?}", scene.report());
+        assert_eq!(
+            fixture.report().iter().filter(left).count(),
+            1,
+            "{copy}: {:?}",
+            fixture.report()
+        );
     }
-    assert_eq!((scene.count("own [Some(7), Some(8)]"), scene.count("empty")), (1, 1));
+    assert_eq!((fixture.count("own [Some(7), Some(8)]"), fixture.count("empty")), (1, 1));
 }
 
 fn own_children_keep_their_status() {
-    let scene = Scene::new();
-    // Meanwhile, other ends make the supervisor check which processes have ended.
+    let fixture = Fixture::new();
+    // Meanwhile, other processes end, so that the supervisor checks which processes have ended.
     let script = "for i in 1 2 3; do (setsid sh -c 'sleep 0.05' &); sleep 0.1; done; echo $$ > ready; \
         read line";
-    let mut front = scene.front("own", &["sh", "-c", script]);
+    let mut front = fixture.front("own", &["sh", "-c", script]);
     let mut front = front.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    let job = number(scene.said("ready").parse().unwrap());
+    let job = number(fixture.said("ready").parse().unwrap());
     send(job, Signal::TERM);
     assert_eq!(how(&mut front), -15);
-    assert_eq!(scene.count("own [Some(7), Some(8)]"), 1, "{:?}", scene.report());
+    assert_eq!(fixture.count("own [Some(7), Some(8)]"), 1, "{:?}", fixture.report());
 }

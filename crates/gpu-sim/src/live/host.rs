@@ -20,7 +20,8 @@ pub struct SessionHost {
     dir: PathBuf,
     session: Session,
     processes: Processes,
-    /// What the driver logs beside real processes; opened when it is first read.
+    /// The machine whose driver messages are shown together with real processes; opened for the
+    /// first read.
     log: OnceLock<Moving>,
     clock: Arc<dyn Clock>,
 }
@@ -124,7 +125,7 @@ impl SessionHost {
     fn as_seen_here(&self, process: ProcessInfo, detail: ProcessDetail) -> ProcessInfo {
         let mut process = in_its_part(process);
         if self.has_real_processes() && detail != ProcessDetail::Whole {
-            // An outline does not tell the placeholders from others.
+            // In an outline, placeholders cannot be distinguished from other processes.
             process.started_at = Err(Absent::NotRecorded);
         }
         process
@@ -205,10 +206,11 @@ impl ProcessTable for SessionHost {
             ));
         };
         let handle = real.open(pid)?;
-        match members::belongs(&*handle, &**real, &self.session, &self.dir)? {
-            true => Ok(Box::new(Actor(handle))),
-            false => Err(Error::new(ProcessFault::NotPermitted, what())
-                .with_source("it is not part of the simulation")),
+        if members::belongs(&*handle, &**real, &self.session, &self.dir)? {
+            Ok(Box::new(Actor(handle)))
+        } else {
+            Err(Error::new(ProcessFault::NotPermitted, what())
+                .with_source("it is not part of the simulation"))
         }
     }
 }

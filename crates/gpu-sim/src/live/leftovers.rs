@@ -61,7 +61,7 @@ pub(super) fn begin(dir: &Path) -> Result<OwnedFd, LiveError> {
 
 /// Removes the directories of the caller's sessions that have ended. A failed removal is left to
 /// the next call. A directory without a lock file is kept, because its session may be starting.
-pub(super) fn clear(place: &Path) {
+pub(super) fn clear(parent: &Path) {
     let own = |entry: &std::fs::DirEntry| {
         let is_named = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
         is_named
@@ -69,7 +69,7 @@ pub(super) fn clear(place: &Path) {
                 .metadata()
                 .is_ok_and(|found| found.is_dir() && found.uid() == geteuid().as_raw())
     };
-    let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     for entry in entries.filter(own).take(MAX) {
         let dir = entry.path();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -126,10 +126,7 @@ fn inner(dir: &OwnedFd, name: &CStr) -> rustix::io::Result<OwnedFd> {
         // Linux before 5.6, or a container whose seccomp filter does not allow the call.
         Err(Errno::NOSYS | Errno::PERM) => {
             let opened = openat(dir, name, flags, Mode::empty())?;
-            match fstat(&opened)?.st_dev == fstat(dir)?.st_dev {
-                true => Ok(opened),
-                false => Err(Errno::XDEV),
-            }
+            if fstat(&opened)?.st_dev == fstat(dir)?.st_dev { Ok(opened) } else { Err(Errno::XDEV) }
         }
         opened => opened,
     }
@@ -174,9 +171,9 @@ mod tests {
 
     #[test]
     fn live_sessions_and_other_dirs_are_kept() {
-        let place = tempfile::tempdir().unwrap();
+        let parent = tempfile::tempdir().unwrap();
         let make = |name: &str| {
-            let dir = place.path().join(name);
+            let dir = parent.path().join(name);
             std::fs::create_dir(&dir).unwrap();
             dir
         };
@@ -186,11 +183,11 @@ mod tests {
         begin_and_end(&make("gpuws-sim-over"));
         begin_and_end(&make("other-over"));
         make("gpuws-sim-beginning");
-        std::fs::write(place.path().join("gpuws-sim-file"), "x").unwrap();
-        symlink(place.path().join("other-over"), place.path().join("gpuws-sim-link")).unwrap();
+        std::fs::write(parent.path().join("gpuws-sim-file"), "x").unwrap();
+        symlink(parent.path().join("other-over"), parent.path().join("gpuws-sim-link")).unwrap();
         let left = || {
-            clear(place.path());
-            let names = std::fs::read_dir(place.path()).unwrap();
+            clear(parent.path());
+            let names = std::fs::read_dir(parent.path()).unwrap();
             let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
             names.sort();
             names
@@ -201,12 +198,13 @@ mod tests {
         assert_eq!(left().len(), 5, "somebody else has it open");
         end(copy, &alive);
         assert_eq!(left(), others);
-        assert!(place.path().join("other-over/alive").exists(), "no link is followed");
+        assert!(parent.path().join("other-over/alive").exists(), "no link is followed");
     }
     #[test]
     fn copied_session_dir_is_not_removed() {
-        let place = tempfile::tempdir().unwrap();
-        let [over, copy] = ["gpuws-sim-over", "gpuws-sim-copy"].map(|name| place.path().join(name));
+        let parent = tempfile::tempdir().unwrap();
+        let [over, copy] =
+            ["gpuws-sim-over", "gpuws-sim-copy"].map(|name| parent.path().join(name));
         std::fs::create_dir(&over).unwrap();
         std::fs::create_dir(&copy).unwrap();
         begin_and_end(&over);
@@ -214,15 +212,15 @@ mod tests {
         std::fs::write(over.join("session.json"), "{}").unwrap();
         std::fs::create_dir_all(over.join("dev/deep")).unwrap();
         symlink(&copy, over.join("dev/link")).unwrap();
-        clear(place.path());
+        clear(parent.path());
         assert!(!over.exists() && copy.join(ALIVE).exists());
     }
 
     #[test]
     fn mounted_contents_are_kept() {
-        let place = tempfile::tempdir().unwrap();
-        let dir = place.path().join("gpuws-sim-over");
-        let (mounted, elsewhere) = (dir.join("dev/data"), place.path().join("elsewhere"));
+        let parent = tempfile::tempdir().unwrap();
+        let dir = parent.path().join("gpuws-sim-over");
+        let (mounted, elsewhere) = (dir.join("dev/data"), parent.path().join("elsewhere"));
         std::fs::create_dir_all(&mounted).unwrap();
         std::fs::create_dir(&elsewhere).unwrap();
         std::fs::write(elsewhere.join("file"), "kept").unwrap();
@@ -236,11 +234,11 @@ mod tests {
             let why = "needs root to mount";
             return writeln!(std::io::stderr(), "skipped: what_is_mounted_stays: {why}").unwrap();
         }
-        clear(place.path());
+        clear(parent.path());
         let left = elsewhere.join("file").exists() && dir.join(ALIVE).exists();
         let unmounted = run("umount", &[mounted.as_ref()]);
         assert!(left && unmounted);
-        clear(place.path());
+        clear(parent.path());
         assert!(!dir.exists() && elsewhere.join("file").exists());
     }
 }

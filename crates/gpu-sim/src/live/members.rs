@@ -24,12 +24,13 @@ pub(super) fn belongs(
     let ProcessKey { pid, start } = handle.look()?.key;
     let started = |ticks| start == Some(StartTime(ticks));
     if let Some(known) = session.placeholders.iter().find(|known| known.pid == pid.0) {
-        return match started(known.start_ticks) {
-            true => Ok(true),
-            false => Err(gpu_core::Error::new(ProcessFault::Gone, format!("open process {pid}"))),
+        return if started(known.start_ticks) {
+            Ok(true)
+        } else {
+            Err(gpu_core::Error::new(ProcessFault::Gone, format!("open process {pid}")))
         };
     }
-    // A session that was made by hand may not admit external processes.
+    // A session that was created by hand may not admit external processes.
     let externals = ExternalProcess::named(dir).unwrap_or_default();
     if externals.iter().any(|known| known.pid == pid.0 && started(known.start_ticks)) {
         // The entry can name any process. Only a process of the session has these files open.

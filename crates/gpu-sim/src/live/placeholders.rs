@@ -57,7 +57,7 @@ impl PlaceholderProcesses {
         let info = &process.info;
         let line = info.command_line.as_deref().unwrap_or_default();
         let mut command = Command::new(actor);
-        // The command line in `/proc/PID/cmdline`. The placeholder executes nothing of it.
+        // The command line in `/proc/PID/cmdline`. The placeholder executes no part of it.
         command.arg0(line.first().unwrap_or(&info.name)).args(line.iter().skip(1));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         command.current_dir("/").process_group(0).env(Placeholder::VARIABLE, "1");
@@ -118,9 +118,10 @@ fn part(process: &Process, dir: &Dir) -> io::Result<String> {
 
 /// Returns a text of a machine file; an error if control characters could add instructions.
 fn one_line(text: &str) -> io::Result<&str> {
-    match text.chars().any(char::is_control) {
-        true => Err(io::Error::other("a name contains control characters")),
-        false => Ok(text),
+    if text.chars().any(char::is_control) {
+        Err(io::Error::other("a name contains control characters"))
+    } else {
+        Ok(text)
     }
 }
 

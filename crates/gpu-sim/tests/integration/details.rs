@@ -89,7 +89,7 @@ fn recorded_machine_matches_its_recording() {
             assert!(activity.memory.is_ok(), "{}", machine.name);
             modes.ecc_pending = Err(Absent::NotSupported);
             activity.memory = Err(Absent::NotSupported);
-            // All others are absent.
+            // All other values are absent.
             modes.compute_mode = Err(Absent::NotSupported);
             modes.ecc = Err(Absent::NotSupported);
             thermal.fan_speed = Err(Absent::NotSupported);

@@ -8,7 +8,7 @@ use std::path::Path;
 /// The longest line.
 const LINE: u64 = 64 << 10;
 
-/// How much of an audit log was read.
+/// The part of an audit log that was read.
 #[derive(Debug, Default)]
 pub(super) struct AuditLog {
     /// The file system and the inode.
@@ -17,9 +17,9 @@ pub(super) struct AuditLog {
 }
 
 impl AuditLog {
-    /// Passes on the lines that were not read before. A log that was replaced or emptied is read
-    /// from its start, and a line without an end at the next look. Returns whether the log could be
-    /// read; one that does not exist is empty.
+    /// Calls `add` with the new lines. A log that was replaced or emptied is read from its start,
+    /// and an incomplete line in the next call. Returns whether the log could be read; one that
+    /// does not exist is empty.
     pub(super) fn read(&mut self, path: &Path, add: &mut dyn FnMut(&str)) -> bool {
         match std::fs::symlink_metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return true,
@@ -40,7 +40,7 @@ impl AuditLog {
             (self.file, self.offset) = (id, 0);
         }
         file.seek(SeekFrom::Start(self.offset))?;
-        // To its present end: a counter that lacks a part of the log would grow by it later.
+        // Up to its current end: a counter that lacks a part of the log would increase by it later.
         let mut reader = BufReader::new(file.take(stat.len() - self.offset));
         let mut line = Vec::new();
         loop {

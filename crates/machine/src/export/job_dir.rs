@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// More than any file that is written here has.
+/// No file written here is larger.
 const MOST: u64 = 4096;
 
-/// A directory of files that are named by GPU. It has no other writer: whoever could write there
-/// would decide the labels of others.
+/// A directory of files that are named by GPU. It has no other writer: a user who could write there
+/// would control the labels of others.
 #[derive(Debug)]
 pub(super) struct JobDir(TrustedDir);
 
@@ -35,8 +35,8 @@ impl JobDir {
         })
     }
 
-    /// Writes the files that differ, each completely or not at all, and empties those of GPUs that
-    /// are not among them.
+    /// Writes the files that differ, each completely or not at all, and empties the files of all
+    /// other GPUs.
     ///
     /// # Errors
     /// When one cannot be written; those before it were.
@@ -91,7 +91,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    /// A directory on a path that only this user can change, or `None` where there is none.
+    /// Returns a directory on a path that only this user can change, or `None` if there is no such
+    /// path.
     fn private(test: &str) -> Option<tempfile::TempDir> {
         let made = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         match TrustedDir::open(made.path(), PathTrust::Private) {

@@ -1,4 +1,4 @@
-//! The machine that an exporter of metrics looks at.
+//! The machine of an exporter of metrics.
 
 mod audit_log;
 mod job_dir;
@@ -12,11 +12,11 @@ use job_dir::JobDir;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The time that a look needs beside the driver.
+/// The time that a snapshot needs in addition to the driver.
 const BESIDE_DRIVER: Duration = Duration::from_millis(400);
 
-/// Returns the time for the driver in a look that has so much time, in steps: a backend has one
-/// deadline, and scrapes with the same time-out should find the same backend.
+/// Returns the time for the driver in a snapshot that may take `left`, in steps: a backend has one
+/// deadline, and scrapes with the same time-out should get the same backend.
 pub fn driver_deadline(left: Duration) -> Duration {
     let time = left.saturating_sub(BESIDE_DRIVER).min(left * 3 / 4).as_millis();
     let step = if time >= 1000 { 250 } else { 50 };
@@ -24,12 +24,12 @@ pub fn driver_deadline(left: Duration) -> Duration {
     Duration::from_millis(u64::try_from(time).unwrap_or(u64::MAX))
 }
 
-/// What an exporter looks at, and for what.
+/// What an exporter reads and exports.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportOptions<'a> {
     /// The machine.
     pub machine: Options<'a>,
-    /// Called with what fails beside a look.
+    /// Called with failures outside a snapshot.
     pub warn: fn(&str),
     /// Which values are exported.
     pub shown: Shown,
@@ -37,10 +37,10 @@ pub struct ExportOptions<'a> {
     pub jobs: Option<&'a Path>,
 }
 
-/// A machine that is looked at for each scrape.
+/// A machine that is read for each scrape.
 ///
-/// A backend whose driver missed its deadline answers nothing any more. It is replaced at the next
-/// look: the new one calls the driver only if no child of the old one still hangs in it.
+/// A backend whose driver missed its deadline no longer answers. The next snapshot replaces it: the
+/// new one calls the driver only if no child of the old one still hangs in it.
 pub struct ExportedMachine {
     sim: Option<PathBuf>,
     nvml: Option<PathBuf>,
@@ -53,7 +53,7 @@ pub struct ExportedMachine {
     reaps: Reaps,
     audit_log: AuditLog,
     jobs: Option<JobDir>,
-    /// Whether writing to the directory failed at the look before.
+    /// Whether writing to the directory failed after the previous snapshot.
     jobs_failed: bool,
     real: SystemClock,
     looked_at: Duration,
@@ -67,7 +67,7 @@ impl ExportedMachine {
     /// the caller can change it.
     pub fn open(options: &ExportOptions<'_>) -> Result<Self, MachineError> {
         let ExportOptions { machine, warn, shown, jobs } = *options;
-        // The thread that looks allocates nearly everything.
+        // The thread that takes snapshots allocates nearly everything.
         share_heap();
         Ok(ExportedMachine {
             sim: machine.sim.map(Path::to_owned),
@@ -86,12 +86,12 @@ impl ExportedMachine {
         })
     }
 
-    /// Looks at the machine, and gives the driver at most so much time. The files for jobs are
+    /// Takes a snapshot of the machine, with this deadline for the driver. The files for jobs are
     /// written afterwards.
     pub fn look(&mut self, deadline: Duration) -> Metrics {
         let deadline = deadline.min(self.deadline);
         let (source, own) = match self.source.take() {
-            // A simulated machine would begin anew; its driver is not waited for.
+            // A simulated machine would start over; it has no driver to wait for.
             Some((source, own)) if own == deadline || source.is_simulated() => (source, own),
             _ => match self.reopened(deadline) {
                 Ok(source) => (source, deadline),
@@ -119,7 +119,7 @@ impl ExportedMachine {
             }
             self.jobs_failed = written.is_err();
         }
-        // The next look may be minutes away.
+        // The next snapshot may be minutes away.
         give_back_memory();
         seen.metrics
     }

@@ -29,7 +29,7 @@ const PLACEHOLDER: &str = "run-placeholder";
 /// The memory of a placeholder on a simulated device in MiB, about that of a CUDA context.
 const PLACEHOLDER_MIB: u32 = 500;
 
-/// The message of the process when it has everything that it keeps.
+/// The message of the process when it keeps everything.
 const READY: &str = "holds";
 
 /// The time limit for creating the CUDA contexts. Without persistence mode, the driver takes some
@@ -85,12 +85,11 @@ impl Holder {
         let mut holder = Holder(Some(child.map_err(failed)?));
         let output = holder.0.as_mut().and_then(|child| child.stdout.take());
         let message = output.map_or(Ok(String::new()), read_message).map_err(failed)?;
-        match message == READY {
-            true => Ok(holder),
-            false => {
-                let error = Error::new(ErrorKind::Unsupported, "keep the devices");
-                Err(MachineError::new(error.with_source(message)).of(Cause::NotKept))
-            }
+        if message == READY {
+            Ok(holder)
+        } else {
+            let error = Error::new(ErrorKind::Unsupported, "keep the devices");
+            Err(MachineError::new(error.with_source(message)).of(Cause::NotKept))
         }
     }
 
@@ -138,7 +137,7 @@ pub fn placeholder(supervisor: ProcessKey, session: Option<&Path>) -> Launch {
             let words = ["--use", &uses, "--name", PLACEHOLDER];
             (dir.join(gpu_sim::live::ACTOR).into(), words.map(Into::into).into())
         }
-        // This program, even if another file replaced it at its path.
+        // This program, even if another file has replaced it at its path.
         None => {
             let start = supervisor.start.map_or(0, |start| start.0);
             let words = [PLACEHOLDER.to_owned(), supervisor.pid.to_string(), start.to_string()];

@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The result of a process that kept a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
-    /// The process that it was for has ended.
+    /// The process that it served has ended.
     Done,
     /// Its arguments were invalid.
     Misused,
@@ -62,10 +62,8 @@ pub(crate) fn serve_if_requested() -> Option<Served> {
     let devices = words.chain(visible);
     let devices = devices.map(|word| DeviceUuid(word.to_string_lossy().into_owned()));
     let devices: Vec<DeviceUuid> = devices.collect();
-    let contexts = match devices.is_empty() {
-        true => Ok(None),
-        false => CudaContexts::hold(&devices).map(Some),
-    };
+    let contexts =
+        if devices.is_empty() { Ok(None) } else { CudaContexts::hold(&devices).map(Some) };
     // Open it before the claim is reported as kept: without it, the lease would end at once.
     let root = open_process(root);
     let message = match (&contexts, &root) {
@@ -73,7 +71,7 @@ pub(crate) fn serve_if_requested() -> Option<Served> {
         (Err(error), _) => error.fault().text,
         (_, Err(errno)) => format!("watch the process of the claim: {errno}"),
     };
-    // The end of the pipe tells the reader that the message is complete.
+    // The end of the pipe shows the reader that the message is complete.
     let mut stdout = std::io::stdout();
     let reported = stdout.write_all(message.as_bytes()).and_then(|()| stdout.flush());
     let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null");

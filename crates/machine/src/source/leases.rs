@@ -1,4 +1,4 @@
-//! Where the leases of a machine are.
+//! The location of a machine's leases.
 
 use super::{Source, roots};
 use crate::MachineError;
@@ -86,10 +86,10 @@ impl Source {
     }
 }
 
-/// Reads the leases of a machine for one look after another.
+/// Reads the leases of a machine for repeated snapshots.
 ///
-/// Where reading takes long, because another user has filled the shared directory, the leases are
-/// those of an earlier look: reading takes up to a hundredth of the time, but they are never older
+/// If reading takes long, because another user has filled the shared directory, the leases are
+/// those of an earlier read: reading takes up to a hundredth of the time, but they are never older
 /// than [`Observer::LONGEST`].
 #[derive(Default)]
 pub struct LeaseReader {
@@ -102,7 +102,7 @@ struct LastRead {
     /// When it began, on the monotonic clock, and how long it took.
     at: Duration,
     took: Duration,
-    /// How long it takes at least: the shorter of the last two times. A busy machine delays one.
+    /// The shorter of the last two durations, because a busy machine delays a read.
     least: Duration,
 }
 

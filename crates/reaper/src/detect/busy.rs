@@ -1,4 +1,4 @@
-//! Devices that are busy although nobody uses them.
+//! Devices that are busy although no process uses them.
 
 use super::context::DetectContext;
 use crate::condition::{Unexplained, is_busy_alone};
@@ -7,23 +7,23 @@ use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use crate::role::Role;
 use gpu_core::{DeviceState, Percent};
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    context.now.devices.iter().filter_map(|device| detect_on(context, device)).collect()
 }
 
 /// The sample window may contain the end of a job, so a single sample shows little. Without
 /// persistence mode the driver initialises the device for each query, and counts that as work.
-fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
-    // A container does not see the processes outside.
-    let share = share(device).filter(|_| case.now.sees_host_pids != Ok(false))?;
+fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+    // A container does not show the processes outside.
+    let share = share(device).filter(|_| context.now.sees_host_pids != Ok(false))?;
     let is_used = Unexplained::of(device).is_none_or(|account| account.is_ghost())
-        || case
+        || context
             .holders_of(device)
-            .any(|holder| case.role(holder.process.pid, device) == Role::MemoryUser);
+            .any(|holder| context.role(holder.process.pid, device) == Role::MemoryUser);
     if is_used {
         return None;
     }
-    let lasting = case.lasting(device, |past| Some(past.busy_alone));
+    let lasting = context.lasting(device, |past| Some(past.busy_alone));
     let mut evidence = vec![Evidence::new(
         Sign::BusyWithoutProcess,
         format!("{share} busy, and no process uses it"),

@@ -1,8 +1,8 @@
 //! Errors that follow from others: finds the message of the log that is the cause of another.
 //!
-//! A device that fails takes the channels of its programs with it, on the other devices of these
-//! programs too. The driver logs each channel (Xid 43, 45), and the switch each link that went down
-//! (SXid 20034), so the messages that name the programs are the most numerous and the least to blame
+//! A device that fails takes the channels of its programs with it, even those on other devices. The
+//! driver logs each channel (Xid 43, 45), and the switch logs each link that went down (SXid
+//! 20034), so the messages that name the programs are the most numerous and the least to blame
 //! (NVIDIA, "Analyzing Xid Errors with the Xid Catalog"). Drivers from 570.123 on name the cause of
 //! a 45 themselves: `caused by previous Xid 31`.
 
@@ -20,16 +20,16 @@ const EARLY: Duration = Duration::from_secs(5);
 /// In a log without times, at most this many messages before it.
 const EARLY_LINES: usize = 8;
 
-/// Why a message was logged, if the reason is another error.
+/// The error that caused a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The message at this position of the log.
     Logged(usize),
-    /// The error with this number, which the text names and the log lacks.
+    /// The error with this number, named in the text and missing in the log.
     Named(u32),
 }
 
-/// Returns the cause of each message, in the order of the log; `None` for one that has none.
+/// Returns the cause of each message, in the order of the log; `None` for a message without one.
 pub(super) fn causes(messages: &[&DriverMessage]) -> Vec<Option<Cause>> {
     let mut known = Known::default();
     let mut causes = Vec::with_capacity(messages.len());
@@ -59,9 +59,10 @@ fn add_later(messages: &[&DriverMessage], causes: &mut [Option<Cause>]) {
             let is_near = |later: &&usize| {
                 let known = First { position: at, last: moment(message) };
                 let timed = message.at != DriverMessage::UNDATED || message.elapsed.is_some();
-                match timed {
-                    true => known.reaches_within(messages[**later], EARLY),
-                    false => known.reaches(messages[**later]) && **later - at <= EARLY_LINES,
+                if timed {
+                    known.reaches_within(messages[**later], EARLY)
+                } else {
+                    known.reaches(messages[**later]) && **later - at <= EARLY_LINES
                 }
             };
             let of_process = message.pid.and_then(|pid| of_process.get(&pid));
@@ -80,8 +81,8 @@ pub(super) fn gpu_code(message: &DriverMessage) -> Option<u32> {
     }
 }
 
-/// Returns whether others may follow from an error: a notice and the clean-up of a channel cause
-/// none.
+/// Returns whether other errors may follow from this one: a notice and the clean-up of a channel
+/// cause none.
 fn may_cause(message: &DriverMessage) -> bool {
     let class = meaning_of(message).map(|known| known.class);
     class != Some(XidClass::Informational) && gpu_code(message).is_some_and(|code| code != 45)
@@ -98,8 +99,8 @@ struct First {
 type Moment = (Timestamp, Option<Duration>);
 
 impl First {
-    /// Returns whether a message is of this burst. Messages without any time are in the order of the
-    /// log, which is all that is known.
+    /// Returns whether a message belongs to this burst. For messages without any time, only the
+    /// order in the log is known.
     fn reaches(&self, message: &DriverMessage) -> bool {
         self.reaches_within(message, BURST)
     }
@@ -109,7 +110,7 @@ impl First {
         match [last, message.at].map(|at| at == DriverMessage::UNDATED) {
             [false, false] => message.at.since(last) <= most,
             [true, true] => match (elapsed, message.elapsed) {
-                // A clock that goes back was restarted.
+                // If the clock went back, it was restarted.
                 (Some(last), Some(at)) => at.checked_sub(last).is_some_and(|span| span <= most),
                 (None, None) => true,
                 _ => false,
@@ -123,7 +124,7 @@ fn moment(message: &DriverMessage) -> Moment {
     (message.at, message.elapsed)
 }
 
-/// The errors so far that others may follow from.
+/// The errors so far that may cause others.
 #[derive(Default)]
 struct Known {
     of_device: BTreeMap<PciBusId, First>,
@@ -152,7 +153,7 @@ impl Known {
         }
     }
 
-    /// Records an error that has no cause in the log. The first of a burst stays.
+    /// Records an error without a cause in the log. The first one of a burst is kept.
     fn add(&mut self, position: usize, message: &DriverMessage) {
         let first = First { position, last: moment(message) };
         let Some(code) = gpu_code(message).filter(|_| may_cause(message)) else { return };
@@ -173,7 +174,7 @@ impl Known {
         }
     }
 
-    /// Extends the burst that a message is of.
+    /// Extends the burst that contains a message.
     fn extend(&mut self, message: &DriverMessage) {
         let bursts = [
             self.of_device.get_mut(&message.bus),
@@ -196,7 +197,7 @@ fn named_cause(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// The causes of messages, each with its time in seconds.
+    /// Returns the causes of messages, each with its time in seconds.
     fn of(log: &[(u64, &str)]) -> Vec<Option<Cause>> {
         let parse = |(seconds, line): &(u64, &str)| {
             let prefix = if line.starts_with('n') { "" } else { "NVRM: " };
@@ -256,7 +257,7 @@ mod tests {
             // The burst goes on as long as its messages do.
             (&[(1, lost), (60, removed), (119, removed)], &[None, LOGGED, LOGGED]),
             (&[(1, lost), (62, removed)], &[None, None]),
-            // Without times, the order of the log is all that is known.
+            // Without times, only the order of the log is known.
             (&[(0, fault), (0, removed)], &[None, LOGGED]),
             (&[(0, fault), (9, removed)], &[None, None]),
         ] {

@@ -11,14 +11,14 @@ use gpu_core::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The highest PID of Linux (`PID_MAX_LIMIT`). A pasted list without PIDs has higher numbers in their
-/// place, which account for memory and name no process.
+/// The highest PID of Linux (`PID_MAX_LIMIT`). A pasted list without PIDs has higher numbers
+/// instead, which account for memory and name no process.
 const PID_MAX: u32 = 1 << 22;
 
-/// A younger process, or one that got its lease later, may still load its data.
+/// A younger process, or one that got its lease later, may still be loading its data.
 pub const MIN_AGE: Duration = Duration::from_secs(15 * 60);
 
-/// A process that was idle for less may write a checkpoint or wait for its data.
+/// A process that was idle for less may be writing a checkpoint or waiting for its data.
 pub(crate) const MIN_IDLE: Duration = Duration::from_secs(10 * 60);
 
 /// Memory below this blocks no other process: a twentieth of the device, at least 1 GiB.
@@ -32,16 +32,16 @@ fn first_key(device: &DeviceState) -> DeviceKey {
     id.keys().next().unwrap_or(DeviceKey::Index(id.index))
 }
 
-/// The last snapshot, indexed, because there can be many holders and many devices, and what those
-/// before it have shown.
+/// The last snapshot, indexed because there can be many holders and many devices, and the results
+/// of earlier snapshots.
 pub(crate) struct DetectContext<'a> {
     pub(crate) past: &'a Past,
     /// The last snapshot.
     pub(crate) now: &'a Snapshot,
     holders: BTreeMap<Pid, &'a Holder>,
-    /// By the first key of the device whose file they have.
+    /// The holders by the first key of the device whose file they have.
     by_device: BTreeMap<DeviceKey, Vec<&'a Holder>>,
-    /// By index, and then by UUID: the MIG devices of a device have its index.
+    /// By index, then by UUID: the MIG devices of a device have its index.
     lists: BTreeMap<u32, Vec<(Option<&'a DeviceUuid>, List<'a>)>>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> DetectContext<'a> {
             let files = holder.held.iter().filter(|held| held.role == FileRole::Compute);
             for key in files.filter_map(|held| held.device) {
                 let holders = by_device.entry(*first.get(&key).unwrap_or(&key)).or_default();
-                // It may have a device through two of its nodes.
+                // A process may have a device through two of its nodes.
                 if !holders.last().is_some_and(|last| std::ptr::eq(*last, holder)) {
                     holders.push(holder);
                 }
@@ -92,7 +92,7 @@ impl<'a> DetectContext<'a> {
         }
     }
 
-    /// The processes that have the file of this very device.
+    /// Returns the processes that have the file of this device.
     pub(crate) fn holders_of(&self, device: &DeviceState) -> impl Iterator<Item = &'a Holder> {
         self.by_device.get(&first_key(device)).into_iter().flatten().copied()
     }
@@ -103,8 +103,8 @@ impl<'a> DetectContext<'a> {
         lists.iter().find(|(known, _)| *known == uuid).map(|(_, list)| list)
     }
 
-    /// The processes that NVML lists on a device, by PIDs that are valid here: in a separate PID
-    /// namespace there are none.
+    /// Returns the processes that NVML lists on a device, by PIDs that are valid here: in a
+    /// separate PID namespace there are none.
     pub(crate) fn listed_on(
         &self,
         device: &DeviceState,
@@ -112,7 +112,7 @@ impl<'a> DetectContext<'a> {
         self.list(device).into_iter().flat_map(BTreeMap::values).copied()
     }
 
-    /// The entry of a process in a device's list.
+    /// Returns the entry of a process in a device's list.
     pub(crate) fn listed(&self, device: &DeviceState, pid: Pid) -> Option<&'a DeviceProcess> {
         self.list(device)?.get(&pid).copied()
     }
@@ -130,7 +130,7 @@ impl<'a> DetectContext<'a> {
         self.now.process(pid).ok()
     }
 
-    /// Returns whether a process that is named somewhere surely does not exist.
+    /// Returns whether a process that is named somewhere certainly does not exist.
     pub(crate) fn is_gone(&self, pid: Pid) -> bool {
         self.now.process(pid).err() == Some(Absent::NotFound)
     }
@@ -145,33 +145,33 @@ impl<'a> DetectContext<'a> {
         Role::of(self.info(pid), holder, self.listed(device, pid), memory)
     }
 
-    /// Returns whether a process surely has memory of a device: NVML lists it there, or it has the
-    /// device mapped. An open file alone proves nothing, because any process can receive it
+    /// Returns whether a process certainly has memory of a device: NVML lists it there, or it has
+    /// the device mapped. An open file alone proves nothing, because any process can receive it
     /// (SCM_RIGHTS).
     pub(crate) fn surely_uses(&self, pid: Pid, device: &DeviceState) -> bool {
         self.listed(device, pid).is_some()
             || self.holder(pid).is_some_and(|holder| holder.surely_uses_memory_of(device.id()))
     }
 
-    /// The known processes of the last snapshot.
+    /// Returns the known processes of the last snapshot.
     pub(crate) fn infos(&self) -> impl Iterator<Item = &'a ProcessInfo> {
         self.now.processes.values().filter_map(|process| process.0.as_deref().ok())
     }
 
-    /// The devices whose memory a process uses, or which list it.
+    /// Returns the devices whose memory a process uses, or which list it.
     pub(crate) fn used_by(&self, pid: Pid) -> Vec<&'a DeviceState> {
         let uses = |device: &&DeviceState| self.role(pid, device) == Role::MemoryUser;
         self.now.devices.iter().filter(uses).collect()
     }
 
-    /// The memory that NVML lists for a process on these devices; `None` if it lists none.
+    /// Returns the memory that NVML lists for a process on these devices; `None` if it lists none.
     pub(crate) fn listed_memory(&self, pid: Pid, devices: &[&DeviceState]) -> Option<Bytes> {
         let memory: Vec<Bytes> =
             devices.iter().filter_map(|device| self.listed(device, pid)?.memory.ok()).collect();
         (!memory.is_empty()).then(|| memory.into_iter().sum())
     }
 
-    /// Returns the finding for a single process on these devices.
+    /// Returns the finding about a single process on these devices.
     pub(crate) fn about(
         &self,
         suspect: Suspect,
@@ -190,7 +190,7 @@ impl<'a> DetectContext<'a> {
         }
     }
 
-    /// Returns for how long a device has been in a state that it is in now.
+    /// Returns for how long a device has been in its present state.
     pub(crate) fn lasting(
         &self,
         device: &DeviceState,
@@ -216,11 +216,11 @@ impl<'a> DetectContext<'a> {
         Some(Evidence::new(Sign::NeverComputed, text))
     }
 
-    /// Returns for how long a process that computes on none of these devices has not.
+    /// Returns for how long a process that computes on none of these devices has not computed.
     pub(crate) fn idle_on(&self, devices: &[&DeviceState], pid: Pid) -> Lasting {
         let idle = devices.iter().map(|device| match self.past_use(device, pid) {
             Some(past) => self.past.lasting(Some(past.idle)),
-            // Of a process that it does not list, only the whole device tells something.
+            // For an unlisted process, only the load of the whole device is evidence.
             None => {
                 self.lasting(device, |past| Some(past.still)).and(self.past.known(self.key(pid)))
             }
@@ -233,13 +233,13 @@ impl<'a> DetectContext<'a> {
         Some(self.now.taken_at.since(self.info(pid)?.started_at.ok()?))
     }
 
-    /// Returns whether a process was surely started less than `age` ago.
+    /// Returns whether a process was certainly started less than `age` ago.
     pub(crate) fn is_younger(&self, pid: Pid, age: Duration) -> bool {
         self.age(pid).is_some_and(|own| own < age)
     }
 
-    /// Returns whether a process is surely old enough to be called idle: by its start time, or, if
-    /// that is unknown, because it was watched for as long.
+    /// Returns whether a process is certainly old enough to be called idle: by its start time, or,
+    /// if that is unknown, because it was watched for as long.
     pub(crate) fn is_settled(&self, pid: Pid) -> bool {
         let known = || {
             let key = self.key(pid);
@@ -248,8 +248,8 @@ impl<'a> DetectContext<'a> {
         self.age(pid).unwrap_or_else(known) >= MIN_AGE
     }
 
-    /// Returns whether a process computes on one of these devices, or may. It does not on a device
-    /// that fails to answer.
+    /// Returns whether a process computes on one of these devices, or may do so. It does not on a
+    /// device that fails to answer.
     pub(crate) fn computes(&self, pid: Pid, devices: &[&DeviceState]) -> bool {
         devices.iter().any(|device| {
             let own = self.listed(device, pid).and_then(|process| process.utilization.ok());
@@ -259,8 +259,8 @@ impl<'a> DetectContext<'a> {
         })
     }
 
-    /// Returns how to end a process without surprise for others; one that computes now on some
-    /// device is for its owner to end.
+    /// Returns how to end a process without surprise for others; if it computes now on any device,
+    /// its owner decides.
     pub(crate) fn to_end(&self, pid: Pid) -> Advice {
         let computes = |device: &&DeviceState| {
             let own = self.listed(device, pid).map(|process| process.utilization);
@@ -272,8 +272,8 @@ impl<'a> DetectContext<'a> {
         }
     }
 
-    /// Describes the processes of which not even the open files could be read; `None` if there are
-    /// none. A process without a device file open is no suspect, even if its mappings are closed.
+    /// Describes the processes whose open files could not be read; `None` if there are none. A
+    /// process without an open device file is not a suspect, even if its mappings are closed.
     pub(crate) fn unread(&self) -> Option<String> {
         let total = self.now.unreadable.total() as usize;
         let unread = &self.now.unread;
@@ -299,13 +299,13 @@ impl<'a> DetectContext<'a> {
         Some(format!("{count} {word} could not be inspected{names}"))
     }
 
-    /// Returns the advice to look again as root, unless the caller is root.
+    /// Returns the advice to repeat the query as root, unless the caller is root.
     pub(crate) fn look_as_root(&self) -> Option<Advice> {
         (self.now.is_root != Ok(true)).then_some(Advice::LookAsRoot)
     }
 }
 
-/// The files of a holder by their short names, `nvidia0 nvidiactl`.
+/// Returns the files of a holder by their short names, `nvidia0 nvidiactl`.
 pub(crate) fn paths(holder: &Holder) -> String {
     let names = holder.held.iter().map(|held| held.path.rsplit('/').next().unwrap_or(&held.path));
     names.collect::<Vec<_>>().join(" ")

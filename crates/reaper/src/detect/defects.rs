@@ -1,4 +1,4 @@
-//! Defects that a device reports of itself: modes, memory errors, pending changes.
+//! Defects that a device reports: modes, memory errors, pending changes.
 
 use super::context::DetectContext;
 use crate::defect::{Defect, defects};
@@ -7,8 +7,8 @@ use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::{DeviceState, ErrorKind, RecoveryAction};
 use std::collections::BTreeMap;
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    case.now.devices.iter().flat_map(detect_on).collect()
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    context.now.devices.iter().flat_map(detect_on).collect()
 }
 
 /// Returns one finding per kind, with all its signs.
@@ -17,7 +17,7 @@ fn detect_on(device: &DeviceState) -> Vec<Finding> {
     for defect in defects(device) {
         signs.entry(kind(defect)).or_default().push(defect);
     }
-    // Errors of memory explain the repair that is pending.
+    // Memory errors explain the pending repair.
     if signs.contains_key(&FindingKind::MemoryErrors)
         && let Some(pending) = signs.get_mut(&FindingKind::PendingReset)
     {
@@ -65,13 +65,13 @@ fn finding(device: &DeviceState, kind: FindingKind, signs: &[Defect]) -> Finding
     };
     let evidence = |defect: &Defect| Evidence::new(defect.sign(), defect.to_string());
     let evidence = signs.iter().map(evidence).collect();
-    // Spare rows that are used up are no error yet.
+    // Spare rows that are used up are not an error yet.
     let is_error = signs.iter().any(|sign| !matches!(sign, Defect::NoSpareRows(_)));
     let confidence = if is_error { Confidence::High } else { Confidence::Possible };
     Finding::about_device(device, kind, confidence, evidence, vec![advice])
 }
 
-/// Returns whether no reset helps: the device is worn out, or will be with the next bad row.
+/// Returns whether a reset does not help: the device is worn out, or will be with the next bad row.
 fn is_worn_out(defect: Defect) -> bool {
     matches!(defect, Defect::RemappingFailed | Defect::SramWornOut | Defect::NoSpareRows(_))
 }

@@ -33,15 +33,15 @@ type ByDevice<'a> = BTreeMap<PciBusId, BTreeMap<u32, Logged<'a>>>;
 /// The messages that are too old to judge a device by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OldMessages {
-    /// How many.
+    /// The number of messages.
     pub count: usize,
-    /// The time from which on messages are judged.
+    /// Older messages are left out.
     pub since: Timestamp,
 }
 
-/// Returns the messages of the log that are left out because they are too old to judge a device by;
-/// `None` if there are none. No message of a pasted text is left out: the user pasted it because of
-/// them, and an old message only weakens the finding.
+/// Returns the messages of the log that are too old to judge a device by; `None` if there are none.
+/// Messages of a pasted text are kept: the user pasted it because of them, and age only weakens the
+/// finding.
 pub fn old_messages(now: &Snapshot) -> Option<OldMessages> {
     let messages = now.driver_messages.iter().flatten();
     let count = messages.filter(|message| is_left_out(now, message.at)).count();
@@ -53,8 +53,8 @@ fn is_left_out(now: &Snapshot, at: Timestamp) -> bool {
     now.origin != Origin::Pasted && is_old(now, at)
 }
 
-/// Returns whether a message is old at the time of the snapshot, which is the latest time in a
-/// pasted text.
+/// Returns whether a message is old at the time of the snapshot; for pasted text, that is the
+/// latest time in it.
 fn is_old(now: &Snapshot, at: Timestamp) -> bool {
     at != DriverMessage::UNDATED && now.taken_at.since(at) > RELEVANT
 }
@@ -68,18 +68,18 @@ pub fn logged_errors(now: &Snapshot) -> Vec<Finding> {
     findings
 }
 
-/// Adds what the messages say to the findings about the same device, or as findings of their own.
-pub(crate) fn add(case: &DetectContext<'_>, findings: &mut Vec<Finding>) {
-    let messages = case.now.driver_messages.iter().flatten();
+/// Adds the messages to the findings about the same device, or as findings of their own.
+pub(crate) fn add(context: &DetectContext<'_>, findings: &mut Vec<Finding>) {
+    let messages = context.now.driver_messages.iter().flatten();
     let recent: Vec<&DriverMessage> =
-        messages.filter(|message| !is_left_out(case.now, message.at)).collect();
+        messages.filter(|message| !is_left_out(context.now, message.at)).collect();
     let causes = causes(&recent);
     for (bus, logged) in by_device(&recent, &causes) {
         let is_it = |device: &&DeviceState| is_bus_of(device.id(), bus);
-        let device = case.now.devices.iter().find(is_it);
+        let device = context.now.devices.iter().find(is_it);
         let codes: Vec<u32> = logged.keys().copied().collect();
         for logged in logged.values() {
-            if let Some(finding) = finding(case, device, bus, logged, &codes) {
+            if let Some(finding) = finding(context, device, bus, logged, &codes) {
                 match findings.iter_mut().find(|known| explains(known, &finding, logged)) {
                     Some(known) => {
                         let resets = |finding: &Finding| {
@@ -98,10 +98,10 @@ pub(crate) fn add(case: &DetectContext<'_>, findings: &mut Vec<Finding>) {
             }
         }
     }
-    findings.extend(super::switch::findings(case, &recent, &causes));
+    findings.extend(super::switch::findings(context, &recent, &causes));
 }
 
-/// Groups the errors of GPUs; those that follow from others count as theirs.
+/// Groups the errors of GPUs; an error that follows from another counts towards its cause.
 fn by_device<'a>(messages: &[&'a DriverMessage], causes: &[Option<Cause>]) -> ByDevice<'a> {
     let mut by_device = ByDevice::new();
     let mut losses = BTreeMap::<PciBusId, &DriverMessage>::new();
@@ -111,7 +111,7 @@ fn by_device<'a>(messages: &[&'a DriverMessage], causes: &[Option<Cause>]) -> By
         match cause {
             None => {
                 let logged = logged(&mut by_device, message.bus, code, message.at);
-                // The last Xid 154 has the present recovery action; of other errors, the gravest
+                // The last Xid 154 has the current recovery action; of other errors, the gravest
                 // counts.
                 let meaning = meaning_of(message);
                 let action = |meaning: Option<XidMeaning>| meaning.map(|meaning| meaning.action);
@@ -172,7 +172,7 @@ fn is_bus_of(id: &DeviceId, bus: PciBusId) -> bool {
     id.bus.is_ok_and(|own| PciBusId { function: 0, ..own } == PciBusId { function: 0, ..bus })
 }
 
-/// Returns whether a finding about the device is of the part that the message is about.
+/// Returns whether a finding about the device concerns the part that the message is about.
 fn explains(known: &Finding, finding: &Finding, logged: &Logged<'_>) -> bool {
     let same_device = !known.devices.is_empty() && known.devices == finding.devices;
     let same_part = match logged.meaning.map(|meaning| meaning.class) {
@@ -185,7 +185,7 @@ fn explains(known: &Finding, finding: &Finding, logged: &Logged<'_>) -> bool {
 }
 
 fn finding(
-    case: &DetectContext<'_>,
+    context: &DetectContext<'_>,
     device: Option<&DeviceState>,
     bus: PciBusId,
     logged: &Logged<'_>,
@@ -196,20 +196,20 @@ fn finding(
     if class == Some(XidClass::Informational) && action == XidAction::None {
         return None;
     }
-    let mut evidence = logged.describe(case.now);
+    let mut evidence = logged.describe(context.now);
     if device.is_none() {
         evidence.insert_str(0, &format!("{bus}: "));
     }
     let lost = device.is_none_or(|device| device.sample.is_err());
     let confidence = match class {
-        _ if is_old(case.now, logged.last) => {
-            let days = case.now.taken_at.since(logged.last).as_secs() / 86_400;
+        _ if is_old(context.now, logged.last) => {
+            let days = context.now.taken_at.since(logged.last).as_secs() / 86_400;
             evidence.push_str(&format!(
                 "; {days} days before the last time in the text: the GPU may have been reset since"
             ));
             Confidence::Possible
         }
-        // The program is to blame unless several have the same error.
+        // The program is to blame unless several programs have the same error.
         Some(XidClass::Application) if logged.programs.len() > 1 => {
             evidence.push_str("; several programs have it: the GPU may be faulty");
             Confidence::Likely
@@ -268,7 +268,7 @@ fn finding(
     })
 }
 
-/// Returns whether a device reports its memory health, and nothing wrong.
+/// Returns whether a device reports its memory health, and no problem with it.
 fn has_healthy_memory(device: &DeviceState) -> bool {
     let health = device.details.as_ref().ok().and_then(|details| details.memory_health.as_ref());
     health.is_some_and(|health| {

@@ -7,14 +7,14 @@ use gpu_core::DeviceState;
 
 /// The driver knows only the host's PIDs. Inside a container they name no process, or an unrelated
 /// one, and nvidia-smi lists none at all; so the other accounts of memory do not apply here.
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    if case.now.sees_host_pids != Ok(false) {
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    if context.now.sees_host_pids != Ok(false) {
         return Vec::new();
     }
-    case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
+    context.now.devices.iter().filter_map(|device| detect_on(context, device)).collect()
 }
 
-fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let listed = device.processes.as_ref().map_or(0, Vec::len);
     let memory = device.memory_used().ok().zip(device.memory_total().ok());
     let much = memory.filter(|(used, _)| device.driver_reserve().is_some_and(|own| *used > own));
@@ -35,7 +35,7 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
         let text = format!("{} of {total} used", used.trim_end_matches(" MiB"));
         Evidence::new(Sign::MemoryUsed, text)
     }));
-    let suspects = case
+    let suspects = context
         .holders_of(device)
         .filter(|holder| holder.may_use_memory_of(device.id()))
         .map(|holder| Suspect {

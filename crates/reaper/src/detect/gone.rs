@@ -6,24 +6,25 @@ use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{Bytes, DeviceState};
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    context.now.devices.iter().filter_map(|device| detect_on(context, device)).collect()
 }
 
-fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
-    let gone: Vec<_> = case.listed_on(device).filter(|process| case.is_gone(process.pid)).collect();
+fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+    let gone: Vec<_> =
+        context.listed_on(device).filter(|process| context.is_gone(process.pid)).collect();
     if gone.is_empty() {
         return None;
     }
     let pids = gone.iter().map(|process| process.pid.to_string()).collect::<Vec<_>>().join(", ");
     let verb = if gone.len() == 1 { "does" } else { "do" };
     let memory: Option<Bytes> = gone.iter().map(|process| process.memory.ok()).sum();
-    let suspects = heirs(case, device);
+    let suspects = heirs(context, device);
     let best = suspects.iter().map(|suspect| suspect.confidence).max();
     let advice = match (best, suspects.first()) {
         (Some(Confidence::High), _) => Some(Advice::ReapDevice(device.id().index)),
-        (_, Some(suspect)) => Some(case.to_end(suspect.process.pid)),
-        (_, None) if case.unread().is_some() => case.look_as_root(),
+        (_, Some(suspect)) => Some(context.to_end(suspect.process.pid)),
+        (_, None) if context.unread().is_some() => context.look_as_root(),
         (_, None) => Some(Advice::ResetDevice(device.id().index)),
     };
     let text = format!("NVML lists {pids}, which {verb} not exist here");
@@ -38,12 +39,13 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     })
 }
 
-/// The processes that may have inherited the memory: they surely have some, and no list accounts
-/// for it.
-fn heirs(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
-    let mut heirs = suspects(case, device);
+/// Returns the processes that may have inherited the memory: they certainly have some, and no list
+/// accounts for it.
+fn heirs(context: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
+    let mut heirs = suspects(context, device);
     heirs.retain(|heir| {
-        case.holder(heir.process.pid)
+        context
+            .holder(heir.process.pid)
             .is_some_and(|holder| holder.surely_uses_memory_of(device.id()))
     });
     heirs

@@ -8,35 +8,33 @@ use crate::role::Role;
 use gpu_core::{Bytes, DeviceProcess, DeviceState};
 use std::time::Duration;
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    let on = |device| case.listed_on(device).filter_map(move |one| finding(case, device, one));
-    case.now.devices.iter().flat_map(on).collect()
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    let on =
+        |device| context.listed_on(device).filter_map(move |one| finding(context, device, one));
+    context.now.devices.iter().flat_map(on).collect()
 }
 
 /// Only hours show a leak: a job loads its data and caches, and its allocator grows in steps and
-/// stops. What rises for six hours may still have an end, so that the confidence is never high.
+/// stops. Memory that rises for six hours may still reach a limit, so the confidence is never high.
 fn finding(
-    case: &DetectContext<'_>,
+    context: &DetectContext<'_>,
     device: &DeviceState,
     process: &DeviceProcess,
 ) -> Option<Finding> {
-    let rise = case.past_use(device, process.pid)?.memory.rise()?;
-    if !is_grave(&rise, device) || case.role(process.pid, device) != Role::MemoryUser {
+    let rise = context.past_use(device, process.pid)?.memory.rise()?;
+    if !is_grave(&rise, device) || context.role(process.pid, device) != Role::MemoryUser {
         return None;
     }
-    let confidence = match rise.is_long {
-        true => Confidence::Likely,
-        false => Confidence::Possible,
-    };
+    let confidence = if rise.is_long { Confidence::Likely } else { Confidence::Possible };
     let evidence = vec![evidence(&rise, device)];
-    let suspect = Suspect { process: case.key(process.pid), confidence, evidence };
-    let advice = vec![case.to_end(process.pid)];
-    Some(case.about(suspect, &[device], FindingKind::MemoryGrowth, advice))
+    let suspect = Suspect { process: context.key(process.pid), confidence, evidence };
+    let advice = vec![context.to_end(process.pid)];
+    Some(context.about(suspect, &[device], FindingKind::MemoryGrowth, advice))
 }
 
-/// Returns the evidence that the memory of a device that no listed process accounts for grows.
-pub(super) fn of_unlisted(case: &DetectContext<'_>, device: &DeviceState) -> Option<Evidence> {
-    let rise = case.past.device(device.id())?.unlisted.rise()?;
+/// Returns the evidence that the unlisted memory of a device grows.
+pub(super) fn of_unlisted(context: &DetectContext<'_>, device: &DeviceState) -> Option<Evidence> {
+    let rise = context.past.device(device.id())?.unlisted.rise()?;
     is_grave(&rise, device).then(|| evidence(&rise, device))
 }
 

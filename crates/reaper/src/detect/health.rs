@@ -8,30 +8,31 @@ use gpu_core::{
     Absent, DeviceFault, DeviceSample, DeviceState, ErrorKind, Fault, MachineFault, Reach,
 };
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = silent(case).into_iter().collect();
-    for device in &case.now.devices {
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = silent(context).into_iter().collect();
+    for device in &context.now.devices {
         let fault = faulty(device);
         findings.extend(fault.clone());
         let wants_reset =
             fault.is_some_and(|f| f.advice.contains(&Advice::ResetDevice(device.id().index)));
-        if wants_reset || leaks(case, device) {
-            findings.extend(blocked(case, device));
+        if wants_reset || leaks(context, device) {
+            findings.extend(blocked(context, device));
         }
     }
     findings
 }
 
-/// The devices at which the driver did not answer. A device with the same fault as one before it
-/// was not queried any more, and is not reported.
-fn silent(case: &DetectContext<'_>) -> Option<Finding> {
+/// Reports the devices at which the driver did not answer. A device with the same fault as an
+/// earlier one was not queried, and is not reported.
+fn silent(context: &DetectContext<'_>) -> Option<Finding> {
     let mut asked: Vec<(&DeviceState, &Fault)> = Vec::new();
     let mut behind = Vec::new();
-    for device in &case.now.devices {
+    for device in &context.now.devices {
         let Some(fault) = silence(device) else { continue };
-        match asked.iter().any(|(_, known)| *known == fault) {
-            true => behind.push(device.id().index.to_string()),
-            false => asked.push((device, fault)),
+        if asked.iter().any(|(_, known)| *known == fault) {
+            behind.push(device.id().index.to_string());
+        } else {
+            asked.push((device, fault));
         }
     }
     let (_, first) = asked.first()?;
@@ -99,7 +100,7 @@ fn faulty(device: &DeviceState) -> Option<Finding> {
     Some(Finding::about_device(device, kind, confidence, vec![evidence], vec![advice]))
 }
 
-/// The values for which a device returns an error (`ERR!`), which often precedes its loss.
+/// Returns the values for which a device returns an error (`ERR!`), which often precedes its loss.
 fn failing(device: &DeviceState, sample: &DeviceSample) -> Vec<&'static str> {
     let thermal = device.details.as_ref().ok().and_then(|details| details.thermal.as_ref());
     [
@@ -116,19 +117,19 @@ fn failing(device: &DeviceState, sample: &DeviceSample) -> Vec<&'static str> {
     .collect()
 }
 
-/// Memory that no process uses and that only a reset frees.
-fn leaks(case: &DetectContext<'_>, device: &DeviceState) -> bool {
+/// Returns whether the device has memory that no process uses and that only a reset frees.
+fn leaks(context: &DetectContext<'_>, device: &DeviceState) -> bool {
     Unexplained::of(device).is_some_and(|account| account.is_ghost())
-        && case.now.sees_host_pids != Ok(false)
-        && case.now.holders.is_ok()
-        && case.unread().is_none()
-        && case.now.knows_files_of(device)
-        && !case.holders_of(device).any(|holder| holder.may_use_memory_of(device.id()))
+        && context.now.sees_host_pids != Ok(false)
+        && context.now.holders.is_ok()
+        && context.unread().is_none()
+        && context.now.knows_files_of(device)
+        && !context.holders_of(device).any(|holder| holder.may_use_memory_of(device.id()))
 }
 
 /// A reset requires that no process has the device open, monitors included.
-fn blocked(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
-    let suspects: Vec<Suspect> = case
+fn blocked(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+    let suspects: Vec<Suspect> = context
         .holders_of(device)
         .map(|holder| Suspect {
             process: holder.process,
@@ -144,9 +145,12 @@ fn blocked(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     }
     let mut advice: Vec<Advice> = suspects
         .iter()
-        .map(|suspect| match case.role(suspect.process.pid, device).may_be_signalled() {
-            true => case.to_end(suspect.process.pid),
-            false => Advice::StopService(suspect.process.pid),
+        .map(|suspect| {
+            if context.role(suspect.process.pid, device).may_be_signalled() {
+                context.to_end(suspect.process.pid)
+            } else {
+                Advice::StopService(suspect.process.pid)
+            }
         })
         .collect();
     advice.push(Advice::ResetDevice(device.id().index));

@@ -10,35 +10,35 @@ use gpu_core::{Bytes, DeviceId, DeviceProcess, DeviceState, Pid, ProcessInfo, Pr
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A notebook waits for the next cell, and its user thinks.
+/// A notebook waits for the next cell while its user thinks.
 const MIN_IDLE_NOTEBOOK: Duration = Duration::from_secs(60 * 60);
 
-/// A working day, or a night: after as long without GPU and CPU, nobody waits for the result, and
-/// the pauses of jobs (checkpoints, evaluations, downloads, other nodes) are over.
+/// A working day, or a night: after this time without GPU and CPU, the result is no longer
+/// expected, and the pauses of jobs (checkpoints, evaluations, downloads, other nodes) are over.
 const LONG_IDLE: Duration = Duration::from_secs(8 * 3_600);
 
-/// The user of a notebook has been away for a night and has not used it by day either.
+/// The user of a notebook has been away for a night and has not used it during the day either.
 const LONG_IDLE_NOTEBOOK: Duration = Duration::from_secs(24 * 3_600);
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
     let mut idle: BTreeMap<Pid, Vec<(&DeviceState, Bytes)>> = BTreeMap::new();
-    for device in &case.now.devices {
-        for process in case.listed_on(device) {
+    for device in &context.now.devices {
+        for process in context.listed_on(device) {
             let (Ok(memory), Ok(total)) = (process.memory, device.memory_total()) else { continue };
             let pid = process.pid;
-            let here = !case.is_gone(pid)
+            let here = !context.is_gone(pid)
                 && is_much(memory, total)
-                && case.role(pid, device) == Role::MemoryUser
-                && case.is_settled(pid);
-            if here && is_idle(device, process) && !pauses(case, device, pid) {
+                && context.role(pid, device) == Role::MemoryUser
+                && context.is_settled(pid);
+            if here && is_idle(device, process) && !pauses(context, device, pid) {
                 idle.entry(pid).or_default().push((device, memory));
             }
         }
     }
-    idle.into_iter().filter_map(|(pid, held)| finding(case, pid, &held)).collect()
+    idle.into_iter().filter_map(|(pid, held)| finding(context, pid, &held)).collect()
 }
 
-/// Returns whether a process surely does not compute on a device.
+/// Returns whether a process certainly does not compute on a device.
 fn is_idle(device: &DeviceState, process: &DeviceProcess) -> bool {
     match (process.utilization, device.sample.as_ref().map(|sample| sample.utilization)) {
         (Ok(own), _) => own.get() == 0,
@@ -48,31 +48,35 @@ fn is_idle(device: &DeviceState, process: &DeviceProcess) -> bool {
 }
 
 /// Returns whether a process was seen computing a while ago, and may do so again.
-fn pauses(case: &DetectContext<'_>, device: &DeviceState, pid: Pid) -> bool {
-    let past = case.past_use(device, pid).filter(|past| past.has_computed);
-    past.is_some_and(|past| !case.past.lasting(Some(past.idle)).was_watched_for(MIN_IDLE))
+fn pauses(context: &DetectContext<'_>, device: &DeviceState, pid: Pid) -> bool {
+    let past = context.past_use(device, pid).filter(|past| past.has_computed);
+    past.is_some_and(|past| !context.past.lasting(Some(past.idle)).was_watched_for(MIN_IDLE))
 }
 
-fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -> Option<Finding> {
-    let info = case.info(pid);
+fn finding(
+    context: &DetectContext<'_>,
+    pid: Pid,
+    held: &[(&DeviceState, Bytes)],
+) -> Option<Finding> {
+    let info = context.info(pid);
     let devices: Vec<DeviceId> = held.iter().map(|(device, _)| device.id().clone()).collect();
-    let busy: Vec<u32> = case
+    let busy: Vec<u32> = context
         .now
         .devices
         .iter()
-        .filter(|device| case.listed(device, pid).is_some())
+        .filter(|device| context.listed(device, pid).is_some())
         .filter(|device| !devices.iter().any(|idle| idle.same_device(device.id())))
         .map(|device| device.id().index)
         .collect();
     // It prepares data, or writes what it has computed.
     let works = |info: &ProcessInfo| {
         let is_reading = info.state == Ok(ProcessState::Uninterruptible);
-        busy.is_empty() && (is_reading || case.past.uses_cpu(info.key))
+        busy.is_empty() && (is_reading || context.past.uses_cpu(info.key))
     };
     let idle_on: Vec<&DeviceState> = held.iter().map(|(device, _)| *device).collect();
-    let seen = case.idle_on(&idle_on, pid);
-    // What it did on a CPU meanwhile was work too.
-    let waits = info.and_then(|info| case.past.waits(info.key));
+    let seen = context.idle_on(&idle_on, pid);
+    // CPU use in the meantime was work too.
+    let waits = info.and_then(|info| context.past.waits(info.key));
     let quiet = waits.map_or(seen, |waits| seen.and(waits));
     if info.is_some_and(|info| works(info) || may_wait(info, quiet)) {
         return None;
@@ -83,25 +87,27 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
         _ => format!("holds {memory} on {} GPUs", held.len()),
     };
     let mut evidence =
-        vec![Evidence::new(Sign::HoldsMemory, holds), idle_time(case, pid, held, seen)];
-    evidence.extend(case.never_computed(&idle_on, pid));
-    evidence.extend(ray::worker(case, pid));
+        vec![Evidence::new(Sign::HoldsMemory, holds), idle_time(context, pid, held, seen)];
+    evidence.extend(context.never_computed(&idle_on, pid));
+    evidence.extend(ray::worker(context, pid));
     if info.is_some_and(|info| info.state == Ok(ProcessState::Stopped)) {
         evidence.push(Evidence::new(Sign::Stopped, "stopped"));
     }
     let is_waiting = busy.is_empty() && waits.is_some();
     let is_abandoned = is_waiting && info.is_some_and(|info| is_abandoned(info, quiet));
-    let confidence = match quiet.was_watched_for(MIN_IDLE) {
-        true if is_abandoned => Confidence::High,
-        true => Confidence::Likely,
-        false => Confidence::Possible,
+    let confidence = if !quiet.was_watched_for(MIN_IDLE) {
+        Confidence::Possible
+    } else if is_abandoned {
+        Confidence::High
+    } else {
+        Confidence::Likely
     };
     let mut advice = Vec::new();
     if busy.is_empty() {
         if confidence == Confidence::Possible {
             advice.push(Advice::WatchIdle);
         }
-        advice.push(case.to_end(pid));
+        advice.push(context.to_end(pid));
     } else {
         let list = busy.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
         let text = format!(
@@ -117,20 +123,20 @@ fn finding(case: &DetectContext<'_>, pid: Pid, held: &[(&DeviceState, Bytes)]) -
         confidence,
         devices,
         memory: Some(memory),
-        suspects: vec![Suspect { process: case.key(pid), confidence, evidence }],
+        suspects: vec![Suspect { process: context.key(pid), confidence, evidence }],
         evidence: Vec::new(),
         advice,
     })
 }
 
 fn idle_time(
-    case: &DetectContext<'_>,
+    context: &DetectContext<'_>,
     pid: Pid,
     held: &[(&DeviceState, Bytes)],
     seen: Lasting,
 ) -> Evidence {
     let sampled = held.iter().all(|(device, _)| {
-        case.listed(device, pid).is_some_and(|process| process.utilization.is_ok())
+        context.listed(device, pid).is_some_and(|process| process.utilization.is_ok())
     });
     match (seen.is_long(), sampled) {
         (true, _) => seen.idle(),
@@ -143,22 +149,19 @@ fn idle_time(
     }
 }
 
-/// Returns whether a process may rightly wait: a service for requests, a traced process for its
-/// debugger, a notebook for its user.
+/// Returns whether a process may have a reason to wait: a service for requests, a traced process
+/// for its debugger, a notebook for its user.
 fn may_wait(info: &ProcessInfo, idle: Lasting) -> bool {
     info.service().is_some()
         || info.tracer.is_ok()
         || !idle.was_watched_for(MIN_IDLE_NOTEBOOK) && is_notebook(info)
 }
 
-/// Returns whether a process was idle for so long that nothing else explains it. A look each two
-/// minutes, of which each covers a second, misses a program that computes in one of fifty seconds
-/// once in a hundred times over eight hours.
+/// Returns whether a process was idle for so long that it must be abandoned. If each snapshot
+/// covers one second and they are two minutes apart, eight hours of them miss a program that
+/// computes one second in fifty with a probability of 1 %.
 fn is_abandoned(info: &ProcessInfo, idle: Lasting) -> bool {
-    let least = match is_notebook(info) {
-        true => LONG_IDLE_NOTEBOOK,
-        false => LONG_IDLE,
-    };
+    let least = if is_notebook(info) { LONG_IDLE_NOTEBOOK } else { LONG_IDLE };
     idle.was_watched_closely_for(least)
 }
 

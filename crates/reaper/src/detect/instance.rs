@@ -1,4 +1,4 @@
-//! The MIG instance that unexplained memory is in.
+//! The MIG instance with the unexplained memory.
 
 use crate::condition::Unexplained;
 use gpu_core::{Bytes, DeviceState, MigInstance, driver_reserve};
@@ -23,10 +23,10 @@ impl InstanceAccount {
     /// Returns the accounts of the GPU instances of a device; none if the memory of one of them is
     /// unknown, or the instance or the memory of a listed process.
     pub(crate) fn all(device: &DeviceState) -> Vec<InstanceAccount> {
-        Self::told(device).unwrap_or_default()
+        Self::reported(device).unwrap_or_default()
     }
 
-    fn told(device: &DeviceState) -> Option<Vec<InstanceAccount>> {
+    fn reported(device: &DeviceState) -> Option<Vec<InstanceAccount>> {
         let mut accounts: Vec<InstanceAccount> = Vec::new();
         for instance in device.mig.as_ref().ok()? {
             let gpu_instance = instance.gpu_instance?;
@@ -36,14 +36,14 @@ impl InstanceAccount {
             }
         }
         for process in device.processes.as_ref().ok()? {
-            let place = process.gpu_instance?;
-            let account = accounts.iter_mut().find(|known| known.gpu_instance == place)?;
+            let instance = process.gpu_instance?;
+            let account = accounts.iter_mut().find(|known| known.gpu_instance == instance)?;
             account.listed += process.memory.ok()?;
         }
         Some(accounts)
     }
 
-    /// Returns the one instance that has the unexplained memory of a device: all of it, except what
+    /// Returns the one instance that has all unexplained memory of a device, except the part that
     /// the driver's overhead explains.
     pub(crate) fn with_all(accounts: &[InstanceAccount], whole: &Unexplained) -> Option<Self> {
         let mut with_some = accounts.iter().filter(|account| account.unexplained() > Bytes(0));
@@ -57,7 +57,7 @@ impl InstanceAccount {
     pub(crate) fn describe(&self, device: &DeviceState) -> String {
         let is_here = |mig: &&MigInstance| mig.gpu_instance == Some(self.gpu_instance);
         let here: Vec<&MigInstance> = device.mig.iter().flatten().filter(is_here).collect();
-        let place = match here[..] {
+        let location = match here[..] {
             [mig] => {
                 let profile = mig.profile.as_ref().map(|profile| format!("{profile}, "));
                 let profile = profile.unwrap_or_default();
@@ -71,7 +71,7 @@ impl InstanceAccount {
             listed => listed.to_string(),
         };
         format!(
-            "within {place}: {} of {} used there, {listed} by listed processes",
+            "within {location}: {} of {} used there, {listed} by listed processes",
             used.trim_end_matches(" MiB"),
             self.total
         )

@@ -7,45 +7,46 @@ use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::{DeviceDetails, DeviceId, DeviceState, FabricState, NvLink, Origin, Reading};
 use std::collections::BTreeMap;
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
     let mut equals: BTreeMap<&str, Vec<&DeviceState>> = BTreeMap::new();
-    for device in &case.now.devices {
+    for device in &context.now.devices {
         if let Ok(name) = &device.info.name {
             equals.entry(name).or_default().push(device);
         }
     }
     let mut findings: Vec<Finding> =
-        case.now.devices.iter().filter_map(|device| pcie(case, device)).collect();
+        context.now.devices.iter().filter_map(|device| pcie(context, device)).collect();
     findings.extend(equals.values().flat_map(|equals| nvlinks(equals)));
-    findings.extend(case.now.devices.iter().filter_map(fabric));
-    findings.extend(case.now.devices.iter().filter_map(fabric_health));
-    if case.now.origin == Origin::Pasted {
+    findings.extend(context.now.devices.iter().filter_map(fabric));
+    findings.extend(context.now.devices.iter().filter_map(fabric_health));
+    if context.now.origin == Origin::Pasted {
         let of_equals: Vec<DeviceId> =
             findings.iter().flat_map(|finding| finding.devices.clone()).collect();
-        let others = case.now.devices.iter().filter(|device| !of_equals.contains(device.id()));
+        let others = context.now.devices.iter().filter(|device| !of_equals.contains(device.id()));
         findings.extend(others.filter_map(inactive));
     }
     findings
 }
 
 /// The link of an idle device saves power and is slow (manual of nvidia-smi, "GPU Link
-/// information"), so only a device at work can show a fault, and only one that shows it again is
-/// likely to have one: the link also trains anew after a change of clocks.
-fn pcie(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+/// information"), so only a busy device can show a fault. A fault is likely only if it shows again,
+/// because a link also retrains after a change of clocks.
+fn pcie(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let slow = Evidence::new(Sign::SlowPcieLink, slow_link(device)?);
-    let lasting = case.lasting(device, |past| Some(past.slow_link));
+    let lasting = context.lasting(device, |past| Some(past.slow_link));
     let mut evidence = vec![slow];
     evidence.extend(lasting.describe());
     let index = device.id().index;
-    let (confidence, advice) = match lasting.is_long() {
-        true => (Confidence::Likely, vec![Advice::CheckSlot(index)]),
-        false => (Confidence::Possible, vec![Advice::LookLonger, Advice::CheckSlot(index)]),
+    let (confidence, advice) = if lasting.is_long() {
+        (Confidence::Likely, vec![Advice::CheckSlot(index)])
+    } else {
+        (Confidence::Possible, vec![Advice::LookLonger, Advice::CheckSlot(index)])
     };
     Some(Finding::about_device(device, FindingKind::SlowPcie, confidence, evidence, advice))
 }
 
-/// Compares devices of one product: a board that has fewer active links than its equals has lost
-/// some. One without any may simply have no bridge, unless it is the only one of several.
+/// Compares devices of one product: a board with fewer active links than the others has lost some.
+/// A board without any may simply have no bridge, unless it is the only one of several.
 fn nvlinks(equals: &[&DeviceState]) -> Vec<Finding> {
     let counts: Vec<(&DeviceState, usize)> = equals
         .iter()
@@ -76,8 +77,8 @@ fn nvlinks(equals: &[&DeviceState]) -> Vec<Finding> {
         .collect()
 }
 
-/// In a text that somebody pastes, a device without any active link is remarkable. On a machine, it
-/// may simply have no bridge.
+/// In a pasted text, a device without any active link is remarkable. On a machine, it may simply
+/// have no bridge.
 fn inactive(device: &DeviceState) -> Option<Finding> {
     let links = details(device)?.nvlinks.as_ref()?;
     let is_down = !links.is_empty() && active_links(links) == Some(0);

@@ -35,19 +35,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the diagnosis of `looks`, oldest first; the last one is 'now'.
 ///
-/// One snapshot is enough except for questions of time: whether a process is idle or pauses, whether
-/// a state of a device lasts. Without any snapshot there are no findings.
+/// One snapshot is enough except for questions of time: whether a process is idle or pauses,
+/// whether a state of a device lasts. Without any snapshot there are no findings.
 pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
     looks.last().map(|now| diagnose_after(&looks.iter().collect(), now)).unwrap_or_default()
 }
 
-/// Returns the diagnosis of `now` with what the snapshots up to it have shown: `now` is the one that
-/// was added to `past` last.
+/// Returns the diagnosis of `now` and of the earlier snapshots in `past`: `now` is the one that was
+/// added to `past` last.
 ///
-/// A watcher adds each snapshot and keeps none. With a past without `now`, the result is the same as
-/// that of `now` alone except for what lasts, which is then as long as it was before.
+/// A watcher adds each snapshot and keeps none. If `past` does not include `now`, the result is
+/// that of `now` alone, except that durations are those of the last added snapshot.
 pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
-    let case = DetectContext::new(past, now);
+    let context = DetectContext::new(past, now);
     let detectors: [fn(&DetectContext<'_>) -> Vec<Finding>; 12] = [
         foreign::detect,
         unexplained::detect,
@@ -62,9 +62,9 @@ pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
         throttle::detect,
         busy::detect,
     ];
-    let found = detectors.iter().flat_map(|detector| detector(&case)).collect();
-    let mut findings = merged(&case, found);
-    driver_log::add(&case, &mut findings);
+    let found = detectors.iter().flat_map(|detector| detector(&context)).collect();
+    let mut findings = merged(&context, found);
+    driver_log::add(&context, &mut findings);
     // The finding that unblocks a reset comes before the blocked reset.
     let unblocking: Vec<(Advice, Advice)> = findings
         .iter()
@@ -82,18 +82,18 @@ pub fn diagnose_after(past: &Past, now: &Snapshot) -> Diagnosis {
         }
     }
     findings.sort_by_key(|f| (f.kind, f.devices.first().map(|device| device.index)));
-    let cleared = cleared(&case, &findings);
+    let cleared = cleared(&context, &findings);
     Diagnosis { findings, cleared, left_out: 0 }
 }
 
-/// Returns the diagnosis of one snapshot that may have only outlines of processes: reads those that
-/// are suspected whole, because what exonerates a process is not in its outline.
+/// Returns the diagnosis of one snapshot that may have only outlines of processes: re-reads
+/// suspected processes whole, because an outline lacks exonerating evidence.
 pub fn diagnose_outlines(now: &mut Snapshot, host: &dyn Host) -> Diagnosis {
     diagnose_outlines_after(&std::iter::once(&*now).collect(), now, host)
 }
 
-/// Returns the diagnosis of [`diagnose_outlines`] with what the snapshots up to this one have
-/// shown, as [`diagnose_after`] does.
+/// Returns the diagnosis of [`diagnose_outlines`] with the snapshots up to this one, as
+/// [`diagnose_after`] does.
 pub fn diagnose_outlines_after(past: &Past, now: &mut Snapshot, host: &dyn Host) -> Diagnosis {
     let diagnosis = diagnose_after(past, now);
     let suspects = diagnosis.findings.iter().flat_map(|finding| &finding.suspects);
@@ -105,9 +105,9 @@ pub fn diagnose_outlines_after(past: &Past, now: &mut Snapshot, host: &dyn Host)
     diagnose_after(past, now)
 }
 
-/// Reports each process once: what is known of it besides becomes a sign in the finding that
+/// Reports each process once: everything else known about it becomes a sign in the finding that
 /// accounts for its memory.
-fn merged(case: &DetectContext<'_>, found: Vec<Finding>) -> Vec<Finding> {
+fn merged(context: &DetectContext<'_>, found: Vec<Finding>) -> Vec<Finding> {
     let is_sign = |kind| {
         matches!(
             kind,
@@ -124,9 +124,9 @@ fn merged(case: &DetectContext<'_>, found: Vec<Finding>) -> Vec<Finding> {
         let covers = |finding: &Finding| {
             let here = sign.devices.iter().all(|id| finding.devices.iter().any(|of| of == id));
             let accounts = matches!(finding.kind, FindingKind::Ghost | FindingKind::ListedButGone);
-            // Idle memory needs no reason beyond the one that is known.
+            // Idle memory needs no reason other than the known one.
             let tells_more = accounts || sign.kind == FindingKind::Hoarder;
-            // A ghost may be less certain than its sign for a reason of its own.
+            // A ghost may be less certain than its sign for a separate reason.
             let joins = finding.kind == FindingKind::Orphan;
             let is_it = |suspect: &Suspect| {
                 let is_less = suspect.confidence < about.confidence;
@@ -135,7 +135,7 @@ fn merged(case: &DetectContext<'_>, found: Vec<Finding>) -> Vec<Finding> {
             here && tells_more && finding.suspects.iter().any(is_it)
         };
         let Some(finding) = findings.iter_mut().find(|finding| covers(finding)) else {
-            findings.extend(Some(sign).filter(|sign| is_finding(case, sign)));
+            findings.extend(Some(sign).filter(|sign| is_finding(context, sign)));
             continue;
         };
         if sign.kind == FindingKind::Hoarder {
@@ -160,29 +160,29 @@ fn merged(case: &DetectContext<'_>, found: Vec<Finding>) -> Vec<Finding> {
 /// Returns whether a sign of a process is a finding by itself. If the age of the process is
 /// unknown, or if it may still be starting or computes, the sign is only evidence for other
 /// findings.
-fn is_finding(case: &DetectContext<'_>, sign: &Finding) -> bool {
+fn is_finding(context: &DetectContext<'_>, sign: &Finding) -> bool {
     let Some(suspect) = sign.suspects.first() else { return false };
     let pid = suspect.process.pid;
     match sign.kind {
         FindingKind::StuckHolder => {
             let is_certain = suspect.confidence > Confidence::Possible;
-            case.is_settled(pid) && (is_certain || !case.computes(pid, &case.used_by(pid)))
+            context.is_settled(pid) && (is_certain || !context.computes(pid, &context.used_by(pid)))
         }
-        FindingKind::Orphan | FindingKind::Hoarder => case.is_settled(pid),
+        FindingKind::Orphan | FindingKind::Hoarder => context.is_settled(pid),
         _ => true,
     }
 }
 
 /// Names every holder without a finding and without listed memory: monitors, displays, daemons.
-fn cleared(case: &DetectContext<'_>, findings: &[Finding]) -> Vec<Cleared> {
+fn cleared(context: &DetectContext<'_>, findings: &[Finding]) -> Vec<Cleared> {
     let suspects = findings.iter().flat_map(|finding| &finding.suspects);
     let suspected: BTreeSet<Pid> = suspects.map(|suspect| suspect.process.pid).collect();
     let mut cleared = BTreeMap::new();
-    for device in &case.now.devices {
+    for device in &context.now.devices {
         for holder in
-            case.holders_of(device).filter(|holder| !suspected.contains(&holder.process.pid))
+            context.holders_of(device).filter(|holder| !suspected.contains(&holder.process.pid))
         {
-            let role = case.role(holder.process.pid, device);
+            let role = context.role(holder.process.pid, device);
             if role == Role::MemoryUser {
                 continue;
             }

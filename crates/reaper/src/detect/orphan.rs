@@ -5,8 +5,8 @@ use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{Pid, ProcessInfo, ProcessState};
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    case.infos().filter_map(|info| finding(case, info)).collect()
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    context.infos().filter_map(|info| finding(context, info)).collect()
 }
 
 /// A process is an orphan when its parent is gone *and* the leader of its process group is.
@@ -14,25 +14,25 @@ pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
 /// The first alone is harmless: a program started with setsid or as a service has PID 1 as its
 /// parent and leads its own group. A worker whose launcher died is in the launcher's group. So is a
 /// job that a script started in the background, with nohup or without: if it works, it is wanted.
-fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
+fn finding(context: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let pid = info.key.pid;
     let parent = info.parent.ok()?;
     let group = info.group.ok()?;
-    let leader_gone = group != pid && case.is_gone(group);
+    let leader_gone = group != pid && context.is_gone(group);
     let is_managed = info.workload.is_some() || info.service().is_some();
-    if !adopts(case, parent) || !leader_gone || is_managed {
+    if !adopts(context, parent) || !leader_gone || is_managed {
         return None;
     }
-    let devices = case.used_by(pid);
+    let devices = context.used_by(pid);
     devices.first()?;
-    let works = case.computes(pid, &devices) || case.past.uses_cpu(info.key);
-    // Started with nohup, it shall continue without its parent. Under a debugger or in a system
-    // call, its idleness says nothing.
+    let works = context.computes(pid, &devices) || context.past.uses_cpu(info.key);
+    // A process started with nohup is meant to continue without its parent. Under a debugger or in
+    // a system call, idleness is no evidence.
     let is_wanted = works
         || info.ignores_hangup == Ok(true)
         || info.tracer.is_ok()
         || info.state == Ok(ProcessState::Uninterruptible)
-        || case.is_younger(pid, MIN_AGE);
+        || context.is_younger(pid, MIN_AGE);
     if is_wanted {
         return None;
     }
@@ -41,25 +41,27 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     );
     let mut evidence = vec![Evidence::new(Sign::ParentExited, text)];
     // A daemon that forked twice, or a background program whose shell has ended, looks the same
-    // from outside. A worker of Python's multiprocessing mostly gets its work from its parent; one
-    // that has a task of its own may go on without.
-    let uses_memory = devices.iter().any(|device| case.surely_uses(pid, device));
-    let session_gone = info.session.is_ok_and(|session| session != pid && case.is_gone(session));
-    let seen = case.idle_on(&devices, pid);
-    let used_cpu = case.past.without_cpu_time(info.key) < seen.span;
+    // from outside. A worker of Python's multiprocessing usually gets its work from its parent; a
+    // worker with its own task may continue without it.
+    let uses_memory = devices.iter().any(|device| context.surely_uses(pid, device));
+    let session_gone = info.session.is_ok_and(|session| session != pid && context.is_gone(session));
+    let seen = context.idle_on(&devices, pid);
+    let used_cpu = context.past.without_cpu_time(info.key) < seen.span;
     let is_worker = uses_memory && session_gone && is_worker(info) && !used_cpu;
     let is_long = seen.was_watched_for(MIN_IDLE);
-    evidence.push(match is_long {
-        true => seen.idle(),
-        false => Evidence::new(Sign::NoComputeObserved, "no compute observed"),
+    evidence.push(if is_long {
+        seen.idle()
+    } else {
+        Evidence::new(Sign::NoComputeObserved, "no compute observed")
     });
-    evidence.extend(case.never_computed(&devices, pid));
-    evidence.push(match is_worker {
-        true => Evidence::new(
+    evidence.extend(context.never_computed(&devices, pid));
+    evidence.push(if is_worker {
+        Evidence::new(
             Sign::MultiprocessingWorker,
             "a Python multiprocessing worker, which normally exits with its parent",
-        ),
-        false => Evidence::new(Sign::MayBeDaemon, "a daemon would look the same"),
+        )
+    } else {
+        Evidence::new(Sign::MayBeDaemon, "a daemon would look the same")
     });
     let (confidence, advice) = match (is_worker, is_long) {
         (true, true) => (Confidence::High, vec![Advice::ReapProcess(pid)]),
@@ -67,10 +69,10 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
         (false, false) => (Confidence::Possible, vec![Advice::WatchIdle, Advice::ReapProcess(pid)]),
     };
     let suspect = Suspect { process: info.key, confidence, evidence };
-    Some(case.about(suspect, &devices, FindingKind::Orphan, advice))
+    Some(context.about(suspect, &devices, FindingKind::Orphan, advice))
 }
 
-/// Returns whether a process was started by Python's multiprocessing as a worker: by the code that
+/// Returns whether Python's multiprocessing started a process as a worker: by the code that
 /// `multiprocessing.spawn` and `multiprocessing.forkserver` pass to the interpreter.
 fn is_worker(info: &ProcessInfo) -> bool {
     info.command_line.as_ref().is_ok_and(|line| {
@@ -83,8 +85,7 @@ fn is_worker(info: &ProcessInfo) -> bool {
     })
 }
 
-/// Returns whether `parent` adopts processes whose parent died: init, or the service manager of a
-/// user.
-fn adopts(case: &DetectContext<'_>, parent: Pid) -> bool {
-    parent == Pid(1) || case.info(parent).is_some_and(|info| info.name == "systemd")
+/// Returns whether `parent` adopts orphaned processes: init, or the service manager of a user.
+fn adopts(context: &DetectContext<'_>, parent: Pid) -> bool {
+    parent == Pid(1) || context.info(parent).is_some_and(|info| info.name == "systemd")
 }

@@ -6,35 +6,36 @@ use crate::finding::{Advice, Confidence, Finding, FindingKind, Suspect};
 use gpu_core::{ProcessInfo, ProcessState};
 use std::time::Duration;
 
-/// The kernel reports a task as hung after as long in this state (`hung_task_timeout_secs`).
+/// The kernel reports a task as hung after this time in this state (`hung_task_timeout_secs`).
 const HUNG: Duration = Duration::from_secs(120);
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    case.infos().filter_map(|info| finding(case, info)).collect()
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    context.infos().filter_map(|info| finding(context, info)).collect()
 }
 
-fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
+fn finding(context: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
     let pid = info.key.pid;
     let state = info.state.ok()?;
     let devices = match state {
-        ProcessState::Zombie | ProcessState::Uninterruptible => case.used_by(pid),
+        ProcessState::Zombie | ProcessState::Uninterruptible => context.used_by(pid),
         _ => return None,
     };
     let first = devices.first()?;
     let has_threads = || {
         info.live_threads.is_ok_and(|live| live > 0)
-            || case.holder(pid).is_some_and(|holder| holder.through_thread.is_some())
+            || context.holder(pid).is_some_and(|holder| holder.through_thread.is_some())
     };
     let about = |kind, confidence, evidence, advice| {
         let suspect = Suspect { process: info.key, confidence, evidence: vec![evidence] };
-        Some(case.about(suspect, &devices, kind, vec![advice]))
+        Some(context.about(suspect, &devices, kind, vec![advice]))
     };
     match state {
         ProcessState::Zombie if has_threads() => {
             let index = first.id().index;
-            let (confidence, advice) = match devices.iter().any(|d| case.surely_uses(pid, d)) {
-                true => (Confidence::High, Advice::ReapDevice(index)),
-                false => (Confidence::Likely, Advice::ReapProcess(pid)),
+            let (confidence, advice) = if devices.iter().any(|d| context.surely_uses(pid, d)) {
+                (Confidence::High, Advice::ReapDevice(index))
+            } else {
+                (Confidence::Likely, Advice::ReapProcess(pid))
             };
             let text = "its main thread is a zombie but other threads hold the device; tools \
                 that read only the main thread's files miss it";
@@ -49,15 +50,16 @@ fn finding(case: &DetectContext<'_>, info: &ProcessInfo) -> Option<Finding> {
         }
         _ => {
             // A process that writes a checkpoint to a file server is in this state for a while.
-            let lasts = case.past.uninterruptible(info.key).span >= HUNG
-                && case.past.without_cpu_time(info.key) >= HUNG
-                && !matches!(case.to_end(pid), Advice::AskOwner(_));
+            let lasts = context.past.uninterruptible(info.key).span >= HUNG
+                && context.past.without_cpu_time(info.key) >= HUNG
+                && !matches!(context.to_end(pid), Advice::AskOwner(_));
             let text = "it is in uninterruptible sleep (state D): even SIGKILL takes effect only \
                 when the wait ends";
             let evidence = Evidence::new(Sign::UninterruptibleSleep, text);
-            let (confidence, advice) = match lasts {
-                true => (Confidence::Likely, Advice::WaitOrReboot),
-                false => (Confidence::Possible, Advice::WatchIdle),
+            let (confidence, advice) = if lasts {
+                (Confidence::Likely, Advice::WaitOrReboot)
+            } else {
+                (Confidence::Possible, Advice::WatchIdle)
             };
             about(FindingKind::StuckHolder, confidence, evidence, advice)
         }

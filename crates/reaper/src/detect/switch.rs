@@ -1,8 +1,8 @@
 //! Errors of NVSwitches in the kernel log (SXid).
 //!
-//! The switch says in the line itself whether an error is fatal. A fatal one needs a reset of all
-//! GPUs and switches together, or a reboot; others are counted and watched (NVIDIA, "Fabric Manager
-//! User Guide", appendix of NVSwitch errors).
+//! The line itself says whether an error is fatal. A fatal one needs a reset of all GPUs and
+//! switches together, or a reboot; others are counted and watched (NVIDIA, "Fabric Manager User
+//! Guide", appendix of NVSwitch errors).
 
 use super::ago::when;
 use super::consequence::Cause;
@@ -12,9 +12,9 @@ use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::{DriverMessage, DriverMessageKind, PciBusId, Timestamp};
 use std::collections::BTreeMap;
 
-/// Messages of one number of a switch.
+/// Messages of a switch with one number.
 struct Logged<'a> {
-    /// The text behind the severity, of the gravest message.
+    /// The text after the severity, from the gravest message.
     text: &'a str,
     fatal: Option<bool>,
     count: usize,
@@ -25,7 +25,7 @@ struct Logged<'a> {
 
 /// Returns a finding for each switch with errors.
 pub(super) fn findings(
-    case: &DetectContext<'_>,
+    context: &DetectContext<'_>,
     messages: &[&DriverMessage],
     causes: &[Option<Cause>],
 ) -> Vec<Finding> {
@@ -53,19 +53,21 @@ pub(super) fn findings(
             logged.text = if fatal.is_some() { text } else { &message.text };
         }
     }
-    switches.into_iter().map(|(bus, logged)| finding(case, bus, &logged)).collect()
+    switches.into_iter().map(|(bus, logged)| finding(context, bus, &logged)).collect()
 }
 
 fn is_detail(text: &str) -> bool {
     text.starts_with("Data {") || text.starts_with("Severity ")
 }
 
-fn finding(case: &DetectContext<'_>, bus: PciBusId, logged: &BTreeMap<u32, Logged<'_>>) -> Finding {
+fn finding(
+    context: &DetectContext<'_>,
+    bus: PciBusId,
+    logged: &BTreeMap<u32, Logged<'_>>,
+) -> Finding {
     let is_fatal = |logged: &Logged<'_>| logged.fatal == Some(true) && !logged.follows;
-    let confidence = match logged.values().any(is_fatal) {
-        true => Confidence::Likely,
-        false => Confidence::Possible,
-    };
+    let confidence =
+        if logged.values().any(is_fatal) { Confidence::Likely } else { Confidence::Possible };
     let evidence = logged.iter().map(|(code, logged)| {
         let severity = match logged.fatal {
             Some(true) => "fatal",
@@ -80,7 +82,7 @@ fn finding(case: &DetectContext<'_>, bus: PciBusId, logged: &BTreeMap<u32, Logge
             0 | 1 => text.push(','),
             count => text.push_str(&format!(", {count} times, last")),
         }
-        text.push_str(&when(case.now, logged.last));
+        text.push_str(&when(context.now, logged.last));
         if logged.follows && logged.count > 0 {
             text.push_str("; a GPU failed before it, so the link went down with that");
         }

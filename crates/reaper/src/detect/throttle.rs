@@ -1,4 +1,4 @@
-//! Clocks that the hardware holds back.
+//! Clocks that the hardware reduces.
 
 use super::context::DetectContext;
 use crate::condition::throttle_faults;
@@ -6,27 +6,28 @@ use crate::evidence::{Evidence, Sign};
 use crate::finding::{Advice, Confidence, Finding, FindingKind};
 use gpu_core::DeviceState;
 
-/// Heat, as far as it has a bit of its own.
+/// The bits that name heat as the reason.
 const THERMAL: u64 = 0x020 | 0x040;
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    context.now.devices.iter().filter_map(|device| detect_on(context, device)).collect()
 }
 
-/// The reasons appear for a moment when clocks change, so a single sample shows little. It shows
+/// The reasons appear for a moment when clocks change, so a single sample proves little. It proves
 /// more if the temperature agrees: at the slowdown threshold or above.
-fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let reasons = throttle_faults(device).filter(|reasons| reasons.0 != 0)?;
-    let lasting = case.lasting(device, |past| past.throttled(reasons.0));
+    let lasting = context.lasting(device, |past| past.throttled(reasons.0));
     let names: Vec<&str> = reasons.names().collect();
     let text = format!("clocks reduced: {}", names.join(", "));
     let mut evidence = vec![Evidence::new(Sign::ClocksReduced, text)];
     let hot = reasons.0 & THERMAL != 0;
     let heat = temperatures(device);
     if let Some((temperature, limit)) = heat {
-        let sign = match temperature >= limit {
-            true => Sign::AtSlowdownTemperature,
-            false => Sign::BelowSlowdownTemperature,
+        let sign = if temperature >= limit {
+            Sign::AtSlowdownTemperature
+        } else {
+            Sign::BelowSlowdownTemperature
         };
         let text = format!("{temperature} °C; clocks are reduced from {limit} °C on");
         evidence.push(Evidence::new(sign, text));
@@ -42,9 +43,10 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
     if !lasting.is_long() {
         advice.push(Advice::LookLonger);
     }
-    advice.push(match hot {
-        true => Advice::CheckCooling(device.id().index),
-        false => Advice::CheckPower(device.id().index),
+    advice.push(if hot {
+        Advice::CheckCooling(device.id().index)
+    } else {
+        Advice::CheckPower(device.id().index)
     });
     let kind = FindingKind::Throttled;
     Some(Finding::about_device(device, kind, confidence, evidence, advice))

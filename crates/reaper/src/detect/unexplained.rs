@@ -18,21 +18,23 @@ const AT_WORK: u8 = 10;
 /// A younger process may still be starting.
 const STARTING: Duration = Duration::from_secs(30);
 
-pub(crate) fn detect(case: &DetectContext<'_>) -> Vec<Finding> {
-    if case.now.sees_host_pids == Ok(false) {
+pub(crate) fn detect(context: &DetectContext<'_>) -> Vec<Finding> {
+    if context.now.sees_host_pids == Ok(false) {
         return Vec::new();
     }
-    case.now.devices.iter().filter_map(|device| detect_on(case, device)).collect()
+    context.now.devices.iter().filter_map(|device| detect_on(context, device)).collect()
 }
 
-fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
+fn detect_on(context: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> {
     let (bytes, accounts) = account(device)?;
-    let suspects = suspects(case, device);
-    let Cause { kind, confidence, evidence, advice } = match &case.now.holders {
-        Err(fault) => unknown_holders(case, device, fault),
-        Ok(_) => suspected(case, device, &suspects).unwrap_or_else(|| unsuspected(case, device)),
+    let suspects = suspects(context, device);
+    let Cause { kind, confidence, evidence, advice } = match &context.now.holders {
+        Err(fault) => unknown_holders(context, device, fault),
+        Ok(_) => {
+            suspected(context, device, &suspects).unwrap_or_else(|| unsuspected(context, device))
+        }
     };
-    let grows = super::growth::of_unlisted(case, device);
+    let grows = super::growth::of_unlisted(context, device);
     let accounts = accounts.into_iter().chain(grows);
     Some(Finding {
         kind,
@@ -49,14 +51,14 @@ fn detect_on(case: &DetectContext<'_>, device: &DeviceState) -> Option<Finding> 
 struct Cause {
     kind: FindingKind,
     confidence: Confidence,
-    /// The evidence for it besides the account.
+    /// The evidence for it in addition to the account.
     evidence: Option<Evidence>,
     advice: Option<Advice>,
 }
 
-/// Returns the memory that no listed process accounts for, and the account: of the device, and of the
-/// MIG instance that has it all. In MIG mode, the driver may report the memory of the instances
-/// alone.
+/// Returns the memory that no listed process accounts for, and the account: of the device, and of
+/// the MIG instance that has all of it. In MIG mode, the driver may report only the memory of the
+/// instances.
 fn account(device: &DeviceState) -> Option<(Bytes, Vec<Evidence>)> {
     let instances = InstanceAccount::all(device);
     let describe = |instance: &InstanceAccount| {
@@ -77,11 +79,11 @@ fn account(device: &DeviceState) -> Option<(Bytes, Vec<Evidence>)> {
     (!account.is_empty()).then_some((bytes, account))
 }
 
-fn unknown_holders(case: &DetectContext<'_>, device: &DeviceState, fault: &Fault) -> Cause {
+fn unknown_holders(context: &DetectContext<'_>, device: &DeviceState, fault: &Fault) -> Cause {
     let mut kind = FindingKind::Ghost;
     let mut text = format!("holders of the device files unknown: failed to {fault}");
-    // The list in a container is empty, whatever runs outside, and so is the list on Windows.
-    if case.now.origin == Origin::Pasted && device.processes.as_ref().is_ok_and(Vec::is_empty) {
+    // In a container and on Windows, the list is empty, whatever runs outside.
+    if context.now.origin == Origin::Pasted && device.processes.as_ref().is_ok_and(Vec::is_empty) {
         let share = device.sample.as_ref().ok().and_then(|sample| sample.utilization.ok());
         text.push_str(&match share.filter(|share| share.get() >= AT_WORK) {
             Some(share) => {
@@ -98,16 +100,16 @@ fn unknown_holders(case: &DetectContext<'_>, device: &DeviceState, fault: &Fault
         kind,
         confidence: Confidence::Possible,
         evidence: Some(Evidence::new(Sign::HoldersUnknown, text)),
-        advice: match case.now.origin {
+        advice: match context.now.origin {
             Origin::Pasted => Some(Advice::PasteHolders),
-            _ => case.look_as_root(),
+            _ => context.look_as_root(),
         },
     }
 }
 
-/// There is a suspect.
+/// Returns the cause if there is a suspect.
 fn suspected(
-    case: &DetectContext<'_>,
+    context: &DetectContext<'_>,
     device: &DeviceState,
     suspects: &[Suspect],
 ) -> Option<Cause> {
@@ -118,12 +120,12 @@ fn suspected(
         Some(Evidence::new(Sign::MigEnabled, text))
     } else {
         let theirs = |unread| format!("{unread}; some of it may be theirs");
-        case.unread().map(|unread| Evidence::new(Sign::UninspectedProcesses, theirs(unread)))
+        context.unread().map(|unread| Evidence::new(Sign::UninspectedProcesses, theirs(unread)))
     };
     let advice = match confidence {
         Confidence::Possible => Advice::LookLonger,
-        _ if is_stuck(case, first) => Advice::WaitOrReboot,
-        _ => match case.to_end(first) {
+        _ if is_stuck(context, first) => Advice::WaitOrReboot,
+        _ => match context.to_end(first) {
             Advice::ReapProcess(_) if confidence == Confidence::High => {
                 Advice::ReapDevice(device.id().index)
             }
@@ -133,20 +135,20 @@ fn suspected(
     Some(Cause { kind: FindingKind::Ghost, confidence, evidence, advice: Some(advice) })
 }
 
-/// No visible process is suspect.
-fn unsuspected(case: &DetectContext<'_>, device: &DeviceState) -> Cause {
+/// Returns the cause if no visible process is suspect.
+fn unsuspected(context: &DetectContext<'_>, device: &DeviceState) -> Cause {
     let mapped =
-        || case.holders_of(device).find(|holder| holder.surely_uses_memory_of(device.id()));
-    let (kind, confidence, evidence, advice) = if let Some(unread) = case.unread() {
+        || context.holders_of(device).find(|holder| holder.surely_uses_memory_of(device.id()));
+    let (kind, confidence, evidence, advice) = if let Some(unread) = context.unread() {
         let evidence = Evidence::new(Sign::UninspectedProcesses, unread);
-        (FindingKind::NotPermitted, Confidence::Likely, evidence, case.look_as_root())
-    } else if let Some(daemon) = mps(case, device) {
+        (FindingKind::NotPermitted, Confidence::Likely, evidence, context.look_as_root())
+    } else if let Some(daemon) = mps(context, device) {
         let text = format!("held by {daemon}: clients of the MPS server may use it");
         let evidence = Evidence::new(Sign::HeldByMps, text);
         (FindingKind::Ghost, Confidence::Possible, evidence, None)
     } else if let Some(holder) = mapped() {
         let pid = holder.process.pid;
-        let name = case.info(pid).map_or("?", |info| info.name.as_str());
+        let name = context.info(pid).map_or("?", |info| info.name.as_str());
         let text = format!(
             "mapped by {pid} {name}, by its name a display server or daemon, which is never \
                 signalled"
@@ -163,19 +165,20 @@ fn unsuspected(case: &DetectContext<'_>, device: &DeviceState) -> Cause {
 }
 
 /// Holders that use memory of the device without being listed on it, the strongest evidence first.
-pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
-    let unlisted =
-        case.holders_of(device).filter(|holder| case.listed(device, holder.process.pid).is_none());
+pub(super) fn suspects(context: &DetectContext<'_>, device: &DeviceState) -> Vec<Suspect> {
+    let unlisted = context
+        .holders_of(device)
+        .filter(|holder| context.listed(device, holder.process.pid).is_none());
     let mut suspects: Vec<Suspect> = unlisted
-        .filter(|holder| case.role(holder.process.pid, device) == Role::MemoryUser)
+        .filter(|holder| context.role(holder.process.pid, device) == Role::MemoryUser)
         .filter_map(|holder| {
-            let listed_elsewhere = case.is_listed(holder.process.pid);
+            let listed_elsewhere = context.is_listed(holder.process.pid);
             // Without privileges NVML does not list the processes in MIG instances; and a process
             // that no signal ends should not be signalled without a request.
-            let stuck = is_stuck(case, holder.process.pid);
+            let stuck = is_stuck(context, holder.process.pid);
             let certain = device.info.mig_enabled != Ok(true) && !stuck;
-            // A program that starts maps the device before the driver lists it.
-            let starts = case.is_younger(holder.process.pid, STARTING);
+            // A program that is starting maps the device before the driver lists it.
+            let starts = context.is_younger(holder.process.pid, STARTING);
             let confidence = match (holder.surely_uses_memory_of(device.id()), listed_elsewhere) {
                 (_, false) if starts => Confidence::Possible,
                 (true, false) if certain => Confidence::High,
@@ -187,7 +190,7 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
             Some(Suspect {
                 process: holder.process,
                 confidence,
-                evidence: evidence_of(case, holder, device, starts),
+                evidence: evidence_of(context, holder, device, starts),
             })
         })
         .collect();
@@ -196,7 +199,7 @@ pub(super) fn suspects(case: &DetectContext<'_>, device: &DeviceState) -> Vec<Su
 }
 
 fn evidence_of(
-    case: &DetectContext<'_>,
+    context: &DetectContext<'_>,
     holder: &Holder,
     device: &DeviceState,
     starts: bool,
@@ -224,7 +227,7 @@ fn evidence_of(
         );
         note(Sign::MainThreadExited, text);
     }
-    if let Some(info) = case.info(holder.process.pid) {
+    if let Some(info) = context.info(holder.process.pid) {
         if let Ok([_, .., inner]) = info.namespace_pids.as_deref() {
             note(Sign::OwnPidNamespace, format!("PID {inner} in its own PID namespace"));
         }
@@ -245,16 +248,17 @@ fn evidence_of(
             note(Sign::Stopped, "stopped".to_owned());
         }
     }
-    evidence.extend(ray::worker(case, holder.process.pid));
+    evidence.extend(ray::worker(context, holder.process.pid));
     evidence
 }
 
-fn is_stuck(case: &DetectContext<'_>, pid: Pid) -> bool {
-    case.info(pid).is_some_and(|info| info.state == Ok(ProcessState::Uninterruptible))
+fn is_stuck(context: &DetectContext<'_>, pid: Pid) -> bool {
+    context.info(pid).is_some_and(|info| info.state == Ok(ProcessState::Uninterruptible))
 }
 
-fn mps(case: &DetectContext<'_>, device: &DeviceState) -> Option<String> {
-    let mut infos = case.holders_of(device).filter_map(|holder| case.info(holder.process.pid));
+fn mps(context: &DetectContext<'_>, device: &DeviceState) -> Option<String> {
+    let mut infos =
+        context.holders_of(device).filter_map(|holder| context.info(holder.process.pid));
     infos
         .find(|info| info.name.starts_with("nvidia-cuda-mps"))
         .map(|info| format!("{} {}", info.key.pid, info.name))

@@ -3,18 +3,18 @@
 use super::streak::Streak;
 use std::time::Duration;
 
-/// Over at least this time, if somebody watched for as long, the share of a CPU is determined: a
-/// loader of data that works in bursts has one within it.
+/// The minimum time over which to determine the share of a CPU, if the process was watched for as
+/// long: a data loader that works in bursts has one within it.
 const WINDOW: Duration = Duration::from_secs(10 * 60);
 
-/// The CPU time of a process: what it was a while ago, and since when it has not changed.
+/// The CPU time of a process: an earlier value, and since when it has not changed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CpuTime {
-    /// The latest reading and two before: at these times, this CPU time.
+    /// The latest reading and two before: the CPU time at each time.
     last: Option<(Duration, Duration)>,
     newer: Option<(Duration, Duration)>,
     older: Option<(Duration, Duration)>,
-    /// It is the same as before.
+    /// The CPU time has not changed.
     still: Streak,
 }
 
@@ -42,7 +42,7 @@ impl CpuTime {
         self.still
     }
 
-    /// Returns the CPU time used of late, and over how long.
+    /// Returns the CPU time used recently, and over how long.
     pub(super) fn recent(&self, now: Duration) -> Option<(Duration, Duration)> {
         let (last_at, last) = self.last.filter(|(at, _)| *at == now)?;
         let (first_at, first) = self.older?;
@@ -63,7 +63,7 @@ mod tests {
         let mut cpu = CpuTime::default();
         let mut spans = Vec::new();
         for minute in 0..60 {
-            // It computed for half an hour, and waits since.
+            // It computed for half an hour and has been waiting since.
             let used = minute.min(30) * 60;
             cpu.note(Some(seconds(used)), seconds(minute * 60), Duration::MAX);
             if let Some((used, span)) = cpu.recent(seconds(minute * 60)) {
@@ -83,6 +83,6 @@ mod tests {
         cpu.note(Some(seconds(1)), seconds(50), seconds(60));
         cpu.note(Some(seconds(1)), seconds(5_000), seconds(60));
         assert_eq!(cpu.recent(seconds(5_000)), None);
-        assert_eq!(cpu.still().until(seconds(5_000)).looks, 1);
+        assert_eq!(cpu.still().until(seconds(5_000)).samples, 1);
     }
 }

@@ -1,46 +1,48 @@
-//! Memory that grows without end.
+//! Memory that grows endlessly.
 
 use gpu_core::Bytes;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The lowest use within as long counts, so that what is allocated and freed again is no growth.
+/// The interval whose lowest use counts, so that memory that is allocated and freed again is not
+/// growth.
 const WINDOW: Duration = Duration::from_secs(30 * 60);
 
-/// A window must have more than the one before by this: CUDA allocates pages of 2 MiB.
+/// The minimum increase from window to window: CUDA allocates pages of 2 MiB.
 const STEP: Bytes = Bytes::from_mib(2);
 
-/// A rise is judged over this many windows, if there are as many: six hours.
+/// The number of windows over which a rise is judged, if available: six hours.
 const JUDGED: usize = 12;
 
-/// Fewer show nothing: three hours. Jobs load data and warm caches up for an hour or two.
+/// Fewer prove nothing: three hours. Jobs load data and warm up caches for an hour or two.
 const LEAST: usize = 6;
 
-/// An amount of memory that somebody watches.
+/// An amount of memory over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Growth {
     /// When the current window began.
     since: Duration,
     last: Duration,
-    /// The lowest use in it.
+    /// The lowest use in the current window.
     low: Option<Bytes>,
-    /// The beginning of each of the last windows and the lowest use in it, each with more than the
-    /// one before.
+    /// The start of each of the last windows and the lowest use in it, each higher than in the one
+    /// before.
     lows: VecDeque<(Duration, Bytes)>,
-    /// The same of the window in which the rise began.
+    /// The same for the window in which the rise began.
     from: (Duration, Bytes),
 }
 
-/// A rise of memory: each half-hour its lowest use was higher than in the one before, and it does
-/// not slow down.
+/// A rise of memory: in each half-hour the lowest use was higher than in the one before, and the
+/// growth does not slow down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rise {
     pub(crate) from: Bytes,
     pub(crate) to: Bytes,
     pub(crate) span: Duration,
-    /// The growth in the last six hours, or less if it has not lasted as long, and in which time.
+    /// The growth in the last six hours, or in a shorter time if it has not lasted as long, and
+    /// that time.
     pub(crate) recent: (Bytes, Duration),
-    /// It has lasted for six hours.
+    /// The rise has lasted for six hours.
     pub(crate) is_long: bool,
 }
 

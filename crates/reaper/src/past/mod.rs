@@ -1,4 +1,4 @@
-//! What earlier snapshots have shown, without the snapshots.
+//! The results of earlier snapshots, without the snapshots.
 
 mod cpu;
 mod growth;
@@ -17,22 +17,22 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 pub(crate) use streak::{HOURS, Lasting, Streak, span};
 
-/// What a series of snapshots has shown of each device and process: since when it is idle, for how
+/// The results of a series of snapshots for each device and process: since when it is idle, for how
 /// long a fault lasts, whether its memory grows.
 ///
 /// It keeps a few numbers for each device, each process and each pair of them, however many
-/// snapshots are added, and forgets who is gone. A reused PID is a new process, because the start
-/// time differs.
+/// snapshots are added, and forgets processes that are gone. A reused PID is a new process, because
+/// the start time differs.
 ///
-/// Only what was watched counts. A value that a snapshot lacks neither confirms a state nor ends it,
-/// and after an interval longer than [`Past::every`] allows every state begins anew: a suspended
-/// machine or a recorder that was off has seen nobody idle. If the wall clock is set back, no time
-/// has passed between the two snapshots.
+/// Only watched time counts. A value that a snapshot lacks neither confirms a state nor ends it,
+/// and after an interval longer than [`Past::every`] allows every state begins anew: a machine that
+/// was suspended or not recorded has not been seen idle. If the wall clock is set back, no time has
+/// passed between the two snapshots.
 ///
 /// [`diagnose_after`](crate::diagnose_after) reads it.
 #[derive(Clone, Debug)]
 pub struct Past {
-    /// Two snapshots further apart did not watch what was between them.
+    /// If two snapshots are further apart, the time between them was not watched.
     longest: Duration,
     /// The time of the last snapshot on the wall clock.
     taken_at: Option<Timestamp>,
@@ -49,11 +49,11 @@ pub(crate) struct DevicePast {
     seen: Duration,
     /// For each of [`THROTTLE_FAULTS`]: the clocks are reduced for this reason.
     throttled: [Streak; THROTTLE_FAULTS.len()],
-    /// It is busy and nobody is listed on it.
+    /// It is busy and no process is listed on it.
     pub(crate) busy_alone: Streak,
     /// It works over a slow PCI Express link.
     pub(crate) slow_link: Streak,
-    /// Nothing computes on it.
+    /// No process computes on it.
     pub(crate) still: Streak,
     /// The memory that no listed process accounts for.
     pub(crate) unlisted: Growth,
@@ -66,7 +66,7 @@ pub(crate) struct UsePast {
     key: ProcessKey,
     /// It did not compute.
     pub(crate) idle: Streak,
-    /// When it was first listed, without an interval since that was not watched.
+    /// When it was first listed, since the last interval that was not watched.
     first: Duration,
     /// When it was last listed.
     seen: Duration,
@@ -84,11 +84,11 @@ struct ProcessPast {
     known: Streak,
     uninterruptible: Streak,
     cpu: CpuTime,
-    /// It uses less of a CPU than a process that works ([`Past::uses_cpu`]).
+    /// It uses less of a CPU than a working process ([`Past::uses_cpu`]).
     waits: Streak,
 }
 
-/// What one snapshot shows of a process on a device.
+/// The state of a process on a device in one snapshot.
 #[derive(Clone, Copy, Debug)]
 struct Use {
     idle: Option<bool>,
@@ -96,8 +96,8 @@ struct Use {
 }
 
 impl Past {
-    /// Returns the past before the first snapshot, for snapshots that somebody chose: however far
-    /// apart, nothing else is known between them.
+    /// Returns the past before the first snapshot, for snapshots selected by the user: however far
+    /// apart, no other data exists between them.
     pub const fn new() -> Self {
         Past {
             longest: Duration::MAX,
@@ -108,9 +108,10 @@ impl Past {
         }
     }
 
-    /// Returns the past before the first snapshot of a watcher with this interval. Ten intervals
-    /// without a snapshot, five minutes at least, were not watched: a loaded machine may skip some
-    /// snapshots, and nothing in five minutes changes what hours have shown.
+    /// Returns the past before the first snapshot of a watcher with this interval. After ten
+    /// intervals without a snapshot, but at least five minutes, the time was not watched: a loaded
+    /// machine may skip some snapshots, and no event within five minutes changes the results of
+    /// hours.
     pub fn every(interval: Duration) -> Self {
         let longest = interval.saturating_mul(10).max(Duration::from_secs(300));
         Past { longest, ..Past::new() }
@@ -118,7 +119,7 @@ impl Past {
 
     /// Adds a snapshot, which must be later than those before.
     ///
-    /// Processes of which this snapshot has nothing are kept for a while, because a snapshot need
+    /// Processes that this snapshot does not mention are kept for a while, because a snapshot need
     /// not search for holders. Processes that it knows to be gone are forgotten.
     pub fn add(&mut self, look: &Snapshot) {
         if let Some(before) = self.taken_at {
@@ -126,11 +127,11 @@ impl Past {
         }
         self.taken_at = Some(look.taken_at);
         let (now, longest) = (self.now, self.longest);
-        for (place, device) in look.devices.iter().enumerate() {
+        for (index, device) in look.devices.iter().enumerate() {
             // The order of the devices rarely changes.
             let same = |past: &DevicePast| past.id.same_device(device.id());
-            let known = match self.devices.get(place) {
-                Some(past) if same(past) => Some(place),
+            let known = match self.devices.get(index) {
+                Some(past) if same(past) => Some(index),
                 _ => self.devices.iter().position(same),
             };
             let known = known.unwrap_or_else(|| {
@@ -182,7 +183,8 @@ impl Past {
         self.devices.iter().find(|past| past.id.same_device(id))
     }
 
-    /// Returns for how long a state has lasted, at least for this snapshot, which shows it.
+    /// Returns for how long a state has lasted; the current snapshot, which shows it, counts at
+    /// least.
     pub(crate) fn lasting(&self, streak: Option<Streak>) -> Lasting {
         streak.unwrap_or_default().until(self.now)
     }
@@ -197,7 +199,7 @@ impl Past {
         self.lasting(self.process(process).map(|past| past.uninterruptible))
     }
 
-    /// Returns for how long a process surely has used no CPU time at all; zero if it is unknown.
+    /// Returns for how long a process has certainly used no CPU time at all; zero if unknown.
     pub(crate) fn without_cpu_time(&self, process: ProcessKey) -> Duration {
         let past = self.process(process).filter(|past| past.key.start.is_some());
         past.map_or(Duration::ZERO, |past| past.cpu.still().until(self.now).span)
@@ -208,20 +210,20 @@ impl Past {
         self.lasting(self.process(process).map(|past| past.known))
     }
 
-    /// Returns for how long a process has used less of a CPU than one that works; `None` if that is
+    /// Returns for how long a process has used less of a CPU than a working one; `None` if that is
     /// unknown.
     pub(crate) fn waits(&self, process: ProcessKey) -> Option<Lasting> {
         let waits = self.process(process)?.waits;
-        (waits.looks() > 0).then(|| self.lasting(Some(waits)))
+        (waits.samples() > 0).then(|| self.lasting(Some(waits)))
     }
 
-    /// Returns whether a process has used a noticeable part of a CPU of late: 2 % of one. A process
-    /// that waits uses less.
+    /// Returns whether a process has recently used a noticeable part of a CPU: 2 % of one. A
+    /// waiting process uses less.
     pub(crate) fn uses_cpu(&self, process: ProcessKey) -> bool {
         self.recent_cpu_time(process).is_some_and(is_work)
     }
 
-    /// Returns the CPU time that a process has used of late, and over how long: since its first
+    /// Returns the CPU time that a process has used recently, and over how long: since its first
     /// snapshot, or over the last ten to twenty minutes. `None` with one snapshot.
     pub(crate) fn recent_cpu_time(&self, process: ProcessKey) -> Option<(Duration, Duration)> {
         self.process(process).filter(|past| past.key.start.is_some())?.cpu.recent(self.now)
@@ -232,8 +234,8 @@ impl Past {
     }
 }
 
-/// Rebuilds a map that has more than before: one that grew in ascending order is half empty, and
-/// this one stays for hours.
+/// Rebuilds a map that has grown: a map that grew in ascending order is half empty, and this one
+/// stays for hours.
 fn fill_if_grown<V>(map: &mut BTreeMap<Pid, V>, before: usize) {
     if map.len() > before {
         *map = std::mem::take(map).into_iter().collect();
@@ -285,7 +287,7 @@ impl DevicePast {
         self.still.note(still, now, longest);
         let unlisted = Unexplained::of(device).map(|account| account.bytes);
         self.unlisted.note(unlisted, now, longest);
-        // The PIDs of another namespace name nobody here.
+        // The PIDs of another namespace name no process here.
         let Some(listed) =
             device.processes.as_ref().ok().filter(|_| look.sees_host_pids != Ok(false))
         else {
@@ -308,8 +310,8 @@ impl DevicePast {
         fill_if_grown(&mut self.uses, before);
     }
 
-    /// Returns the past of a process on it; `None` for a process that it did not list in the last
-    /// snapshot.
+    /// Returns the past of a process on it; `None` for a process that the last snapshot did not
+    /// list on it.
     pub(crate) fn use_by(&self, process: ProcessKey) -> Option<&UsePast> {
         self.uses.get(&process.pid).filter(|past| !past.is_other(process))
     }
@@ -318,7 +320,7 @@ impl DevicePast {
     pub(crate) fn throttled(&self, reasons: u64) -> Option<Streak> {
         let bits = THROTTLE_FAULTS.iter().zip(&self.throttled);
         let lasting = bits.filter(|(bit, _)| *bit & reasons != 0).map(|(_, streak)| *streak);
-        lasting.max_by_key(Streak::looks)
+        lasting.max_by_key(Streak::samples)
     }
 }
 
@@ -348,7 +350,7 @@ impl UsePast {
         self.memory.note(here.memory, now, longest);
     }
 
-    /// Returns whether it surely is another process: a snapshot may lack the start time.
+    /// Returns whether it is certainly another process: a snapshot may lack the start time.
     fn is_other(&self, key: ProcessKey) -> bool {
         self.key.start.zip(key.start).is_some_and(|(own, other)| own != other)
     }

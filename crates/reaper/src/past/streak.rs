@@ -1,39 +1,39 @@
-//! Snapshots in a row that show the same.
+//! Consecutive snapshots that show the same state.
 
 use crate::evidence::{Evidence, Sign};
 use std::time::Duration;
 
-/// A state, and over which of the last snapshots it was seen.
+/// A state, and the last snapshots in which it was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Streak {
-    looks: usize,
+    samples: usize,
     first: Duration,
     last: Duration,
 }
 
 impl Streak {
-    /// Adds a snapshot: the state is so, is not, or is unknown. What was not seen for longer than
-    /// `longest` begins anew.
+    /// Adds a snapshot: the state holds, does not hold, or is unknown. After a gap longer than
+    /// `longest` it begins anew.
     pub(super) fn note(&mut self, is_so: Option<bool>, now: Duration, longest: Duration) {
         match is_so {
-            Some(true) if self.looks > 0 && now - self.last <= longest => {
-                (self.looks, self.last) = (self.looks + 1, now);
+            Some(true) if self.samples > 0 && now - self.last <= longest => {
+                (self.samples, self.last) = (self.samples + 1, now);
             }
-            Some(true) => *self = Streak { looks: 1, first: now, last: now },
+            Some(true) => *self = Streak { samples: 1, first: now, last: now },
             Some(false) => *self = Streak::default(),
             None => {}
         }
     }
 
-    pub(super) fn looks(&self) -> usize {
-        self.looks
+    pub(super) fn samples(&self) -> usize {
+        self.samples
     }
 
-    /// Returns over how many snapshots it has lasted, and for how long.
+    /// Returns for how many snapshots it has lasted, and for how long.
     pub(super) fn until(self, now: Duration) -> Lasting {
-        match self.looks {
-            0 => Lasting { looks: 1, span: Duration::ZERO },
-            looks => Lasting { looks, span: now.saturating_sub(self.first) },
+        match self.samples {
+            0 => Lasting { samples: 1, span: Duration::ZERO },
+            samples => Lasting { samples, span: now.saturating_sub(self.first) },
         }
     }
 }
@@ -41,55 +41,56 @@ impl Streak {
 /// For how long a state has lasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lasting {
-    pub(crate) looks: usize,
+    pub(crate) samples: usize,
     pub(crate) span: Duration,
 }
 
 impl Lasting {
-    /// Snapshots that span less than this are no better than one.
+    /// Snapshots that span less than this prove no more than one.
     const MIN: Duration = Duration::from_secs(5);
 
     /// Returns the shorter of two: for how long both states have lasted.
     pub(crate) fn and(self, other: Lasting) -> Lasting {
-        Lasting { looks: self.looks.min(other.looks), span: self.span.min(other.span) }
+        Lasting { samples: self.samples.min(other.samples), span: self.span.min(other.span) }
     }
 
     pub(crate) fn is_long(self) -> bool {
-        self.looks > 1 && self.span >= Lasting::MIN
+        self.samples > 1 && self.span >= Lasting::MIN
     }
 
-    /// Returns whether somebody watched for this long: two samples far apart may both have hit a
+    /// Returns whether it was watched for this long: two samples far apart may both have hit a
     /// pause.
     pub(crate) fn was_watched_for(self, least: Duration) -> bool {
-        self.looks >= 3 && self.span >= least
+        self.samples >= 3 && self.span >= least
     }
 
-    /// Returns whether somebody watched for this long, and at least each two minutes on
+    /// Returns whether it was watched for this long, with a snapshot at least every two minutes on
     /// average.
     pub(crate) fn was_watched_closely_for(self, least: Duration) -> bool {
-        self.span >= least && self.looks as u64 > self.span.as_secs() / 120
+        self.span >= least && self.samples as u64 > self.span.as_secs() / 120
     }
 
     /// Returns the evidence of several snapshots.
     pub(crate) fn describe(self) -> Option<Evidence> {
-        let text = || format!("the same in {} samples over {}", self.looks, span(self.span));
-        (self.looks > 1).then(|| Evidence::new(Sign::SameInSeveralSamples, text()))
+        let text = || format!("the same in {} samples over {}", self.samples, span(self.span));
+        (self.samples > 1).then(|| Evidence::new(Sign::SameInSeveralSamples, text()))
     }
 
     /// Returns the evidence that a process was idle in them.
     pub(crate) fn idle(self) -> Evidence {
-        let text = match self.span < HOURS {
-            true => format!("idle in {} samples over {}", self.looks, span(self.span)),
-            false => format!("no compute for {}, in {} samples", span(self.span), self.looks),
+        let text = if self.span < HOURS {
+            format!("idle in {} samples over {}", self.samples, span(self.span))
+        } else {
+            format!("no compute for {}, in {} samples", span(self.span), self.samples)
         };
         Evidence::new(Sign::Idle, text)
     }
 }
 
-/// From this time on, hours are counted.
+/// Longer times are formatted in hours.
 pub(crate) const HOURS: Duration = Duration::from_secs(2 * 3_600);
 
-/// Formats a time that was watched: `119 s`, `59 min`, from two hours on `9 h`.
+/// Formats a watched time: `119 s`, `59 min`, from two hours on `9 h`.
 pub(crate) fn span(time: Duration) -> String {
     match time.as_secs() {
         seconds @ 0..120 => format!("{seconds} s"),
@@ -110,8 +111,8 @@ mod tests {
         streak.until(Duration::from_secs(states.last().unwrap().0))
     }
 
-    fn lasting(looks: usize, seconds: u64) -> Lasting {
-        Lasting { looks, span: Duration::from_secs(seconds) }
+    fn lasting(samples: usize, seconds: u64) -> Lasting {
+        Lasting { samples, span: Duration::from_secs(seconds) }
     }
 
     #[test]

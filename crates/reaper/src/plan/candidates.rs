@@ -35,9 +35,9 @@ pub(super) fn candidates(
         .collect()
 }
 
-/// The suspects that a policy selects, as far as the diagnosis and each snapshot alone confirm them:
-/// those of kinds that are ended without a request by PID with high confidence, as there, and the
-/// others at all, because one snapshot cannot show for how long a process has been idle.
+/// Returns the suspects that a policy selects, if the diagnosis and each snapshot alone confirm
+/// them. Kinds that are ended without a request by PID need high confidence in each; the others
+/// need any, because one snapshot cannot show how long a process has been idle.
 fn selected(
     alone: &[Diagnosis],
     diagnosis: &Diagnosis,
@@ -64,8 +64,8 @@ fn selected(
         .collect()
 }
 
-/// The suspects of findings with high confidence, of the kinds that may be ended without a request
-/// by PID.
+/// Returns the suspects of findings with high confidence, of the kinds that may be ended without a
+/// request by PID.
 fn certain(diagnosis: &Diagnosis) -> BTreeMap<ProcessKey, &'static str> {
     let mut certain = BTreeMap::new();
     for finding in &diagnosis.findings {

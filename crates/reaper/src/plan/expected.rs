@@ -14,7 +14,7 @@ pub struct Expected {
     /// At most this much; `None` if others share the unexplained memory.
     #[serde(rename = "memory_bytes")]
     pub memory: Option<Bytes>,
-    /// How much of it is unexplained: some of that may be the driver's own.
+    /// How much of it is unexplained: a part of that may be the driver's own.
     #[serde(rename = "unexplained_bytes")]
     pub unexplained: Bytes,
     /// The targets that hold the device.
@@ -22,25 +22,25 @@ pub struct Expected {
     pub targets: Vec<Pid>,
 }
 
-/// The memory of the targets: what is listed for them, and all unexplained memory if every suspect
-/// is a target.
+/// Returns the memory of the targets: their listed memory, and all unexplained memory if every
+/// suspect is a target.
 pub(super) fn expected(
-    case: &DetectContext<'_>,
+    context: &DetectContext<'_>,
     diagnosis: &Diagnosis,
     targets: &[Target],
 ) -> Vec<Expected> {
-    let devices = case.now.devices.iter();
-    devices.filter_map(|device| expected_on(device, case, diagnosis, targets)).collect()
+    let devices = context.now.devices.iter();
+    devices.filter_map(|device| expected_on(device, context, diagnosis, targets)).collect()
 }
 
 fn expected_on(
     device: &DeviceState,
-    case: &DetectContext<'_>,
+    context: &DetectContext<'_>,
     diagnosis: &Diagnosis,
     targets: &[Target],
 ) -> Option<Expected> {
     let is_concerned = |target: &&Target| match &target.membership {
-        Membership::Holds(files) => case.holder(target.key.pid).is_some_and(|holder| {
+        Membership::Holds(files) => context.holder(target.key.pid).is_some_and(|holder| {
             let own = holder.held.iter().filter(|held| held.opens(device.id()));
             own.map(|held| &held.path).any(|path| files.contains(path))
         }),
@@ -49,8 +49,8 @@ fn expected_on(
         | Membership::Descends(_)
         | Membership::Job(_) => {
             let pid = target.key.pid;
-            case.listed(device, pid).is_some()
-                || case.holders_of(device).any(|holder| holder.process.pid == pid)
+            context.listed(device, pid).is_some()
+                || context.holders_of(device).any(|holder| holder.process.pid == pid)
         }
     };
     let concerned: Vec<Pid> =
@@ -63,16 +63,18 @@ fn expected_on(
     let is_suspected = |pid: Pid| {
         findings().flat_map(|finding| &finding.suspects).any(|suspect| suspect.process.pid == pid)
     };
-    if !concerned.iter().any(|pid| case.surely_uses(*pid, device) || is_suspected(*pid)) {
+    if !concerned.iter().any(|pid| context.surely_uses(*pid, device) || is_suspected(*pid)) {
         return None;
     }
-    let on_list = targets.iter().filter_map(|target| case.listed(device, target.key.pid));
+    let on_list = targets.iter().filter_map(|target| context.listed(device, target.key.pid));
     let on_list: Option<Bytes> = on_list.map(|process| process.memory.ok()).sum();
     let is_target =
         |suspect: &Suspect| targets.iter().any(|target| target.key.pid == suspect.process.pid);
     let (memory, unexplained) = match findings().find(|f| f.kind == FindingKind::Ghost) {
         // An unreadable process may share the unexplained memory.
-        Some(ghost) if ghost.suspects.iter().all(is_target) && case.now.unreadable.total() == 0 => {
+        Some(ghost)
+            if ghost.suspects.iter().all(is_target) && context.now.unreadable.total() == 0 =>
+        {
             let unexplained = ghost.memory.unwrap_or_default();
             (on_list.map(|listed| listed + unexplained), unexplained)
         }

@@ -4,7 +4,7 @@ use gpu_core::{Pid, ProcessInfo, ProcessKey, file_number};
 use serde::{Serialize, Serializer};
 use std::sync::Arc;
 
-/// How far the end of one process reaches.
+/// How many processes end together with one.
 ///
 /// A scope wider than a process carries every process of the machine: without that list it would be
 /// as narrow as one process, and members that protect a scope would be missed.
@@ -20,7 +20,7 @@ pub enum Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// Every process of the machine, if the scope is wider than a process.
+    /// Returns every process of the machine, if the scope is wider than a process.
     pub(super) fn everyone(self) -> &'a [ProcessInfo] {
         match self {
             Scope::Process => &[],
@@ -65,14 +65,15 @@ pub struct JobMark {
 }
 
 impl JobMark {
-    /// Returns whether a process can belong to the job by its cgroup: it is in that of no other job.
+    /// Returns whether a process can belong to the job by its cgroup: it is in that of no other
+    /// job.
     fn admits(&self, process: &ProcessInfo) -> bool {
         process.slurm_job().is_none_or(|job| job.id == self.id)
     }
 }
 
 impl Membership {
-    /// The user of the processes, if they are those of a job.
+    /// Returns the user of the processes, if they are those of a job.
     pub(crate) fn user(&self) -> Option<u32> {
         match self {
             Membership::Job(mark) => Some(mark.uid),
@@ -83,7 +84,7 @@ impl Membership {
         }
     }
 
-    /// The device files that make it a target, by path; none in a wider scope.
+    /// Returns the device files that make it a target, by path; none in a wider scope.
     pub(crate) fn files(&self) -> &[Arc<str>] {
         match self {
             Membership::Holds(files) => files,
@@ -94,7 +95,7 @@ impl Membership {
         }
     }
 
-    /// The cgroup of a container, pod or job to be ended.
+    /// Returns the cgroup of a container, pod or job to be ended.
     pub(crate) fn cgroup(&self) -> Option<&str> {
         match self {
             Membership::Cgroup(cgroup) => Some(cgroup),

@@ -23,18 +23,18 @@ pub struct Request<'a> {
     /// Exactly these processes. If empty, those that a ghost, orphan, zombie or gone finding names
     /// with high confidence.
     pub pids: Vec<Pid>,
-    /// Only these suspects of findings of these kinds, which a policy selects. Kinds that otherwise
-    /// require a PID are possible too: such a suspect must be one in every snapshot. Has no effect
-    /// beside `pids`.
+    /// Only these suspects of findings of these kinds, as a policy selects them. They may include
+    /// kinds that otherwise require a PID; such a suspect must be one in every snapshot. No effect
+    /// together with `pids`.
     pub suspects: Vec<(FindingKind, ProcessKey)>,
-    /// The processes of these PIDs as the user saw them, if they were chosen on a screen: a PID that
-    /// belongs to another process now is refused.
+    /// The processes of these PIDs as the user saw them, if they were chosen on a screen: a PID
+    /// that belongs to another process now is refused.
     pub seen: Vec<ProcessKey>,
     /// Only on these devices; on all of them if empty.
     pub devices: Vec<DeviceId>,
     /// Only of these users, by name or UID, in a wider scope too; of all if empty.
     pub users: Vec<String>,
-    /// How far the plan reaches.
+    /// How many processes end together with a target.
     pub scope: Scope<'a>,
     /// The time from SIGTERM to SIGKILL.
     pub grace: Duration,
@@ -67,14 +67,14 @@ pub struct Target {
     pub process: ProcessInfo,
     /// PID and start time.
     pub key: ProcessKey,
-    /// What must still hold before each signal.
+    /// The condition that must still hold before each signal.
     pub membership: Membership,
-    /// The process whose scope it is in; itself for the process that the plan is about.
+    /// The process whose scope contains it; itself for the process that the plan is about.
     #[serde(rename = "on_account_of_pid")]
     pub on_account_of: Pid,
-    /// The reason, a fragment.
+    /// The reason, as a fragment.
     pub why: String,
-    /// What the user should know before confirming.
+    /// Warnings for the user before the confirmation.
     pub warnings: Vec<String>,
 }
 
@@ -90,10 +90,10 @@ pub struct Refused {
     pub why: Refusal,
 }
 
-/// Everything that would be done.
+/// Everything that an execution would do.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Plan {
-    /// The machine it is for; it can be carried out only there.
+    /// The machine of the plan; it can be carried out only there.
     #[serde(skip)]
     pub origin: Option<Origin>,
     /// The processes to signal, in order.
@@ -108,7 +108,7 @@ pub struct Plan {
     /// The users that the plan is restricted to; all if empty.
     #[serde(skip)]
     pub users: Vec<String>,
-    /// Login sessions are spared even if they hold a device: nobody has chosen them by PID.
+    /// Login sessions are spared even if they hold a device: they were not chosen by PID.
     #[serde(skip)]
     pub spares_logins: bool,
     /// The memory that should be freed.
@@ -135,12 +135,12 @@ pub fn plan(
 ) -> Plan {
     let Some(now) = looks.last() else { return Plan::default() };
     let past = looks.iter().collect();
-    let case = DetectContext::new(&past, now);
+    let context = DetectContext::new(&past, now);
     let mut plan =
-        Plan { origin: Some(case.now.origin.clone()), grace: request.grace, ..Plan::default() };
+        Plan { origin: Some(context.now.origin.clone()), grace: request.grace, ..Plan::default() };
     plan.users.clone_from(&request.users);
     plan.devices.clone_from(&request.devices);
-    let choice = Choice { case: &case, guard, request };
+    let choice = Choice { context: &context, guard, request };
     for (pid, why) in candidates(looks, diagnosis, request) {
         if plan.targets.iter().any(|target| target.key.pid == pid) {
             continue;
@@ -159,19 +159,24 @@ pub fn plan(
                 }
             }
             Err(why) => {
-                // Without a PID the user requested whatever matches; the rest was left out.
+                // Without a PID, the user requested all matching processes; the rest was left out.
                 let narrowed = matches!(
                     why,
                     Refusal::HoldsNothing | Refusal::HoldsOthers | Refusal::OtherUser
                 );
-                let list = match narrowed && request.pids.is_empty() {
-                    true => &mut plan.left_out,
-                    false => &mut plan.refused,
+                let list = if narrowed && request.pids.is_empty() {
+                    &mut plan.left_out
+                } else {
+                    &mut plan.refused
                 };
-                list.push(Refused { pid, name: case.info(pid).map(|info| info.name.clone()), why });
+                list.push(Refused {
+                    pid,
+                    name: context.info(pid).map(|info| info.name.clone()),
+                    why,
+                });
             }
         }
     }
-    plan.expected = expected::expected(&case, diagnosis, &plan.targets);
+    plan.expected = expected::expected(&context, diagnosis, &plan.targets);
     plan
 }

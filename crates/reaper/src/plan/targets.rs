@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The criteria for each candidate.
 pub(super) struct Choice<'a> {
-    pub(super) case: &'a DetectContext<'a>,
+    pub(super) context: &'a DetectContext<'a>,
     pub(super) guard: &'a Guard,
     pub(super) request: &'a Request<'a>,
 }
@@ -29,7 +29,7 @@ impl Choice<'_> {
     pub(super) fn targets(&self, pid: Pid, why: &str) -> Result<Chosen, Refusal> {
         let everyone = self.request.scope.everyone();
         let find = |pid: Pid| everyone.iter().find(|info| info.key.pid == pid);
-        let info = self.case.info(pid).or_else(|| find(pid));
+        let info = self.context.info(pid).or_else(|| find(pid));
         let info = info.ok_or(Refusal::NotSeen)?;
         if let Some(refusal) = self.guard.forbids(info) {
             return Err(refusal);
@@ -44,10 +44,7 @@ impl Choice<'_> {
         let held = self.held(pid);
         let files = self.files(pid, &held);
         if files.is_empty() {
-            return Err(match held.is_empty() {
-                true => Refusal::HoldsNothing,
-                false => Refusal::HoldsOthers,
-            });
+            return Err(if held.is_empty() { Refusal::HoldsNothing } else { Refusal::HoldsOthers });
         }
         if !self.is_asked_for(info) {
             return Err(Refusal::OtherUser);
@@ -60,7 +57,7 @@ impl Choice<'_> {
             membership,
             on_account_of: pid,
             why: why.to_owned(),
-            warnings: warnings(self.case, process),
+            warnings: warnings(self.context, process),
             process: process.clone(),
         };
         let targets = vec![target(info, Membership::Holds(files))];
@@ -73,7 +70,7 @@ impl Choice<'_> {
                 Membership::Cgroup(workload.cgroup.clone())
             }
         };
-        // A list that lacks the process itself is from another machine or another moment.
+        // A list that lacks the process itself is from another machine or another time.
         if !find(pid).is_some_and(|listed| listed.key.definitely_same(&info.key)) {
             return Err(Refusal::ScopeNotSeen);
         }
@@ -106,26 +103,26 @@ impl Choice<'_> {
         users.is_empty() || users.iter().any(|user| process.is_of(user))
     }
 
-    /// The devices whose files a process has.
+    /// Returns the devices whose files a process has.
     fn held(&self, pid: Pid) -> Vec<&DeviceState> {
         let holds = |device: &&DeviceState| {
-            self.case.holders_of(device).any(|holder| holder.process.pid == pid)
+            self.context.holders_of(device).any(|holder| holder.process.pid == pid)
         };
-        self.case.now.devices.iter().filter(holds).collect()
+        self.context.now.devices.iter().filter(holds).collect()
     }
 
-    /// The files that a process has of the requested devices, by path.
+    /// Returns the files that a process has of the requested devices, by path.
     fn files(&self, pid: Pid, held: &[&DeviceState]) -> Vec<Arc<str>> {
         let asked = &self.request.devices;
         // Without a driver there is no list of devices, but the device files still exist.
-        let any_device = self.case.now.devices.is_empty() && asked.is_empty();
+        let any_device = self.context.now.devices.is_empty() && asked.is_empty();
         let is_asked = |file: &&HeldFile| {
             let device = held.iter().find(|device| file.opens(device.id()));
             device.map_or(any_device, |device| {
                 asked.is_empty() || asked.iter().any(|id| id.same_device(device.id()))
             })
         };
-        let files = self.case.holder(pid).into_iter().flat_map(|holder| &holder.held);
+        let files = self.context.holder(pid).into_iter().flat_map(|holder| &holder.held);
         let of_devices =
             files.filter(|file| file.role == FileRole::Compute && file.device.is_some());
         of_devices.filter(is_asked).map(|file| file.path.clone()).collect()
@@ -137,21 +134,22 @@ impl Choice<'_> {
         let pid = info.key.pid;
         let roles: Vec<Role> = match held {
             [] => {
-                let holder = self.case.holder(pid);
+                let holder = self.context.holder(pid);
                 let memory = holder.map(Holder::any_memory_use).unwrap_or_default();
                 vec![Role::of(Some(info), holder, None, memory)]
             }
-            held => held.iter().map(|device| self.case.role(pid, device)).collect(),
+            held => held.iter().map(|device| self.context.role(pid, device)).collect(),
         };
-        let servant = roles.iter().find(|role| matches!(role, Role::Display | Role::Daemon));
-        servant
+        let service = roles.iter().find(|role| matches!(role, Role::Display | Role::Daemon));
+        service
             .copied()
             .or_else(|| Role::claimed(info).filter(|_| self.request.pids.is_empty()))
             .or_else(|| (!roles.contains(&Role::MemoryUser)).then_some(Role::Monitor))
     }
 }
 
-/// If one member may not be signalled, the whole scope is spared: half a job is worse than a job.
+/// Returns why a member protects the scope: if one may not be signalled, the whole scope is spared,
+/// because half a job is worse than a job.
 fn scope_forbids(
     guard: &Guard,
     target: &ProcessInfo,
@@ -173,9 +171,9 @@ fn scope_forbids(
     (leads_session && target.workload.is_none()).then_some(Refusal::LeadsSession)
 }
 
-fn warnings(case: &DetectContext<'_>, process: &ProcessInfo) -> Vec<String> {
+fn warnings(context: &DetectContext<'_>, process: &ProcessInfo) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let Some((used, over)) = case.past.recent_cpu_time(process.key)
+    if let Some((used, over)) = context.past.recent_cpu_time(process.key)
         && !used.is_zero()
     {
         warnings.push(format!(

@@ -151,7 +151,7 @@ impl Blocker {
                 Role::of(process, holder, listed, memory.unwrap_or_default())
             }
         };
-        // A process that uses the memory of one device is not only a monitor of the others.
+        // A process that uses the memory of one device is not a mere monitor of the others.
         let role = used.iter().map(|device| role(device)).find(|role| *role != Role::Monitor);
         let role = role.unwrap_or(Role::Monitor);
         let devices: Vec<u32> = used.iter().map(|device| device.id().index).collect();

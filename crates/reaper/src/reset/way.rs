@@ -13,12 +13,12 @@ pub enum Way {
     ReadKernelLog,
     /// It uses the memory of the device of this index and does not compute: reap it.
     Reap(u32, Pid),
-    /// So does it, and it belongs to a service, a job or a container: end that.
+    /// The same, and it belongs to a service, a job or a container: end that.
     EndWhole(Advice),
     /// It computes on the device of this index, or may do so: its owner decides.
     AskOwner(u32),
-    /// It belongs to MPS: tell its control daemon to quit. The value is the daemon's user, if not
-    /// root.
+    /// It belongs to MPS: send its control daemon the command to quit. The value is the daemon's
+    /// user, if not root.
     QuitMps(Option<u32>),
     /// It is a display server: end the graphical session.
     EndGraphicalSession,

@@ -1,4 +1,4 @@
-//! The codes of the evidence that no shipped machine has.
+//! The evidence codes that no shipped machine has.
 
 use crate::fixture::*;
 use gpu_core::*;
@@ -22,12 +22,12 @@ fn of_details(change: impl Fn(&mut DeviceState, &mut DeviceDetails)) -> Vec<Sign
     of_device(with_details(0, change))
 }
 
-/// The codes of a process that holds memory of an idle device for which no list accounts.
+/// Returns the codes for a process with unlisted memory on an idle device.
 fn of_holder(info: ProcessInfo) -> Vec<Sign> {
     signs(&[look(vec![device(0, 9000, 16_280)], vec![context(&info, &[0])], vec![info])])
 }
 
-/// The codes of a process that NVML lists, and that is changed.
+/// Returns the codes for a listed process after `change`.
 fn of_listed(change: impl Fn(&mut ProcessInfo, &mut DeviceState)) -> Vec<Sign> {
     let mut info = process(30, "python");
     let mut device = listing(device(0, 5000, 16_280), 30, 4990);

@@ -1,4 +1,4 @@
-//! Each detector: what it must find, and what it must not.
+//! Each detector: what it must find, and what it must not find.
 
 use crate::fixture::*;
 use gpu_core::*;
@@ -325,7 +325,7 @@ fn orphan_lost_parent_and_group() {
     ] {
         assert_eq!(with(&wanted, &device, false, held.clone()), None, "{wanted:?}");
     }
-    // A process that only received open files, and has no memory.
+    // A process that only received open files has no memory.
     let mut unlisted = device.clone();
     unlisted.processes = Ok(vec![]);
     let handed = holder(&worker, &[("/dev/nvidia0", "F...."), ("/dev/nvidia-uvm", "F....")]);

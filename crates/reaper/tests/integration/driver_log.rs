@@ -6,7 +6,7 @@ use gpu_reaper::*;
 
 const NOW: u64 = 1_000_000_000;
 
-/// A device at bus 3b + index, with healthy memory.
+/// A healthy device at bus 3b + index.
 fn sound(index: u8) -> DeviceState {
     let mut device = device(index.into(), 4, 16_280);
     device.info.id.bus = Ok(PciBusId { domain: 0, bus: 0x3b + index, device: 0, function: 0 });
@@ -26,7 +26,7 @@ fn with(devices: Vec<DeviceState>, messages: Vec<DriverMessage>) -> Vec<Finding>
     diagnose(&[now]).findings
 }
 
-/// The finding for one message about a sound device.
+/// Returns the finding for one message about a healthy device.
 fn of(seconds_ago: u64, message: &str) -> Option<(FindingKind, Confidence, String)> {
     let line = format!("Xid (PCI:0000:3b:00): {message}");
     let mut found = with(vec![sound(0)], vec![logged(seconds_ago, &line)]);
@@ -82,7 +82,7 @@ fn message_joins_the_finding_about_the_same_part() {
     let [found] = &found[..] else { panic!("{found:?}") };
     assert_eq!((found.kind, found.evidence.len()), (FindingKind::MemoryErrors, 2));
     assert_eq!(found.advice, [Advice::ReplaceDevice(0)]);
-    // Since then, the device was reset or replaced.
+    // The device was reset or replaced after the message.
     let found = with(vec![sound(0)], vec![message]);
     assert_eq!(
         (found[0].kind, found[0].confidence),

@@ -1,4 +1,4 @@
-//! The boundaries of the detectors, and what they say.
+//! The boundaries of the detectors, and the wording of their evidence.
 
 use crate::fixture::*;
 use gpu_core::*;
@@ -179,7 +179,7 @@ fn hoarder_has_a_gibibyte_and_a_twentieth_of_device() {
     assert_eq!(found(4000, 80_000), [FindingKind::Hoarder]);
 }
 
-/// The confidence in an orphan, changed from a certain one.
+/// Returns the confidence in an orphan after changes to a certain one.
 fn orphan(change: fn(&mut ProcessInfo, &mut Snapshot)) -> Option<Confidence> {
     let mut worker = process(30, "python");
     (worker.parent, worker.group, worker.session) = (Ok(Pid(1)), Ok(Pid(20)), Ok(Pid(20)));
@@ -431,13 +431,13 @@ fn ghost_is_tied_to_the_one_mig_instance_with_its_memory() {
     let within = "within MIG 0 (3g.20gb, GPU instance 1): 14,020 of 16,000 MiB used there, 9,000 \
                   MiB by listed processes";
     assert_eq!(beside, (Some(1), vec![mib(5_020)], Some(within.to_owned())));
-    // The two compute instances of a GPU instance have one memory.
+    // The two compute instances of a GPU instance share one memory.
     let shared = in_instances(9_020, &[(1, 9_000), (1, 9_000)], &[]);
     let within = "within GPU instance 1: 9,000 of 16,000 MiB used there, none by listed processes";
     assert_eq!((shared.0, shared.2), (Some(1), Some(within.to_owned())));
 
     for (whole, instances, listed, accounts) in [
-        // In both, in none, more than the instance has, and in an instance that is unknown.
+        // In both, in none, more than the instance has, and in an unknown instance.
         (9_000, [(1, 4_000), (5, 5_000)], &[][..], vec![mib(4_000), mib(5_000)]),
         (9_000, [(1, 20), (5, 20)], &[], vec![mib(0), mib(0)]),
         (9_000, [(1, 5_000), (5, 20)], &[], vec![mib(5_000), mib(0)]),
@@ -450,7 +450,7 @@ fn ghost_is_tied_to_the_one_mig_instance_with_its_memory() {
 }
 
 /// Eight devices with four processes each. Init has adopted each process, or its parent is unknown:
-/// a job that a script started in the background. `change` sets how a process was seen.
+/// a job that a script started in the background. `change` modifies the recorded process.
 fn computing(change: impl Fn(&mut ProcessInfo, &mut DeviceProcess)) -> Snapshot {
     let (mut devices, mut holders, mut processes) = (Vec::new(), Vec::new(), Vec::new());
     for index in 0..8 {
@@ -485,7 +485,7 @@ fn whoever_computes_is_no_finding() {
     let whole: fn(&mut ProcessInfo, &mut DeviceProcess) =
         |_, listed| listed.utilization = Err(Absent::NotSupported);
     assert_eq!(kinds(whole), [], "only the device shows that a process computes");
-    // The same at rest: each is an idle orphan, except those of an unknown parent.
+    // The same when idle: each is an idle orphan, except those of an unknown parent.
     let mut idle = computing(|_, listed| listed.utilization = Ok(Percent::new(0).unwrap()));
     for device in &mut idle.devices {
         *device = busy(device.clone(), 0);
@@ -506,7 +506,7 @@ fn process_of_unknown_age_is_evidence_and_no_finding() {
     assert_eq!(stuck(Ok(Timestamp(0))), [(FindingKind::StuckHolder, Confidence::Possible)]);
     assert_eq!(stuck(Ok(Timestamp(100_001))), [], "it was started less than 15 minutes ago");
     assert_eq!(stuck(Err(Absent::NotRecorded)), []);
-    // It explains memory that no listed process accounts for all the same.
+    // It still explains memory that no listed process accounts for.
     let mut info = process(30, "python");
     (info.state, info.started_at) = (Ok(ProcessState::Uninterruptible), Err(Absent::NotRecorded));
     let ghost = look(vec![device(0, 5000, 16_280)], vec![context(&info, &[0])], vec![info]);

@@ -4,7 +4,7 @@ use crate::fixture::*;
 use gpu_core::*;
 use gpu_reaper::*;
 
-/// Snapshots of one device without processes, this many seconds apart.
+/// Returns snapshots of one device without processes, this many seconds apart.
 fn over(seconds: &[u64], device: &DeviceState) -> Vec<Snapshot> {
     let at = |seconds: &u64| Snapshot {
         taken_at: Timestamp(1_000_000 + seconds * 1000),
@@ -254,7 +254,7 @@ fn busy_device_without_process_is_reported_if_it_stays_busy() {
     assert_eq!(found(&over(&[0, 5], &device(94, Ok(true)))), []);
     assert_eq!(found(&over(&[0], &device(100, Ok(true)))), lone(Confidence::Possible));
     assert_eq!(found(&over(&[0, 5], &device(95, Ok(true)))), lone(Confidence::Likely));
-    // Each query initialises the device anew.
+    // Each query initialises the device again.
     assert_eq!(found(&over(&[0, 5], &device(100, Ok(false)))), lone(Confidence::Possible));
     let user = process(7, "python");
     let used = look(vec![device(100, Ok(true))], vec![context(&user, &[0])], vec![user]);

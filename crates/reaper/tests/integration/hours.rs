@@ -1,11 +1,11 @@
-//! What hours of snapshots prove of one process.
+//! What hours of snapshots prove about one process.
 
 use crate::fixture::*;
 use gpu_core::*;
 use gpu_reaper::*;
 use std::time::Duration;
 
-/// The findings after these minutes, with a snapshot every minute.
+/// Returns the findings after these minutes, with a snapshot every minute.
 fn after(minutes: u64, look: impl Fn(u64) -> Snapshot) -> Vec<Finding> {
     let mut past = Past::every(Duration::from_secs(60));
     let at =
@@ -14,7 +14,7 @@ fn after(minutes: u64, look: impl Fn(u64) -> Snapshot) -> Vec<Finding> {
     diagnose_after(&past, &at(minutes)).findings
 }
 
-/// A process with this memory that computes or not, after so many minutes.
+/// Returns a snapshot at this minute of a process with this memory and load.
 fn holding(minute: u64, mib: u64, busy: u64, change: impl Fn(&mut ProcessInfo)) -> Snapshot {
     let mut info = process(100, "python");
     info.cpu_time = Ok(Duration::from_secs(minute * busy));
@@ -84,7 +84,7 @@ fn reason_to_wait_or_to_doubt_keeps_hours_from_being_certain() {
     assert_eq!(best(service, 9 * HOUR), None);
     let traced: fn(&mut ProcessInfo) = |info| info.tracer = Ok(Pid(7));
     assert_eq!(best(traced, 9 * HOUR), None);
-    // A look each five minutes may miss what computes now and then.
+    // With a snapshot every five minutes, brief computation may be missed.
     let mut past = Past::new();
     let at = |minute: u64| Snapshot { taken_at: Timestamp(minute * 60_000), ..idle(minute) };
     (0..=9 * HOUR).step_by(5).for_each(|minute| past.add(&at(minute)));
@@ -100,7 +100,7 @@ fn process_that_computed_pauses_for_ten_minutes() {
         })
     };
     assert_eq!(paused(10), []);
-    // For twenty minutes at most, its CPU time is that of the work.
+    // For at most twenty minutes, its CPU time is that of the work.
     let found = paused(35).remove(0);
     assert_eq!((found.kind, found.confidence), (FindingKind::Hoarder, Confidence::Likely));
     assert!(found.suspects[0].evidence.iter().all(|one| one.sign != Sign::NeverComputed));
@@ -120,7 +120,7 @@ fn growing_memory_of_a_process_is_a_finding_after_hours() {
     let text = "grew from 2,000 to 11,000 MiB over 7 h without falling; at this rate the device is \
                 full in 58 h";
     assert_eq!(evidence.text, text);
-    // The owner of what computes is asked.
+    // The advice is to ask the owner of a process that computes.
     assert_eq!(found.advice, [Advice::AskOwner(0)]);
     let little = |minute| holding(minute, 2_000 + minute * 5, 90, |_| {});
     assert_eq!(after(8 * HOUR, little), [], "less than a twentieth in six hours");

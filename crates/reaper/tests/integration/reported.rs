@@ -1,4 +1,4 @@
-//! What of a diagnosis is reported, and by which names.
+//! Which parts of a diagnosis are reported, and under which names.
 
 use crate::fixture::*;
 use gpu_core::*;

@@ -1,4 +1,4 @@
-//! A reset: which devices it concerns, who is in the way, and what the audit log says.
+//! A reset: which devices it affects, which processes block it, and the records in the audit log.
 
 use crate::fixture::ports::*;
 use crate::fixture::*;
@@ -194,8 +194,8 @@ fn unseen_users_may_be_in_the_way() {
     }
 }
 
-/// Whether the driver may be asked, if a process has this file: of a real machine, of a simulated
-/// one.
+/// Returns whether the driver may be called if a process has this file: on a real machine, on a
+/// simulated one.
 fn may_ask(path: Option<&str>, unknown: bool) -> (bool, bool) {
     let info = process(100, "nvtop");
     let holders = path.map(|path| holder(&info, &[(path, "F....")])).into_iter().collect();

@@ -1,4 +1,4 @@
-//! Processes: time, the merging of findings, and how a process is ended.
+//! Processes: durations, the merging of findings, and how to end a process.
 
 use crate::fixture::*;
 use gpu_core::*;
@@ -26,7 +26,7 @@ fn later(look: &Snapshot, seconds: u64, cpu: u64) -> Snapshot {
     later
 }
 
-/// A snapshot, another half-way, and the last one after these seconds.
+/// Returns a snapshot, another at half the time, and the last one after these seconds.
 fn watch(look: &Snapshot, seconds: u64, cpu: u64) -> [Snapshot; 3] {
     [look.clone(), later(look, seconds / 2, cpu / 2), later(look, seconds, cpu)]
 }
@@ -85,7 +85,7 @@ fn service_is_stopped_by_its_manager() {
         info.cgroup = Ok(cgroup.to_owned());
         let device = listing(device(1, 900, 16_280), 100, 890);
         let devices = vec![super::fixture::device(0, 9000, 16_280), device];
-        // Listed on another device, so that it is a likely ghost and no certain one.
+        // Listed on another device, so that it is a likely but not a certain ghost.
         let found = diagnose(&[look(devices, vec![context(&info, &[0, 1])], vec![info])]);
         found.findings[0].advice[0].clone()
     };
@@ -124,7 +124,7 @@ fn process_is_ended_by_its_runtime() {
             gpu_core::PodEvidence::Uid,
             Advice::DeleteNamedPod { namespace: "lab".into(), name: "train-0".into() },
         ),
-        // Another pod may be meant.
+        // The name may be that of another pod.
         (gpu_core::PodEvidence::Devices, Advice::DeletePod("uid".into())),
     ] {
         let old = holding(Some(90_000), |info| {
@@ -277,7 +277,7 @@ fn worker_without_its_parent_is_certain_after_ten_idle_minutes() {
     assert_eq!(watched(600), [(FindingKind::Orphan, Confidence::High)]);
 }
 
-/// A process with the title of a worker, and its parent.
+/// Returns a process with the title of a worker, and its parent.
 fn ray_worker(title: &str, change: impl Fn(&mut ProcessInfo, &mut ProcessInfo)) -> Vec<String> {
     let mut worker = process(100, title);
     let mut raylet = process(7, "raylet");

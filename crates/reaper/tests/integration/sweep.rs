@@ -35,7 +35,7 @@ fn swept(info: ProcessInfo, scans: u64, refusal: Option<ErrorKind>) -> (Swept, D
     swept_after(None, info, scans, refusal)
 }
 
-/// Sweeps it after its top was killed, where the kernel tells that.
+/// Sweeps the tree after its top was killed, if the kernel lists children.
 fn swept_after(
     felled: Option<KilledTree>,
     info: ProcessInfo,

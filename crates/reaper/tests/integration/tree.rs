@@ -116,7 +116,7 @@ fn root_and_its_ancestors_are_refused() {
     assert_eq!((report.actions.len(), signalled.len()), (0, 0));
 }
 
-/// A tree whose scans return these lists in turn, and then none. Its top can be killed if so
+/// A tree whose scans return these lists in turn, and then none. Its top can be killed if
 /// configured.
 #[derive(Default)]
 struct Falls {
@@ -168,7 +168,7 @@ fn full() -> MockJournal {
 fn sweep_repeats_until_several_empty_scans() {
     let chain: Vec<_> = (60..70).map(|pid| child(pid, 50)).collect();
     let mut looks: Vec<Vec<_>> = chain.iter().map(|info| vec![info.clone()]).collect();
-    // Between two of them a scan sees none.
+    // Between two of them a scan finds none.
     looks.insert(4, Vec::new());
     looks.insert(5, Vec::new());
     let seen = [&chain[..], &[process(50, "gpuws")]].concat();

@@ -114,15 +114,15 @@ fn grace_period_is_kept_with_slow_audit_log() {
     assert_eq!(at[1] - at[0], 60_000 + Request::GRACE.as_millis() as u64);
 }
 
-/// Carries out the plan for the ghost until an event, and returns the report and the audit lines.
+/// Carries out the plan for the ghost until a matching event, and returns the report and the audit
+/// lines.
 fn stopped_at(host: &MockHost, mut is_it: impl FnMut(Event<'_>) -> bool) -> (Report, Vec<String>) {
     let (clock, backend, (journal, lines)) = (clock(), backend(u64::MAX), journal());
     let guard = Guard::new(host, vec![]).unwrap();
     let ports = Ports { backend: &backend, host, clock: &clock, journal: &journal };
     let token = ActToken::user_confirmed();
-    let report = execute(&ghost_plan(), &guard, ports, &token, &mut |event| match is_it(event) {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
+    let report = execute(&ghost_plan(), &guard, ports, &token, &mut |event| {
+        if is_it(event) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert_eq!(report.stopped.as_ref().unwrap().kind, ErrorKind::Interrupted);
     let lines = lines.lock().unwrap().clone();
@@ -138,7 +138,7 @@ fn with_deaf_process() -> MockHost {
     })
 }
 
-/// Returns what is true when it is asked for the nth time about this signal.
+/// Returns a function that is true for the nth event about this signal.
 fn nth_question(signal: Signal, nth: u32) -> impl FnMut(Event<'_>) -> bool {
     let mut asked = 0;
     move |event| {

@@ -1,5 +1,5 @@
 //! Each target is checked again before each signal: SIGTERM goes to the planned process, and its
-//! state after SIGTERM decides about SIGKILL.
+//! state after SIGTERM determines whether SIGKILL follows.
 
 use crate::act::setup::*;
 use gpu_core::*;
@@ -66,7 +66,7 @@ fn becoming(then: ProcessInfo, files: fn() -> Vec<HeldFile>) -> Action {
     ended_by(&backend(u64::MAX), python(), then, files)
 }
 
-/// It got SIGTERM and no SIGKILL.
+/// Asserts that it got SIGTERM and no SIGKILL.
 #[track_caller]
 fn assert_spared(action: &Action, outcome: &Outcome) {
     assert_eq!(action.signals, [Signal::Term], "{action:?}");
@@ -106,10 +106,8 @@ fn process_still_listed_by_driver_is_not_a_monitor() {
 #[test]
 fn process_that_closes_device_while_driver_answers_is_not_killed() {
     let was_read = Arc::new(AtomicBool::new(false));
-    let files = move || match was_read.swap(true, Ordering::Relaxed) {
-        true => Vec::new(),
-        false => monitoring(),
-    };
+    let files =
+        move || if was_read.swap(true, Ordering::Relaxed) { Vec::new() } else { monitoring() };
     assert_spared(&ended_by(&listing_driver(), python(), python(), files), &Outcome::LetGo);
 }
 
@@ -181,9 +179,12 @@ fn process_that_ends_between_signals_was_ended_by_the_first() {
     let host = host(|handle| {
         let asked = Arc::new(AtomicBool::new(false));
         let (look, signal) = (asked.clone(), asked);
-        handle.expect_look().returning(move || match look.load(Ordering::Relaxed) {
-            true => Err(Error::new(ProcessFault::Gone, "look at process 100")),
-            false => Ok(process(100, "t2t-decoder")),
+        handle.expect_look().returning(move || {
+            if look.load(Ordering::Relaxed) {
+                Err(Error::new(ProcessFault::Gone, "look at process 100"))
+            } else {
+                Ok(process(100, "t2t-decoder"))
+            }
         });
         handle.expect_held().returning(|_| Ok(using()));
         handle.expect_signal().times(1).returning(move |_, _| {

@@ -39,7 +39,7 @@ pub(crate) fn ghost_plan() -> Plan {
     plan_for(process(100, "t2t-decoder"))
 }
 
-/// The plan to end a process that holds the device without being listed.
+/// Returns the plan to end a process that holds the device without being listed.
 pub(crate) fn plan_for(decoder: ProcessInfo) -> Plan {
     let look = look(vec![device(0, 9000, 16_280)], vec![context(&decoder, &[0])], vec![decoder]);
     let looks = [look];

@@ -1,4 +1,4 @@
-//! 'Freed' counts only what the targets gave back.
+//! 'Freed' counts only the memory that the targets freed.
 
 use crate::act::setup::*;
 use gpu_core::*;
@@ -7,16 +7,15 @@ use mockall::predicate::eq;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The state of a device: used memory, and the listed processes with theirs.
+/// The state of a device: used memory, and the memory of each listed process.
 type Shown = (u64, &'static [(u32, u64)]);
 
 /// A device in the state `before` until the target gets its signal, and then `after`.
 fn showing(signalled: &Arc<AtomicBool>, before: Shown, after: Shown) -> MockGpuBackend {
     let mut backend = MockGpuBackend::new();
     backend.expect_origin().returning(origin);
-    let shown = move |signalled: &AtomicBool| match signalled.load(Ordering::Relaxed) {
-        true => after,
-        false => before,
+    let shown = move |signalled: &AtomicBool| {
+        if signalled.load(Ordering::Relaxed) { after } else { before }
     };
     let asked = signalled.clone();
     backend
@@ -45,7 +44,7 @@ fn end(
     end_on(plan, host, &backend, &signalled, scan)
 }
 
-/// Ends process 100 on a device that learns of its exit through `signalled`.
+/// Ends process 100 on a device that is notified of its exit through `signalled`.
 fn end_on(
     plan: &Plan,
     mut host: MockHost,
@@ -76,7 +75,7 @@ fn nobody(_: bool) -> HolderScan {
 
 #[test]
 fn memory_of_other_listed_process_is_not_attributed_to_target() {
-    // The target leaks its 9,000 MiB; process 200 ends meanwhile and gives back as much.
+    // The target leaks its 9,000 MiB; process 200 ends meanwhile and frees as much.
     let report = end(&ghost_plan(), (15_000, &[(200, 6000)]), (9000, &[]), nobody);
     let freed = &report.memory[0];
     assert_eq!((freed.freed, freed.by_others), (Some(Bytes(0)), Some(Bytes::from_mib(6000))));
@@ -117,8 +116,8 @@ fn process_ending_during_listing_is_not_attributed_to_target() {
 
 #[test]
 fn process_handing_over_during_listing_hides_nothing() {
-    // The target leaks its 9,000 MiB. Process 300 gives back as much, while 200 hands its memory on
-    // to 201: both have some for a moment.
+    // The target leaks its 9,000 MiB. Process 300 frees as much, while 200 hands its memory over to
+    // 201: for a moment, both have some.
     let signalled = Arc::new(AtomicBool::new(false));
     let moment = Arc::new(AtomicU64::new(0));
     let asked = signalled.clone();
@@ -181,10 +180,7 @@ fn one_of_two() -> Plan {
 #[test]
 fn memory_possibly_of_unlisted_process_is_not_reported_freed() {
     let other = |there: bool| {
-        let holders = match there {
-            true => vec![context(&process(105, "python"), &[0])],
-            false => vec![],
-        };
+        let holders = if there { vec![context(&process(105, "python"), &[0])] } else { vec![] };
         HolderScan { holders, ..HolderScan::default() }
     };
     let lives = end(&one_of_two(), (15_000, &[]), (9000, &[]), move |_| other(true));

@@ -229,7 +229,7 @@ fn orphan_is_a_target_only_by_its_pid() {
     let device = listing(device(0, 5000, 16_280), 30, 4990);
     let mut now = look(vec![device], vec![context(&worker, &[0])], vec![worker]);
     now.processes.insert(Pid(20), Process::from(Err(Absent::NotFound)));
-    // It may go on without its parent.
+    // It may continue without its parent.
     let plan = planned(&[now.clone()], &guard(&[], vec![]), &Request::default());
     assert!(targets(&plan).is_empty());
     let request = Request { pids: vec![Pid(30)], ..Request::default() };
@@ -260,7 +260,7 @@ fn selected_suspects_are_confirmed_by_every_snapshot() {
     assert_eq!(chosen(std::slice::from_ref(&now), ghost, reused), [0_u32; 0], "another process");
     let listed = everyone[1].key;
     assert_eq!(chosen(std::slice::from_ref(&now), ghost, listed), [0_u32; 0], "no suspect");
-    // Not what is protected, whoever selects it.
+    // A protected process is spared, however it was selected.
     let request = Request { suspects: vec![(ghost, key)], ..Request::default() };
     let plan = planned(&[now], &guard(&[], vec![Protect::Pid(Pid(100))]), &request);
     assert_eq!((targets(&plan), plan.refused.len()), (vec![], 1));
@@ -310,7 +310,7 @@ fn zombie_with_live_threads_is_a_default_target() {
 
 #[test]
 fn target_without_known_memory_may_free_any_amount() {
-    // Process 105 maps the device too, so that no part of its memory is surely that of 100.
+    // Process 105 maps the device too, so that no part of its memory is certainly that of 100.
     let (mut now, _) = ghost();
     now.devices[0] = listing(device(0, 15_849, 16_280), 101, 30);
     let (first, second) = (process(100, "t2t-decoder"), process(105, "python"));
@@ -321,7 +321,7 @@ fn target_without_known_memory_may_free_any_amount() {
     let plan = planned(&[now], &guard(&[], vec![]), &request);
     assert_eq!((plan.expected[0].memory, plan.expected[0].unexplained), (None, Bytes(0)));
 
-    // A listed process without memory frees none that could be expected.
+    // A listed process without memory cannot free any.
     let idle = process(101, "python");
     let device = listing(device(0, 25, 16_280), 101, 0);
     let now = look(vec![device], vec![context(&idle, &[0])], vec![idle]);

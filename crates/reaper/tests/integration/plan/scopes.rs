@@ -151,10 +151,10 @@ fn scope_is_refused_if_parent_of_member_is_missing() {
     }
 }
 
-/// Turns a process, or its parent, which comes first, into a login.
+/// Turns a process or its parent (the first argument) into a login.
 type Login = fn(&mut ProcessInfo, &mut ProcessInfo);
 
-/// A Slurm job with a holder, and a shell that pam_slurm_adopt put into it.
+/// Returns the plan for a Slurm job with a holder, and a shell that pam_slurm_adopt put into it.
 fn job(login: impl Fn(&mut ProcessInfo, &mut ProcessInfo)) -> Plan {
     const JOB: &str = "/system.slice/slurmstepd.scope/job_7";
     let (mut look, _) = ghost();
