@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_are_no_messages() {
+    fn other_lines_are_not_messages() {
         for line in [
             "",
             "NVRM:",
