@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_others_can_change_is_refused() {
+    fn file_writable_by_others_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         for mode in [0o666, 0o664, 0o646] {
             let path = file(dir.path().join(format!("{mode:o}")), mode);

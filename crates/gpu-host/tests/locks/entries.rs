@@ -240,7 +240,7 @@ fn wait_wakes_only_on_lease_end() {
 }
 
 #[test]
-fn holder_detects_that_its_entry_was_removed() {
+fn holder_detects_removal_of_its_entry() {
     let dir = tempdir().unwrap();
     let locks = locks(dir.path());
     let (entry, held) = lease(&locks, &["GPU-1"]);
