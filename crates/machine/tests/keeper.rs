@@ -56,7 +56,7 @@ fn main() {
             panic!("{word} is not served")
         }
         _ => {
-            keeper_of_nothing_ends();
+            keeper_with_invalid_arguments_ends();
             keeper_lives_as_long_as_its_root();
             claim_is_kept_until_its_holder_ends();
             unloadable_library_leaves_the_processes();
@@ -93,7 +93,7 @@ fn end(mut root: Child) {
     root.wait().unwrap();
 }
 
-fn keeper_of_nothing_ends() {
+fn keeper_with_invalid_arguments_ends() {
     for misused in [
         &["lease-holder"][..],
         &["lease-holder", "7"],
