@@ -72,7 +72,7 @@ fn small_unlisted_memory_is_driver_overhead() {
 }
 
 #[test]
-fn process_that_only_opened_device_is_uncertain_suspect() {
+fn process_with_only_open_device_is_uncertain_suspect() {
     // It computes on GPU 1, which lists it, and has GPU 0 open as every CUDA program has.
     let neighbour = process(7, "python");
     let both = holder(
@@ -197,7 +197,7 @@ fn refused_process_list_is_a_finding() {
 }
 
 #[test]
-fn foreign_pids_account_for_memory_and_name_nobody_here() {
+fn foreign_pids_account_for_memory_without_naming_processes() {
     let worker = process(7, "python");
     let mut inside = look(
         vec![listing(device(0, 9000, 16_280), 7, 8990), device(1, 9000, 16_280)],
@@ -279,7 +279,7 @@ fn orphan() -> ProcessInfo {
 }
 
 #[test]
-fn orphan_that_uses_cpu_time_may_still_compute() {
+fn orphan_using_cpu_time_may_still_compute() {
     let seen = |cpu_ms: u64, taken_at: Timestamp| {
         let cpu_time = Ok(std::time::Duration::from_millis(cpu_ms));
         let worker = ProcessInfo { cpu_time, ..orphan() };

@@ -77,7 +77,7 @@ fn tree_is_ended_without_waiting_for_respawns() {
 }
 
 #[test]
-fn grace_period_is_that_of_the_order() {
+fn grace_period_is_taken_from_the_order() {
     let guard = Guard::new(&bare_host(), vec![]).unwrap();
     let root = process(50, "gpuws").key;
     let grace = Duration::from_secs(7);

@@ -220,7 +220,7 @@ fn reparented_member_is_judged_by_new_parent() {
 }
 
 #[test]
-fn hidden_init_is_no_login_service() {
+fn hidden_init_is_not_a_login_service() {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     let hidden = || Error::new(ProcessFault::NotPermitted, "look at process 1");
