@@ -215,7 +215,7 @@ mod tests {
             timer::sleep(Duration::from_millis(1));
         }
         assert_eq!(one.state, Ok(ProcessState::Stopped));
-        assert_eq!(before.state, Ok(ProcessState::Sleeping), "nobody else's copy changes");
+        assert_eq!(before.state, Ok(ProcessState::Sleeping), "other copies do not change");
         drop((first, second));
         let error = kept.update(&root, &mut one).unwrap_err();
         assert!(matches!(error, Errno::SRCH | Errno::NOENT));

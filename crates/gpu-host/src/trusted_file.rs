@@ -213,7 +213,10 @@ mod tests {
         let fifo = dir.path().join("fifo");
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
-        assert!(why(&fifo).contains("is not a regular file"), "nobody waits for a writer");
+        assert!(
+            why(&fifo).contains("is not a regular file"),
+            "the open does not wait for a writer"
+        );
     }
 
     #[test]

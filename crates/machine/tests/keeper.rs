@@ -369,7 +369,7 @@ fn session_has_its_own_devices_log_and_leases() {
     source.journal().unwrap().append("a line").unwrap();
     let log = std::fs::read_to_string(dir.join("audit.jsonl")).unwrap();
     assert_eq!(log, "a line\n");
-    assert!(source.existing_lease_store().is_none(), "nobody made a directory");
+    assert!(source.existing_lease_store().is_none(), "no directory was created");
     assert!(source.leases().fault().is_none());
     let locks = source.lease_store(None).unwrap();
     assert!(dir.join("claims").is_dir());

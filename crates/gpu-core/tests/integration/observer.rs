@@ -217,7 +217,7 @@ fn doubt_advances_next_search() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     assert!(world.look(&mut observer, 0).1);
     world.change(|facts| facts.used += 63);
-    assert!(!world.look(&mut observer, 1).1, "a change that is no context of a process");
+    assert!(!world.look(&mut observer, 1).1, "less than a CUDA context");
     world.change(|facts| facts.files.push(1));
     assert!(world.look(&mut observer, 1).1, "other files");
 }
@@ -363,7 +363,7 @@ fn rare_details_are_queried_every_ten_seconds_or_for_new_device() {
     assert_eq!(look(8), (3, 1));
     assert_eq!(look(1), (4, 2));
     world.change(|facts| facts.index = 1);
-    assert_eq!(look(1), (6, 3), "the first answer tells that it is another device");
+    assert_eq!(look(1), (6, 3), "the first answer shows another device");
     assert_eq!(look(1), (7, 3));
 }
 

@@ -83,7 +83,11 @@ fn process_with_only_open_device_is_uncertain_suspect() {
     let devices =
         vec![device(0, 9000, 16_280), busy(listing(device(1, 9000, 16_280), 7, 8990), 50)];
     let alone = look(devices.clone(), vec![both.clone()], vec![neighbour.clone()]);
-    assert_eq!(kinds(&alone), [(FindingKind::DriverLeak, Confidence::Likely)], "nobody maps GPU 0");
+    assert_eq!(
+        kinds(&alone),
+        [(FindingKind::DriverLeak, Confidence::Likely)],
+        "no process maps GPU 0"
+    );
     let together = look(devices, vec![both, context(&culprit, &[0])], vec![neighbour, culprit]);
     let diagnosis = diagnose(&[together]);
     let suspects: Vec<u32> =
@@ -112,7 +116,7 @@ fn unknown_memory_yields_no_finding() {
     let mut hidden = ghost();
     hidden.devices[0] = listing(hidden.devices[0].clone(), 100, 0);
     hidden.devices[0].processes.as_mut().unwrap()[0].memory = Err(Absent::NotSupported);
-    assert_eq!(kinds(&hidden), [], "a listed process whose memory is not told may hold it all");
+    assert_eq!(kinds(&hidden), [], "a listed process with unknown memory may hold all of it");
 }
 
 #[test]
@@ -211,7 +215,7 @@ fn foreign_pids_account_for_memory_without_naming_processes() {
     assert_eq!((user.listed, user.memory.ok()), (Err(Absent::NotSupported), None));
     let foreign: Vec<Pid> = usage.foreign(first).iter().map(|process| process.pid).collect();
     assert_eq!((foreign, usage.account(first)), (vec![Pid(7)], Some(Bytes(0))));
-    assert_eq!(usage.account(second), Some(Bytes::from_mib(9000)), "that nobody lists");
+    assert_eq!(usage.account(second), Some(Bytes::from_mib(9000)), "no list has it");
     inside.holders = Ok(Vec::new());
     assert!(!Usage::of(&inside).is_free(inside.devices[0].id()));
     inside.sees_host_pids = Ok(true);

@@ -215,7 +215,7 @@ fn driver_is_called_only_without_blockers() {
     assert_eq!(may_ask(None, false), (true, true));
     assert_eq!(may_ask(None, true), (false, false));
     assert_eq!(may_ask(Some("/dev/nvidia1"), false), (false, false));
-    assert_eq!(may_ask(Some("/dev/nvidia0"), false), (false, true), "it surely refuses");
+    assert_eq!(may_ask(Some("/dev/nvidia0"), false), (false, true), "it certainly refuses");
     assert_eq!(may_ask(Some("/dev/nvidia0"), true), (false, true));
 }
 
