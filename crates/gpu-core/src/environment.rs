@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_keep_their_order_and_hostile_bytes_are_text() {
+    fn variables_keep_order_and_hostile_bytes_become_text() {
         let bytes = b"A=1\0B=x=y\0\0NOTHING\0=\0\xff=\xfe";
         let expected =
             [("A", "1"), ("B", "x=y"), ("NOTHING", ""), ("", ""), ("\u{fffd}", "\u{fffd}")];

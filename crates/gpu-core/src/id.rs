@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn process_key_without_start_time_never_matches_surely() {
+    fn process_key_without_start_time_never_definitely_matches() {
         let pid = Pid(7);
         let known = ProcessKey { pid, start: Some(StartTime(3)) };
         let reused = ProcessKey { pid, start: Some(StartTime(4)) };

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn time_of_a_value_is_latency_and_size_over_rate_rounded_up() {
+    fn transfer_time_is_latency_plus_size_over_rate_rounded_up() {
         let route = Route { latency_nanos: 10, bytes_per_second: 2_000_000_000 };
         assert_eq!((route.nanos(0), route.nanos(1), route.nanos(4)), (10, 11, 12));
         assert_eq!(Route::default().nanos(u64::MAX), 0);

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn service_of_a_user_is_told_from_one_of_the_system() {
+    fn user_service_is_distinguished_from_system_service() {
         let by_user = |path| service_of(path).unwrap().by_user;
         assert!(by_user("/user.slice/user-1.slice/user@1.service/app.slice/a.service"));
         assert!(!by_user("/system.slice/a.service/user@1.service/b.service"));

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_that_act_or_are_none_are_shown_by_number() {
+    fn control_characters_and_noncharacters_are_shown_by_number() {
         for (character, is) in [
             ('a', false),
             ('\u{7f}', true),

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn program_that_hangs_is_killed_with_its_children_and_others_go_on() {
+    fn hanging_program_is_killed_with_children_and_others_continue() {
         let dir = tempfile::tempdir().unwrap();
         let pids = dir.path().join("pids");
         let text = format!("sleep 1000 & echo $! >> '{}'; wait", pids.display());
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_passed_on_while_others_are_told() {
+    fn waiting_events_start_as_programs_end() {
         let dir = tempfile::tempdir().unwrap();
         let got = dir.path().join("got");
         let mut hook = hook(&script(dir.path(), &format!("echo >> '{}'", got.display())), LIMIT);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn program_that_others_can_change_is_not_started() {
+    fn program_writable_by_others_is_not_started() {
         let dir = tempfile::tempdir().unwrap();
         let path = script(dir.path(), "exit 0");
         let mut hook = hook(&path, LIMIT);

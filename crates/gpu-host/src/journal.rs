@@ -253,7 +253,7 @@ mod tests {
         let file = Mutex::new(Opened { fd, torn: false });
         let journal = FileJournal { path: "/dev/full".into(), file };
         assert_eq!(journal.append("{}").unwrap_err().kind(), ErrorKind::Io);
-        assert!(journal.file.lock().unwrap().torn, "the next line must begin anew");
+        assert!(journal.file.lock().unwrap().torn, "the next entry must start a new line");
     }
 
     #[test]

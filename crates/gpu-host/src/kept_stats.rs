@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn stat_is_current_until_the_process_ends_and_closed_when_unused() {
+    fn stat_is_current_until_process_ends_and_closed_if_unused() {
         let (root, mut kept) = (root(), KeptStats::default());
         let (first, second) = (Sleeper::start(), Sleeper::start());
         let (mut one, mut two) = (first.known(), second.known());
@@ -215,7 +215,7 @@ mod tests {
             timer::sleep(Duration::from_millis(1));
         }
         assert_eq!(one.state, Ok(ProcessState::Stopped));
-        assert_eq!(before.state, Ok(ProcessState::Sleeping), "nobody else's copy changes");
+        assert_eq!(before.state, Ok(ProcessState::Sleeping), "other copies do not change");
         drop((first, second));
         let error = kept.update(&root, &mut one).unwrap_err();
         assert!(matches!(error, Errno::SRCH | Errno::NOENT));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_and_another_program_are_not_taken_for_the_known_one() {
+    fn other_process_or_program_does_not_match_known_one() {
         let (root, mut kept, sleeper) = (root(), KeptStats::default(), Sleeper::start());
         kept.begin(&root);
         let mut info = sleeper.known();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_elsewhere_is_not_set_back() {
+    fn newer_data_from_elsewhere_is_kept() {
         let (root, mut kept, sleeper) = (root(), KeptStats::default(), Sleeper::start());
         kept.begin(&root);
         assert_eq!(kept.update(&root, &mut sleeper.known()), Ok(true));

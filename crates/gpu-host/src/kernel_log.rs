@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_programs_are_no_messages() {
+    fn records_of_programs_are_not_messages() {
         // Facilities 1 (user) to 23 (local7), at the level of an error.
         for facility in 1..24 {
             assert_eq!(of(&format!("{},1,5,-;{XID}\n", facility << 3 | 3)), []);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn log_that_grows_faster_than_it_is_read_is_an_error() {
+    fn log_growing_faster_than_reads_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(NAME), format!("4,1,5,-;{XID}\n")).unwrap();
         let error = read_within(Duration::ZERO, dir.path(), BOOTED, &drivers()).unwrap_err();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn refusal_names_the_rights_that_help() {
+    fn refusal_names_missing_rights() {
         for errno in [Errno::PERM, Errno::ACCESS] {
             let fault = denied("read the kernel log '/dev/kmsg'".to_owned(), errno).fault();
             assert_eq!(fault.kind, Absent::NotPermitted.into());

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn other_file_answers_nothing() {
+    fn other_file_has_no_mappings() {
         let file = tempfile::tempfile().unwrap();
         let answered = next_file_mapping(file.as_fd(), 0);
         assert!(matches!(answered, Err(Errno::NOTTY | Errno::NOSYS)), "{answered:?}");

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_are_found_beside_symlink_target() {
+    fn packages_are_found_next_to_symlink_target() {
         let tree = Tree::new();
         tree.file("opt/py/bin/python3.10", "");
         std::fs::create_dir_all(tree.path("bin")).unwrap();

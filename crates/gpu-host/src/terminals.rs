@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn terminal_that_accepts_no_messages_is_not_opened() {
+    fn terminal_refusing_messages_is_not_opened() {
         let Some((_leader, path)) = terminal() else { return skip("no terminal") };
         let owner = fs::metadata(&path).unwrap().uid();
         chmod(&path, Mode::from_raw_mode(0o600)).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn links_files_and_other_devices_get_nothing() {
+    fn links_files_and_other_devices_get_no_message() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join("pts").join(name);
         fs::create_dir(dir.path().join("pts")).unwrap();

@@ -62,7 +62,7 @@ mod tests {
     use gpu_core::Clock;
 
     #[test]
-    fn wall_clock_is_that_of_the_machine() {
+    fn wall_clock_matches_system_clock() {
         let seconds = || i64::try_from(SystemClock::new().wall().0 / 1000).unwrap();
         let (before, now, after) = (seconds(), wall_seconds(), seconds());
         assert!((before..=after).contains(&now), "{before} {now} {after}");

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn program_past_its_time_is_killed_and_what_it_said_is_kept() {
+    fn program_past_its_time_is_killed_and_its_output_kept() {
         let answer = ask("echo first; exec sleep 1000", Duration::from_millis(300));
         assert_eq!((&*answer.output, answer.status), ("first\n", None));
         // A child that keeps the pipe does not hold the caller either.
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn program_that_others_can_change_is_not_run() {
+    fn program_writable_by_others_is_not_run() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("tool");

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_others_can_change_is_refused() {
+    fn file_writable_by_others_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         for mode in [0o666, 0o664, 0o646] {
             let path = file(dir.path().join(format!("{mode:o}")), mode);
@@ -213,7 +213,10 @@ mod tests {
         let fifo = dir.path().join("fifo");
         let mode = Mode::RUSR | Mode::WUSR;
         rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
-        assert!(why(&fifo).contains("is not a regular file"), "nobody waits for a writer");
+        assert!(
+            why(&fifo).contains("is not a regular file"),
+            "the open does not wait for a writer"
+        );
     }
 
     #[test]

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn answer_is_asked_for_again_after_a_while() {
+    fn cached_user_name_expires() {
         let users = Users::default();
         let named = |_| Ok("alice".to_owned());
         let failed = |_| Err(Absent::Failed);

@@ -44,7 +44,7 @@ impl Recorded {
         }
     }
 
-    /// Calls `each` with the snapshots from one time to another, and the leases at that time.
+    /// Calls `to` with the snapshots from one time to another, and the leases at that time.
     /// Snapshots less than `apart` after the previous one are left out, and not even decoded.
     pub fn each(
         &mut self,

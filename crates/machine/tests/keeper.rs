@@ -56,7 +56,7 @@ fn main() {
             panic!("{word} is not served")
         }
         _ => {
-            keeper_of_nothing_ends();
+            keeper_with_invalid_arguments_ends();
             keeper_lives_as_long_as_its_root();
             claim_is_kept_until_its_holder_ends();
             unloadable_library_leaves_the_processes();
@@ -93,7 +93,7 @@ fn end(mut root: Child) {
     root.wait().unwrap();
 }
 
-fn keeper_of_nothing_ends() {
+fn keeper_with_invalid_arguments_ends() {
     for misused in [
         &["lease-holder"][..],
         &["lease-holder", "7"],
@@ -369,7 +369,7 @@ fn session_has_its_own_devices_log_and_leases() {
     source.journal().unwrap().append("a line").unwrap();
     let log = std::fs::read_to_string(dir.join("audit.jsonl")).unwrap();
     assert_eq!(log, "a line\n");
-    assert!(source.existing_lease_store().is_none(), "nobody made a directory");
+    assert!(source.existing_lease_store().is_none(), "no directory was created");
     assert!(source.leases().fault().is_none());
     let locks = source.lease_store(None).unwrap();
     assert!(dir.join("claims").is_dir());

@@ -66,7 +66,7 @@ fn simulated_machine_has_no_leases_but_can_be_claimed() {
 }
 
 #[test]
-fn looks_are_apart_by_their_pause() {
+fn snapshots_are_separated_by_their_pause() {
     let source = simulated();
     let times = |looks: &mut dyn Iterator<Item = gpu_core::Snapshot>| {
         let looks: Vec<_> = looks.collect();
@@ -81,7 +81,7 @@ fn looks_are_apart_by_their_pause() {
 }
 
 #[test]
-fn machine_without_devices_is_looked_at_once() {
+fn machine_without_devices_gives_one_snapshot() {
     let bare = Source::bare();
     assert!(!bare.is_simulated());
     assert_eq!(bare.snapshots(gpu_core::Observation::default(), 3, Duration::ZERO).count(), 1);
@@ -127,7 +127,7 @@ fn unknown_machine_and_library_are_refused() {
 }
 
 #[test]
-fn lease_directory_that_others_can_replace_is_refused() {
+fn lease_directory_replaceable_by_others_is_refused() {
     let source = simulated();
     let dir = tempfile::tempdir().unwrap();
     let shared = dir.path().join("shared");

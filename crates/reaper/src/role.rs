@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn service_that_a_user_can_forge_is_unverified() {
+    fn forgeable_service_is_unverified() {
         let root = running("Xorg", 0, "/usr/lib/xorg/Xorg");
         assert!(!Role::Display.is_unverified(Some(&root)));
         let contained = ProcessInfo { namespace_pids: Ok(vec![Pid(9), Pid(1)]), ..root.clone() };

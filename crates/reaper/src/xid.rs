@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_are_not_handed_out_are_those_of_the_rule() {
+    fn withheld_devices_follow_the_rule() {
         let withheld: Vec<u32> =
             (0..1000).filter(|code| meaning(*code).is_some_and(|known| known.withhold)).collect();
         assert_eq!(withheld, [48, 64, 74, 79, 95, 119, 120, 140, 143, 158]);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_belong_to_part_that_fails() {
+    fn numbers_name_failing_part() {
         for (class, codes) in [
             (XidClass::Application, "11 13 25 31-32 43 45 69 108 137"),
             (XidClass::Memory, "48 57-58 63-64 90 92 94-95 140 160-161 168 171-172 175"),
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn replaced_memory_waits_for_reset_and_failed_replacement_does_not() {
+    fn only_failed_memory_replacement_needs_reset() {
         let (pending, failed) = (meaning(63).unwrap(), meaning(64).unwrap());
         assert_eq!((pending.class, pending.action), (XidClass::Memory, XidAction::None));
         assert_eq!((failed.class, failed.action), (XidClass::Memory, XidAction::Reset));

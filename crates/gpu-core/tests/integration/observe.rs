@@ -98,14 +98,14 @@ fn snapshot_of_users_covers_all_ancestors_and_no_holders() {
 }
 
 #[test]
-fn listed_pids_of_other_namespace_name_nobody() {
+fn listed_pids_of_other_namespace_are_not_looked_up() {
     let host = host(family(), vec![holder(process(62, 50).key, &[])], false);
     let seen = observe(&backend(vec![device_listing(&[70])]), &host, &clock());
     assert_eq!(pids(&seen), [50, 62], "only the holder and its parent");
 }
 
 #[test]
-fn holder_whose_pid_was_reused_is_gone() {
+fn holder_with_reused_pid_is_gone() {
     let old = ProcessKey { pid: Pid(70), start: Some(StartTime(3)) };
     let host = host(family(), vec![holder(old, &[])], true);
     let seen = observe(&backend(vec![state(0)]), &host, &clock());
@@ -120,7 +120,7 @@ fn kernel_module_names_devices_of_silent_driver() {
 }
 
 #[test]
-fn unreadable_holders_are_a_fault_in_their_place() {
+fn unreadable_holders_are_a_fault() {
     let mut host = MockHost::new();
     host.expect_hostname().returning(|| Err(Absent::Failed));
     host.expect_sees_host_pids().returning(|| Ok(true));
@@ -215,7 +215,7 @@ fn identifiers_of_two_devices_are_dropped() {
 }
 
 #[test]
-fn absent_identifiers_of_two_devices_stay_absent_for_their_reason() {
+fn absent_identifiers_of_two_devices_keep_their_reason() {
     let absent = DeviceId {
         uuid: Err(Absent::TooOld),
         node: Err(Absent::TooOld),
@@ -267,7 +267,7 @@ fn driver_messages_are_read_only_if_requested() {
 }
 
 #[test]
-fn holders_are_not_searched_if_listed_processes_account_for_memory() {
+fn holders_are_not_searched_if_lists_account_for_memory() {
     let most = Bytes::from_mib(300) + DRIVER_OVERHEAD;
     for used in [Bytes(0), Bytes::from_mib(300), most] {
         let host = host_of(family(), true);

@@ -181,7 +181,7 @@ fn holders_are_searched_again_only_after_a_while() {
 }
 
 #[test]
-fn search_that_takes_long_is_repeated_less_often() {
+fn slow_search_is_repeated_less_often() {
     for (millis, seconds) in [(1, 10), (150, 15), (599, 60), (60_000, 60)] {
         let (world, mut observer) = (World::ghost(), Observer::new());
         world.change(|facts| facts.search = Duration::from_millis(millis));
@@ -193,7 +193,7 @@ fn search_that_takes_long_is_repeated_less_often() {
 }
 
 #[test]
-fn reason_to_doubt_brings_the_search_forward() {
+fn doubt_advances_next_search() {
     type Happens = fn(&mut Facts);
     let reasons: [(&str, Happens); 6] = [
         ("the device file was opened or closed", |facts| facts.activity = true),
@@ -217,13 +217,13 @@ fn reason_to_doubt_brings_the_search_forward() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     assert!(world.look(&mut observer, 0).1);
     world.change(|facts| facts.used += 63);
-    assert!(!world.look(&mut observer, 1).1, "a change that is no context of a process");
+    assert!(!world.look(&mut observer, 1).1, "less than a CUDA context");
     world.change(|facts| facts.files.push(1));
     assert!(world.look(&mut observer, 1).1, "other files");
 }
 
 #[test]
-fn holder_that_has_ended_is_not_shown_until_the_next_search() {
+fn ended_holder_is_dropped_before_next_search() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     world.change(|facts| facts.search = Duration::from_secs(1));
     assert_eq!(world.look(&mut observer, 0), (vec![71], true));
@@ -250,7 +250,7 @@ fn explained_memory_needs_no_search() {
 }
 
 #[test]
-fn single_look_never_uses_what_an_observer_remembers() {
+fn single_snapshot_ignores_cache_of_observer() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     assert_eq!(world.look(&mut observer, 0), (vec![71], true));
     world.change(|facts| (facts.holders.push(72), facts.alive.push(72)));
@@ -336,7 +336,7 @@ fn hostname_is_read_again_only_after_a_while() {
 }
 
 #[test]
-fn what_is_changed_in_one_look_is_not_in_the_next() {
+fn change_to_one_snapshot_does_not_affect_the_next() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     let mut look =
         || observer.observe(&world.backend(), &world.host(), &world.clock(), observation());
@@ -348,7 +348,7 @@ fn what_is_changed_in_one_look_is_not_in_the_next() {
 }
 
 #[test]
-fn rare_details_are_queried_every_ten_seconds_and_of_other_devices() {
+fn rare_details_are_queried_every_ten_seconds_or_for_new_device() {
     let (world, mut observer) = (World::ghost(), Observer::new().with_rare_details());
     let mut look = |seconds| {
         world.change(|facts| facts.now += Duration::from_secs(seconds));
@@ -363,12 +363,12 @@ fn rare_details_are_queried_every_ten_seconds_and_of_other_devices() {
     assert_eq!(look(8), (3, 1));
     assert_eq!(look(1), (4, 2));
     world.change(|facts| facts.index = 1);
-    assert_eq!(look(1), (6, 3), "the first answer tells that it is another device");
+    assert_eq!(look(1), (6, 3), "the first answer shows another device");
     assert_eq!(look(1), (7, 3));
 }
 
 #[test]
-fn process_is_read_whole_once_although_another_one_is_gone() {
+fn process_is_read_whole_once_if_another_is_gone() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     // All memory is explained, but another listed process does not exist.
     world.change(|facts| {

@@ -263,7 +263,7 @@ fn bounds_of_plausible_values_are_inclusive() {
 }
 
 #[test]
-fn device_of_which_something_is_known_is_not_unknown() {
+fn device_with_any_known_value_is_not_unknown() {
     assert!(DeviceInfo::unknown(DeviceId::from_index(3)).is_unknown());
     assert!(!DeviceInfo::unknown(device_id(3)).is_unknown());
     let unnamed = DeviceInfo::unknown(DeviceId::from_index(3));
@@ -281,7 +281,7 @@ fn login_programs_are_known_by_kernel_name() {
 }
 
 #[test]
-fn slurm_job_is_no_other_workload_and_none_that_a_user_has_named() {
+fn slurm_job_is_no_pod_and_not_named_by_user() {
     let job = |kind, cgroup: &str| {
         let (id, cgroup) = ("7".to_owned(), cgroup.to_owned());
         let workload = Some(Box::new(Workload { kind, id, cgroup }));

@@ -77,7 +77,7 @@ fn held_locks_are_one_queue_and_released_together() {
 }
 
 #[test]
-fn device_without_virtual_memory_maps_nothing() {
+fn device_without_virtual_memory_maps_no_pages() {
     let part = Region { address: 16, size: Bytes(2) };
     assert_unsupported(Plain.reserve_addresses(Bytes(2)), "reserve 2 bytes of addresses");
     assert_unsupported(Plain.map(part), "map 2 bytes at 0x10");
@@ -123,7 +123,7 @@ fn shared_device_memory_is_the_memory_itself() {
 }
 
 #[test]
-fn audit_log_that_cannot_be_opened_takes_no_line() {
+fn unopened_audit_log_rejects_lines() {
     let journal = NoJournal::new(Error::new(ErrorKind::Io, "open the audit log"));
     let error = journal.append("line").unwrap_err();
     assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::Io, "open the audit log"));

@@ -98,7 +98,7 @@ fn fails<T>(kind: impl Into<ErrorKind>) -> Answer<T> {
 }
 
 #[test]
-fn every_query_has_its_place() {
+fn every_query_fills_its_field() {
     let (device, queries) = Backend::new().seen(Groups::NONE);
     assert_eq!((device.info, device.sample), (info(0), Ok(sample(7, 0))));
     assert_eq!(device.processes, Ok(vec![listed(7, 1, Some(0))]));

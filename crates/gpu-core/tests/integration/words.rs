@@ -87,7 +87,7 @@ fn amounts_are_written_in_the_unit_below_them() {
 }
 
 #[test]
-fn printable_text_is_not_copied_and_every_acting_character_escaped() {
+fn printable_text_is_borrowed_and_acting_characters_escaped() {
     for text in ["plain ~", "µ", ""] {
         assert!(matches!(clean(text), std::borrow::Cow::Borrowed(_)), "{text}");
     }

@@ -203,7 +203,7 @@ mod tests {
     const FULL: FileId = FileId::Device { major: 1, minor: 7 };
 
     #[test]
-    fn process_that_has_device_open_is_found() {
+    fn process_with_open_device_is_found() {
         let user = User::of("/dev/full");
         let other = User::of("/dev/null");
         let Some(found) = device_users(&[FULL], Path::new("/sys")) else {

@@ -363,7 +363,7 @@ mod tests {
     /// Any user may mount a file system in user space on an own directory or file, and never
     /// answer.
     #[test]
-    fn file_system_that_does_not_answer_is_not_asked() {
+    fn unresponsive_file_system_is_not_queried() {
         use std::process::Command;
         // Its program has ended, so every question to it fails.
         const MOUNT: &str = "exec 3<>/dev/fuse && mount -i -t fuse \

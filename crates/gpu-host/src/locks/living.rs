@@ -393,7 +393,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entry_is_kept_only_if_a_later_version_of_its_file_has_another_stamp() {
+    fn entry_is_kept_only_if_later_version_has_another_stamp() {
         let file = tempfile::tempfile().unwrap();
         let stat = rustix::fs::fstat(&file).unwrap();
         let (seconds, ns) = changed(&stat);

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn path_lookup_returns_first_executable_and_reports_non_executable() {
+    fn path_lookup_returns_first_executable_or_reports_fault() {
         let made = tempfile::tempdir().unwrap();
         let (one, two) = (made.path().join("one"), made.path().join("two"));
         fs::create_dir_all(one.join("directory")).unwrap();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn root_starts_no_program_that_others_can_exchange() {
+    fn root_starts_no_program_replaceable_by_others() {
         let made = tempfile::tempdir().unwrap();
         let (own, open) = (made.path().join("own"), made.path().join("open"));
         for dir in [&own, &open] {

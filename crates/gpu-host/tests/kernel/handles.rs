@@ -57,7 +57,7 @@ fn process_ignoring_sigterm_ends_on_sigkill() {
 
 /// A file of the user nobody with the setuid bit runs as nobody.
 #[test]
-fn setuid_program_has_the_real_uid_of_who_has_started_it() {
+fn setuid_program_keeps_real_uid_of_its_starter() {
     const NOBODY: u32 = 65534;
     let own = rustix::process::getuid().as_raw();
     let dir = tempfile::tempdir().unwrap();
@@ -86,7 +86,7 @@ fn setuid_program_has_the_real_uid_of_who_has_started_it() {
 }
 
 #[test]
-fn environment_is_that_of_the_opened_process() {
+fn environment_belongs_to_opened_process() {
     let mut child = Command::new("sleep");
     child.arg("60").env_clear().env("NAME", "a=b").env("EMPTY", "");
     let mut child = child.spawn().unwrap();
@@ -118,7 +118,7 @@ fn stopped_process_ends_on_sigkill() {
 }
 
 #[test]
-fn process_that_closed_device_holds_nothing() {
+fn process_after_closing_device_holds_no_file() {
     let dir = tempfile::tempdir().unwrap();
     let (path, let_go) = (dir.path().join("nvidia0"), dir.path().join("let-go"));
     std::fs::write(&path, "stand-in").unwrap();

@@ -18,7 +18,7 @@ fn executable_identifies_running_file() {
     assert_eq!(Path::new(&own.path), path);
     let file = std::fs::metadata(path).unwrap();
     assert_eq!((own.owner, own.writable_by_others), (file.uid(), file.mode() & 0o022 != 0));
-    assert_eq!(own.seen_by_caller, Err(Absent::NotRecorded), "it is called like no servant");
+    assert_eq!(own.seen_by_caller, Err(Absent::NotRecorded), "it has no name of a service");
     let sleeper = Sleeper::shell(":", &[]);
     assert_ne!(program(sleeper.pid()).file, own.file);
 }

@@ -127,7 +127,7 @@ fn foreign_processes_are_counted_as_unreadable() {
     assert!((1..=strangers + 20).contains(&closed), "{closed} closed, {strangers} strangers");
 
     let handle = host().open(pid).unwrap();
-    assert_eq!(handle.look().unwrap().uid, Ok(0), "who it is may be known");
+    assert_eq!(handle.look().unwrap().uid, Ok(0), "its user is visible");
     assert_eq!(handle.held(&files).unwrap_err().kind(), NOT_PERMITTED);
     let error = handle.signal(Signal::Term, &ActToken::user_confirmed()).unwrap_err();
     assert_eq!(error.kind(), NOT_PERMITTED);

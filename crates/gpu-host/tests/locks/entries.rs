@@ -46,7 +46,7 @@ fn duplicate_id_is_rejected() {
     let (first, _held) = lease(&locks, &["GPU-1"]);
     assert!(locks.publish(LEASE, &first).is_err());
     assert_eq!(locks.entries(LEASE).unwrap().len(), 1);
-    assert_eq!(names(dir.path(), "new-"), 0, "nothing is left of the other");
+    assert_eq!(names(dir.path(), "new-"), 0, "no file is left of the other");
     assert!(locks.ticket().unwrap() > first.ticket);
 }
 
@@ -236,11 +236,11 @@ fn wait_wakes_only_on_lease_end() {
     while waits(Duration::from_millis(20)).0 {}
     other.kill();
     let (changed, after) = waits(LONG);
-    assert!(changed && after < LONG, "a death is told");
+    assert!(changed && after < LONG, "a death wakes the waiter");
 }
 
 #[test]
-fn holder_detects_that_its_entry_was_removed() {
+fn holder_detects_removal_of_its_entry() {
     let dir = tempdir().unwrap();
     let locks = locks(dir.path());
     let (entry, held) = lease(&locks, &["GPU-1"]);

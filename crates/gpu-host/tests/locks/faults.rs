@@ -65,10 +65,10 @@ fn read_leases() {
 }
 
 #[test]
-fn failed_system_call_is_no_dead_lease() {
+fn failed_system_call_is_not_a_dead_lease() {
     let (dir, tools) = (tempdir().unwrap(), tempdir().unwrap());
     let Some(deny) = deny(tools.path()) else {
-        return skip("failed_system_call_is_no_dead_lease", "there is no C compiler");
+        return skip("failed_system_call_is_not_a_dead_lease", "there is no C compiler");
     };
     let locks = locks(dir.path());
     let (entry, _held) = lease(&locks, &["GPU-1"]);
@@ -98,12 +98,12 @@ fn failed_system_call_is_no_dead_lease() {
 /// The owner of a file can damage its content, on some file systems: that must neither deny claims
 /// with an error nor hide a lease.
 #[test]
-fn living_lease_with_damaged_content_is_on_every_device() {
+fn live_lease_with_damaged_content_counts_for_every_device() {
     /// The program loader reads other parts of files.
     const FROM_START: &str = ":3:0";
     let (dir, tools) = (tempdir().unwrap(), tempdir().unwrap());
     let Some(deny) = deny(tools.path()) else {
-        let test = "living_lease_with_damaged_content_is_on_every_device";
+        let test = "live_lease_with_damaged_content_counts_for_every_device";
         return skip(test, "there is no C compiler");
     };
     let locks = locks(dir.path());
@@ -127,8 +127,8 @@ fn living_lease_with_damaged_content_is_on_every_device() {
 
 /// Without openat2, another user's mount must not fail every claim.
 #[test]
-fn dead_file_system_of_another_user_is_no_error_without_openat2() {
-    const TEST: &str = "dead_file_system_of_another_user_is_no_error_without_openat2";
+fn dead_file_system_of_other_user_is_ignored_without_openat2() {
+    const TEST: &str = "dead_file_system_of_other_user_is_ignored_without_openat2";
     // Its program has ended, so every query fails; a living one might never answer.
     const MOUNT: &str = "exec 3<>/dev/fuse && mount -i -t fuse \
         -o fd=3,rootmode=40000,user_id=0,group_id=0,allow_other fuse \"$1\"";
@@ -170,8 +170,8 @@ fn list_without(user: u32) -> Vec<u8> {
 }
 
 #[test]
-fn file_closed_by_its_owner_is_no_error_for_others() {
-    const TEST: &str = "file_closed_by_its_owner_is_no_error_for_others";
+fn file_closed_by_its_owner_is_ignored_by_others() {
+    const TEST: &str = "file_closed_by_its_owner_is_ignored_by_others";
     let Some(dir) = shared(TEST) else { return };
     let locks = locks(dir.path());
     let leases = ["GPU-1", "GPU-2", "GPU-3"].map(|device| lease(&locks, &[device]));

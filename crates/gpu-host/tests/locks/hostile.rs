@@ -98,8 +98,8 @@ fn planted(dir: &Path, name: &str, owner: u32, id: &str, text: &[u8]) -> File {
 }
 
 #[test]
-fn unlimited_directories_cost_little_and_hide_no_lease_of_another_user() {
-    let test = "unlimited_directories_cost_little_and_hide_no_lease_of_another_user";
+fn unlimited_directories_hide_no_lease_of_another_user() {
+    let test = "unlimited_directories_hide_no_lease_of_another_user";
     let Some(dir) = shared(test) else { return };
     let here = locks(dir.path());
     let (entry, _held) = lease(&here, &["GPU-1"]);

@@ -84,8 +84,8 @@ fn are_held<'d>(entries: &[LeaseEntry], devices: impl IntoIterator<Item = &'d St
 }
 
 #[test]
-fn names_of_one_user_take_bounded_memory_and_all_devices_stay_held() {
-    let test = "names_of_one_user_take_bounded_memory_and_all_devices_stay_held";
+fn names_of_one_user_take_bounded_memory_and_stay_held() {
+    let test = "names_of_one_user_take_bounded_memory_and_stay_held";
     let Some(dir) = shared(test) else { return };
     let here = locks(dir.path());
     let (own, _held) = lease(&here, &["GPU-1"]);
@@ -103,8 +103,8 @@ fn names_of_one_user_take_bounded_memory_and_all_devices_stay_held() {
 }
 
 #[test]
-fn names_of_many_users_take_bounded_memory_and_small_leases_stay_apart() {
-    let test = "names_of_many_users_take_bounded_memory_and_small_leases_stay_apart";
+fn names_of_many_users_take_bounded_memory() {
+    let test = "names_of_many_users_take_bounded_memory";
     let Some(dir) = shared(test) else { return };
     let here = locks(dir.path());
     let (own, _held) = lease(&here, &["GPU-1"]);
@@ -174,8 +174,8 @@ fn dead_entries_in_another_directory_of_the_caller_are_removed() {
 
 /// Readers open only the first attempts of a user.
 #[test]
-fn attempt_beside_many_others_is_refused_for_the_moment() {
-    let Some(dir) = shared("attempt_beside_many_others_is_refused_for_the_moment") else { return };
+fn attempt_among_too_many_is_temporarily_refused() {
+    let Some(dir) = shared("attempt_among_too_many_is_temporarily_refused") else { return };
     let here = locks(dir.path());
     let own = dir.path().join("u0");
     drop(lease(&here, &["GPU-0"]));
@@ -211,8 +211,8 @@ fn further_directories_of_a_user_with_many_names_are_not_listed() {
 
 /// gpuws grants no user more than 256 leases, but a reader may remember one that has ended.
 #[test]
-fn lease_that_follows_one_of_the_most_is_seen_at_once() {
-    let Some(dir) = shared("lease_that_follows_one_of_the_most_is_seen_at_once") else { return };
+fn lease_replacing_one_at_the_limit_is_seen_at_once() {
+    let Some(dir) = shared("lease_replacing_one_at_the_limit_is_seen_at_once") else { return };
     let (mut files, devices) = fill(dir.path(), 70_000, 256);
     let own = dir.path().join("u70000");
     let plant = |id: &str| plant(&own, 70_000, "lease-", id, &[format!("GPU-{id}")]);
@@ -229,8 +229,8 @@ fn lease_that_follows_one_of_the_most_is_seen_at_once() {
 }
 
 #[test]
-fn dead_entries_hold_nothing_however_many_there_are() {
-    let Some(dir) = shared("dead_entries_hold_nothing_however_many_there_are") else { return };
+fn any_number_of_dead_entries_holds_no_device() {
+    let Some(dir) = shared("any_number_of_dead_entries_holds_no_device") else { return };
     let own = user_dir(dir.path(), NOBODY);
     for number in 0..2500 {
         let id = format!("{number:012x}");
@@ -373,8 +373,8 @@ fn hints_of_other_users_take_bounded_memory() {
 }
 
 #[test]
-fn hints_of_a_user_with_many_directories_leave_room_for_others() {
-    let test = "hints_of_a_user_with_many_directories_leave_room_for_others";
+fn hints_of_user_with_many_directories_leave_room_for_others() {
+    let test = "hints_of_user_with_many_directories_leave_room_for_others";
     let Some(dir) = shared(test) else { return };
     for number in 0..250 {
         let more = dir.path().join(format!("u70000-{number:03}"));

@@ -100,7 +100,7 @@ fn leases_from_before_root_created_dir_still_count() {
     let (before, after) = (machine.locks(), machine.locks());
     mode(&machine.at("run"), 0o777);
     let (old, _held) = lease(&before, &["GPU-1"]);
-    assert_eq!(machine.names("run"), [""; 0], "everybody could exchange it there");
+    assert_eq!(machine.names("run"), [""; 0], "any user could exchange it there");
     assert_eq!(machine.names("tmp"), [".gpuws-u0"]);
     let files = ["kept", "lease"].map(|kind| format!("{kind}-{}", old.id));
     assert_eq!(machine.names("tmp/.gpuws-u0"), files);

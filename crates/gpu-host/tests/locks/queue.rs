@@ -146,7 +146,7 @@ fn unrenewed_queue_place_is_stalled() {
         assert!(!is_stalled(), "it moves again");
     }
     beat(now + Duration::from_secs(3600));
-    assert!(is_stalled(), "nobody has renewed it in the future");
+    assert!(is_stalled(), "a renewal in the future does not count");
     fs::remove_file(&name).unwrap();
     assert!(!held.renew().unwrap(), "somebody cleared it away");
 }

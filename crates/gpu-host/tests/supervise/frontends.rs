@@ -27,7 +27,7 @@ fn detached_frontend_ends_before_supervisor() {
     let mut front = fixture.shell("dismiss,keep", script);
     fixture.said("ready");
     send(number(front.id()), Signal::TERM);
-    assert_eq!(how(&mut front), 9, "it ends as it was told");
+    assert_eq!(how(&mut front), 9, "it ends with the status that was sent");
     fixture.expect("dismissed true");
     fixture.expect("abandoned");
     // The supervisor lives, and a missing frontend is not a failure.
@@ -65,7 +65,7 @@ fn killed_frontend_keeps_job() {
     fixture.go();
     fixture.expect("empty");
     assert_eq!(fixture.count("ended Code(8)"), 1);
-    assert_eq!(fixture.count("abandoned"), 1, "it is told once");
+    assert_eq!(fixture.count("abandoned"), 1, "it is reported once");
     all_end();
 }
 

@@ -112,7 +112,7 @@ pub(crate) fn act(words: &[OsString]) -> i32 {
         assert_eq!(there.entries(EntryKind::Lease).expect("it can be read"), [entry]);
         assert!(held.renew().expect("it can be renewed"));
         there.wait(Duration::from_millis(1)).expect("it can be waited for");
-        let back = here.hold_back_safe_gpu(Duration::from_millis(50)).expect("nobody uses it");
+        let back = here.hold_back_safe_gpu(Duration::from_millis(50)).expect("it is unused");
         assert_eq!(back.waiting().expect("it can be asked"), []);
         for _ in 0..200 {
             assert!(!other.has_exited().expect("it can be asked"));
@@ -132,7 +132,7 @@ fn locks(dir: &Path) -> FileLeaseStore {
 
 fn entry(locks: &FileLeaseStore) -> LeaseEntry {
     LeaseEntry {
-        id: locks.new_id().expect("there is chance"),
+        id: locks.new_id().expect("random bytes are available"),
         ticket: locks.ticket().expect("there is a clock"),
         owner: locks.owner(),
         root: ProcessKey { pid: Pid(std::process::id()), start: None },

@@ -84,7 +84,7 @@ fn copy(words: &[OsString]) -> i32 {
     let [file] = words else { panic!("a file") };
     // A session leader already leads a group, and may not have another.
     let _ = rustix::process::setpgid(None, None);
-    std::fs::write(file, format!("{}\n", std::process::id())).expect("it can say who it is");
+    std::fs::write(file, format!("{}\n", std::process::id())).expect("it can report its PID");
     pass_time(Duration::from_secs(600));
     1
 }
@@ -106,7 +106,7 @@ fn supervisor(words: &[OsString]) -> i32 {
         return queue(&launcher);
     }
     let own = is("own").then(own_children);
-    let _told = ToldWhenUnwound;
+    let _held = ReportsUnwinding;
     let [program, arguments @ ..] = command else { panic!("a command") };
     let launch = Launch {
         program: program.clone(),
@@ -132,7 +132,7 @@ fn supervisor(words: &[OsString]) -> i32 {
         let word = mode.split(',').find_map(|word| word.strip_prefix("word="));
         let word = word.expect("every front gives one");
         let reported = dismiss(&roots(), front, word.as_ref(), JobExit::Code(9));
-        report(&format!("dismissed {}", reported.expect("it can be told")));
+        report(&format!("dismissed {}", reported.expect("it can be dismissed")));
     };
     let ending = watch(&mut *job, &is, &spared, &let_go);
     if let Some(late) = late {
@@ -143,12 +143,12 @@ fn supervisor(words: &[OsString]) -> i32 {
         check(own, &*job);
     }
     for member in job.members().expect("members can be read") {
-        let parent = member.parent.expect("a parent is told");
+        let parent = member.parent.expect("a parent is known");
         let adopted = parent.0 == std::process::id();
         report(&format!("left {} {} {adopted}", member.key, member.name));
     }
     end_members(&*job);
-    let gone = job.pass(15).expect_err("nobody of its group is left").kind();
+    let gone = job.pass(15).expect_err("its group is empty").kind();
     assert_eq!(gone, ErrorKind::Process(ProcessFault::Gone));
     drop(job);
     report("empty");
@@ -222,7 +222,7 @@ fn watch(
                 } else if is("dismiss") {
                     let_go();
                 } else {
-                    job.pass(signal).expect("the job can be told");
+                    job.pass(signal).expect("the job can be signalled");
                 }
             }
             None => {}
@@ -291,10 +291,10 @@ fn suspend_new(job: &dyn Job) {
     report(&format!("resumed {}", resume.len()));
 }
 
-/// A string that the supervisor holds.
-struct ToldWhenUnwound;
+/// Stands for what the supervisor holds; reports if a panic unwinds it.
+struct ReportsUnwinding;
 
-impl Drop for ToldWhenUnwound {
+impl Drop for ReportsUnwinding {
     fn drop(&mut self) {
         if std::thread::panicking() {
             report("unwound");
@@ -347,7 +347,7 @@ fn check(mut own: Vec<Child>, job: &dyn Job) {
         .collect();
     report(&format!("own {codes:?}"));
     let helper = helper.wait_with_output().expect("it ends with its input");
-    assert!(helper.status.success(), "nobody has ended it: {helper:?}");
+    assert!(helper.status.success(), "it was ended: {helper:?}");
 }
 
 fn pass_time(time: Duration) {

@@ -125,7 +125,7 @@ fn stopped_job_is_resumed() {
     send(job, Signal::STOP);
     eventually("it is stopped", || state().unwrap().state == 'T');
     a_while();
-    assert_eq!(state().unwrap().state, 'T', "nobody makes it go on against the one who stopped it");
+    assert_eq!(state().unwrap().state, 'T', "the user stopped it, so it stays stopped");
     send(job, Signal::CONT);
     eventually("it goes on", || state().unwrap().state != 'T');
     send(number(front.id()), Signal::TERM);

@@ -166,7 +166,7 @@ fn ctrl_z_and_bg_continue_in_background() {
     shell.enter("kill %1");
     fixture.said("terms");
     a_while();
-    assert_eq!(fixture.said("terms"), "term", "the shell told all of the group");
+    assert_eq!(fixture.said("terms"), "term", "the shell signalled the whole group");
     fs::write(fixture.dir().join("done"), "").unwrap();
     shell.enter("wait %1");
     assert_eq!(shell.last_code(), 4);

@@ -42,7 +42,7 @@ fn process_group_outlives_its_leader() {
     );
     let fixture = Fixture::new();
     assert_eq!(how(&mut fixture.shell("tell", "setsid sleep 1000 & sleep 0.1; exit 2")), 2);
-    assert_eq!(fixture.count("alone"), 1, "who left the group is not told");
+    assert_eq!(fixture.count("alone"), 1, "a process outside the group gets no signal");
 }
 
 fn orphans_leave_no_zombies() {

@@ -125,8 +125,8 @@ mod tests {
         assert!(ask(&opened(60, 600, 0)).unwrap(), "a placeholder");
         let gone = ask(&opened(60, 601, 1)).unwrap_err().kind();
         assert_eq!(gone, ErrorKind::Process(ProcessFault::Gone), "one with its number");
-        assert!(ask(&opened(70, 700, 1)).unwrap(), "who walked on");
-        assert!(!ask(&opened(70, 700, 0)).unwrap(), "who was only named");
+        assert!(ask(&opened(70, 700, 1)).unwrap(), "a registered process with the files open");
+        assert!(!ask(&opened(70, 700, 0)).unwrap(), "a registered process without the files");
         assert!(!ask(&opened(70, 701, 1)).unwrap(), "one with its number");
         assert!(!ask(&opened(1, 1, 1)).unwrap(), "a stranger");
     }
@@ -140,7 +140,7 @@ mod tests {
         assert!(!descends(&host(line), OWN).unwrap(), "this one itself");
         assert!(!descends(&host(line), key(1, 1)).unwrap());
         assert!(!descends(&host(line), key(70, 701)).unwrap(), "another with its number");
-        assert!(!descends(&host(line), key(80, 800)).unwrap(), "nobody");
+        assert!(!descends(&host(line), key(80, 800)).unwrap(), "no descendant");
         for broken in [
             // The PID was reused by a process younger than the child.
             &[(1, 1, 0), (50, 500, 1), (60, 800, 50), (70, 700, 60)][..],

@@ -330,7 +330,10 @@ fn random_processes_have_every_reaction_and_consistent_roles() {
             let name = process.info.name.as_str();
             let kind = match process.holdings.first() {
                 Some(first) => {
-                    assert_eq!(first.device, 0, "who has memory has some of the first device");
+                    assert_eq!(
+                        first.device, 0,
+                        "a process with memory has some on the first device"
+                    );
                     match first.listed {
                         Some(DeviceProcessKind::Graphics) => {
                             assert!(["Xorg", "gnome-shell"].contains(&name), "{name}");

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leases_are_read_for_a_hundredth_of_the_time_and_each_minute_at_least() {
+    fn leases_are_read_one_percent_of_time_or_once_a_minute() {
         let (leases, at) = (DeviceLeases::none(), Duration::ZERO);
         let read = |least| LastRead { leases: leases.clone(), at, took: least, least };
         let ms = Duration::from_millis;

@@ -33,12 +33,12 @@ pub use health::silence;
 pub(crate) use instance::InstanceAccount;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Returns the diagnosis of `looks`, oldest first; the last one is 'now'.
+/// Returns the diagnosis of `snapshots`, oldest first; the last one is 'now'.
 ///
 /// One snapshot is enough except for questions of time: whether a process is idle or pauses,
 /// whether a state of a device lasts. Without any snapshot there are no findings.
-pub fn diagnose(looks: &[Snapshot]) -> Diagnosis {
-    looks.last().map(|now| diagnose_after(&looks.iter().collect(), now)).unwrap_or_default()
+pub fn diagnose(snapshots: &[Snapshot]) -> Diagnosis {
+    snapshots.last().map(|now| diagnose_after(&snapshots.iter().collect(), now)).unwrap_or_default()
 }
 
 /// Returns the diagnosis of `now` and of the earlier snapshots in `past`: `now` is the one that was

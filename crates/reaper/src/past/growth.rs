@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn use_that_comes_back_is_no_rise() {
+    fn fluctuating_or_saturating_memory_is_not_a_rise() {
         for (name, mib) in [
             ("constant", (|_| 9_000) as fn(u64) -> u64),
             ("batches", |minute| 9_000 + minute % 7 * 500),

@@ -121,13 +121,13 @@ impl Past {
     ///
     /// Processes that this snapshot does not mention are kept for a while, because a snapshot need
     /// not search for holders. Processes that it knows to be gone are forgotten.
-    pub fn add(&mut self, look: &Snapshot) {
+    pub fn add(&mut self, snapshot: &Snapshot) {
         if let Some(before) = self.taken_at {
-            self.now = self.now.saturating_add(look.taken_at.since(before));
+            self.now = self.now.saturating_add(snapshot.taken_at.since(before));
         }
-        self.taken_at = Some(look.taken_at);
+        self.taken_at = Some(snapshot.taken_at);
         let (now, longest) = (self.now, self.longest);
-        for (index, device) in look.devices.iter().enumerate() {
+        for (index, device) in snapshot.devices.iter().enumerate() {
             // The order of the devices rarely changes.
             let same = |past: &DevicePast| past.id.same_device(device.id());
             let known = match self.devices.get(index) {
@@ -138,11 +138,11 @@ impl Past {
                 self.devices.push(DevicePast::new(device.id().clone()));
                 self.devices.len() - 1
             });
-            self.devices[known].add(look, device, now, longest);
+            self.devices[known].add(snapshot, device, now, longest);
         }
         self.devices.retain(|past| now.saturating_sub(past.seen) <= longest);
         let before = self.processes.len();
-        for (pid, process) in &look.processes {
+        for (pid, process) in &snapshot.processes {
             match &process.0 {
                 Ok(info) => self.add_process(*pid, info),
                 Err(gpu_core::Absent::NotFound) => {
@@ -253,9 +253,9 @@ impl Default for Past {
 }
 
 impl<'a> FromIterator<&'a Snapshot> for Past {
-    fn from_iter<T: IntoIterator<Item = &'a Snapshot>>(looks: T) -> Self {
+    fn from_iter<T: IntoIterator<Item = &'a Snapshot>>(snapshots: T) -> Self {
         let mut past = Past::new();
-        looks.into_iter().for_each(|look| past.add(look));
+        snapshots.into_iter().for_each(|snapshot| past.add(snapshot));
         past
     }
 }
@@ -274,7 +274,7 @@ impl DevicePast {
         }
     }
 
-    fn add(&mut self, look: &Snapshot, device: &DeviceState, now: Duration, longest: Duration) {
+    fn add(&mut self, snapshot: &Snapshot, device: &DeviceState, now: Duration, longest: Duration) {
         self.seen = now;
         let faults = throttle_faults(device);
         for (streak, fault) in self.throttled.iter_mut().zip(THROTTLE_FAULTS) {
@@ -289,7 +289,7 @@ impl DevicePast {
         self.unlisted.note(unlisted, now, longest);
         // The PIDs of another namespace name no process here.
         let Some(listed) =
-            device.processes.as_ref().ok().filter(|_| look.sees_host_pids != Ok(false))
+            device.processes.as_ref().ok().filter(|_| snapshot.sees_host_pids != Ok(false))
         else {
             return;
         };
@@ -303,7 +303,8 @@ impl DevicePast {
         let before = self.uses.len();
         self.uses.retain(|pid, _| uses.contains_key(pid));
         for (pid, here) in uses {
-            let key = look.process(pid).map_or(ProcessKey { pid, start: None }, |info| info.key);
+            let key =
+                snapshot.process(pid).map_or(ProcessKey { pid, start: None }, |info| info.key);
             let past = self.uses.entry(pid).or_insert_with(|| UsePast::new(key, now));
             past.add(key, here, now, longest);
         }

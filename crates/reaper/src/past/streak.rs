@@ -131,13 +131,13 @@ mod tests {
     }
 
     #[test]
-    fn gap_is_no_part_of_a_streak() {
+    fn gap_ends_a_streak() {
         let so = Some(true);
         assert_eq!(after(&[(0, so), (60, so), (121, so), (130, so)], 60), lasting(2, 9));
     }
 
     #[test]
-    fn close_watch_has_a_look_each_two_minutes() {
+    fn close_watch_needs_a_snapshot_every_two_minutes() {
         let hours = Duration::from_secs(8 * 3_600);
         assert!(lasting(241, 28_800).was_watched_closely_for(hours));
         assert!(!lasting(240, 28_800).was_watched_closely_for(hours));

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// between a process may end and another start. So a suspect that was not requested by PID must be
 /// a suspect in every snapshot, as the same process.
 pub(super) fn candidates(
-    looks: &[Snapshot],
+    snapshots: &[Snapshot],
     diagnosis: &Diagnosis,
     request: &Request<'_>,
 ) -> BTreeMap<Pid, String> {
@@ -21,15 +21,15 @@ pub(super) fn candidates(
         return request.pids.iter().map(|pid| (*pid, why.to_owned())).collect();
     }
     let alone: Vec<Diagnosis> =
-        looks.iter().map(|look| diagnose(std::slice::from_ref(look))).collect();
+        snapshots.iter().map(|snapshot| diagnose(std::slice::from_ref(snapshot))).collect();
     if !request.suspects.is_empty() {
         return selected(&alone, diagnosis, &request.suspects);
     }
-    let each_look: Vec<_> = alone.iter().map(certain).collect();
+    let each_alone: Vec<_> = alone.iter().map(certain).collect();
     certain(diagnosis)
         .into_iter()
         .filter(|(key, _)| {
-            each_look.iter().all(|look| look.keys().any(|seen| seen.definitely_same(key)))
+            each_alone.iter().all(|one| one.keys().any(|seen| seen.definitely_same(key)))
         })
         .map(|(key, why)| (key.pid, why.to_owned()))
         .collect()

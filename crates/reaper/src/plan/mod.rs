@@ -128,20 +128,20 @@ pub(crate) fn millis<S: serde::Serializer>(duration: &Duration, s: S) -> Result<
 /// visible, unless the last snapshot contains it
 /// ([`look_up_processes`](gpu_core::look_up_processes)).
 pub fn plan(
-    looks: &[Snapshot],
+    snapshots: &[Snapshot],
     diagnosis: &Diagnosis,
     guard: &Guard,
     request: &Request<'_>,
 ) -> Plan {
-    let Some(now) = looks.last() else { return Plan::default() };
-    let past = looks.iter().collect();
+    let Some(now) = snapshots.last() else { return Plan::default() };
+    let past = snapshots.iter().collect();
     let context = DetectContext::new(&past, now);
     let mut plan =
         Plan { origin: Some(context.now.origin.clone()), grace: request.grace, ..Plan::default() };
     plan.users.clone_from(&request.users);
     plan.devices.clone_from(&request.devices);
     let choice = Choice { context: &context, guard, request };
-    for (pid, why) in candidates(looks, diagnosis, request) {
+    for (pid, why) in candidates(snapshots, diagnosis, request) {
         if plan.targets.iter().any(|target| target.key.pid == pid) {
             continue;
         }

@@ -72,7 +72,7 @@ fn small_unlisted_memory_is_driver_overhead() {
 }
 
 #[test]
-fn process_that_only_opened_device_is_uncertain_suspect() {
+fn process_with_only_open_device_is_uncertain_suspect() {
     // It computes on GPU 1, which lists it, and has GPU 0 open as every CUDA program has.
     let neighbour = process(7, "python");
     let both = holder(
@@ -83,7 +83,11 @@ fn process_that_only_opened_device_is_uncertain_suspect() {
     let devices =
         vec![device(0, 9000, 16_280), busy(listing(device(1, 9000, 16_280), 7, 8990), 50)];
     let alone = look(devices.clone(), vec![both.clone()], vec![neighbour.clone()]);
-    assert_eq!(kinds(&alone), [(FindingKind::DriverLeak, Confidence::Likely)], "nobody maps GPU 0");
+    assert_eq!(
+        kinds(&alone),
+        [(FindingKind::DriverLeak, Confidence::Likely)],
+        "no process maps GPU 0"
+    );
     let together = look(devices, vec![both, context(&culprit, &[0])], vec![neighbour, culprit]);
     let diagnosis = diagnose(&[together]);
     let suspects: Vec<u32> =
@@ -112,7 +116,7 @@ fn unknown_memory_yields_no_finding() {
     let mut hidden = ghost();
     hidden.devices[0] = listing(hidden.devices[0].clone(), 100, 0);
     hidden.devices[0].processes.as_mut().unwrap()[0].memory = Err(Absent::NotSupported);
-    assert_eq!(kinds(&hidden), [], "a listed process whose memory is not told may hold it all");
+    assert_eq!(kinds(&hidden), [], "a listed process with unknown memory may hold all of it");
 }
 
 #[test]
@@ -197,7 +201,7 @@ fn refused_process_list_is_a_finding() {
 }
 
 #[test]
-fn foreign_pids_account_for_memory_and_name_nobody_here() {
+fn foreign_pids_account_for_memory_without_naming_processes() {
     let worker = process(7, "python");
     let mut inside = look(
         vec![listing(device(0, 9000, 16_280), 7, 8990), device(1, 9000, 16_280)],
@@ -211,7 +215,7 @@ fn foreign_pids_account_for_memory_and_name_nobody_here() {
     assert_eq!((user.listed, user.memory.ok()), (Err(Absent::NotSupported), None));
     let foreign: Vec<Pid> = usage.foreign(first).iter().map(|process| process.pid).collect();
     assert_eq!((foreign, usage.account(first)), (vec![Pid(7)], Some(Bytes(0))));
-    assert_eq!(usage.account(second), Some(Bytes::from_mib(9000)), "that nobody lists");
+    assert_eq!(usage.account(second), Some(Bytes::from_mib(9000)), "no list has it");
     inside.holders = Ok(Vec::new());
     assert!(!Usage::of(&inside).is_free(inside.devices[0].id()));
     inside.sees_host_pids = Ok(true);
@@ -279,7 +283,7 @@ fn orphan() -> ProcessInfo {
 }
 
 #[test]
-fn orphan_that_uses_cpu_time_may_still_compute() {
+fn orphan_using_cpu_time_may_still_compute() {
     let seen = |cpu_ms: u64, taken_at: Timestamp| {
         let cpu_time = Ok(std::time::Duration::from_millis(cpu_ms));
         let worker = ProcessInfo { cpu_time, ..orphan() };

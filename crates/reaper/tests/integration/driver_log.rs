@@ -53,7 +53,7 @@ fn error_of_a_program_does_not_accuse_the_device() {
 }
 
 #[test]
-fn old_messages_and_notices_are_no_findings() {
+fn old_messages_and_notices_are_not_findings() {
     let day = 86_400;
     assert!(of(3 * day, "119, Timeout").is_some());
     assert!(of(3 * day + 1, "119, Timeout").is_none());
@@ -128,7 +128,7 @@ fn both_lines_about_the_loss_of_a_device_are_one_event() {
 }
 
 #[test]
-fn message_about_a_device_that_is_not_listed_is_a_finding() {
+fn message_about_unlisted_device_is_a_finding() {
     let off = logged(60, "Xid (PCI:0000:3e:00): 79, GPU has fallen off the bus.");
     let found = with(vec![sound(0)], vec![off]);
     assert_eq!(found[0].devices, []);

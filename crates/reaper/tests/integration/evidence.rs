@@ -196,7 +196,7 @@ fn orphan(change: fn(&mut ProcessInfo, &mut Snapshot)) -> Option<Confidence> {
 }
 
 #[test]
-fn orphan_is_worker_whose_whole_family_is_gone() {
+fn orphan_is_worker_without_any_family() {
     fn says(worker: &mut ProcessInfo, line: &[&str]) {
         worker.command_line = Ok(line.iter().map(|word| word.to_string()).collect());
     }
@@ -225,7 +225,7 @@ fn orphan_is_worker_whose_whole_family_is_gone() {
 }
 
 #[test]
-fn services_leave_device_free_up_to_two_gibibytes_if_they_may_be_forged() {
+fn forgeable_services_leave_device_free_up_to_two_gibibytes() {
     let is_free = |change: fn(&mut ProcessInfo), mib| {
         let mut info = ProcessInfo { uid: Ok(0), ..process(700, "Xorg") };
         change(&mut info);
@@ -280,7 +280,7 @@ fn hoarder_is_judged_by_its_own_utilization() {
 }
 
 #[test]
-fn hoarder_in_single_sample_calls_for_a_longer_look() {
+fn hoarder_in_single_sample_needs_more_snapshots() {
     let info = process(100, "python");
     let device = |index| listing(device(index, 2010, 16_000), 100, 2000);
     let now = look(vec![device(0), device(1)], vec![context(&info, &[0, 1])], vec![info]);
@@ -315,7 +315,7 @@ fn advice_and_memory_of_orphan_follow_its_confidence() {
 }
 
 #[test]
-fn memory_held_by_service_may_be_that_of_its_clients() {
+fn memory_of_service_may_belong_to_its_clients() {
     let with = |name: &str| {
         let info = ProcessInfo { uid: Ok(0), ..process(66, name) };
         let found =
@@ -475,7 +475,7 @@ fn computing(change: impl Fn(&mut ProcessInfo, &mut DeviceProcess)) -> Snapshot 
 }
 
 #[test]
-fn whoever_computes_is_no_finding() {
+fn computing_process_is_not_a_finding() {
     let kinds = |change: fn(&mut ProcessInfo, &mut DeviceProcess)| {
         found(&[computing(change)]).into_iter().map(|(kind, _)| kind).collect::<Vec<_>>()
     };
@@ -496,7 +496,7 @@ fn whoever_computes_is_no_finding() {
 }
 
 #[test]
-fn process_of_unknown_age_is_evidence_and_no_finding() {
+fn process_of_unknown_age_is_only_evidence() {
     let stuck = |started_at| {
         let mut info = process(30, "python");
         (info.state, info.started_at) = (Ok(ProcessState::Uninterruptible), started_at);
@@ -517,7 +517,7 @@ fn process_of_unknown_age_is_evidence_and_no_finding() {
 }
 
 #[test]
-fn excuse_spares_whoever_may_only_have_begun() {
+fn excuse_spares_processes_that_may_just_have_started() {
     let idle = || {
         let info = process(30, "python");
         let device = listing(device(0, 5000, 16_280), 30, 4990);

@@ -80,7 +80,7 @@ fn defects_are_certain_and_named_by_kind() {
 }
 
 #[test]
-fn reset_that_is_required_is_reported_once() {
+fn required_reset_is_reported_once() {
     let reset = |required, drain, recovery| {
         with_details(0, |_, details| {
             details.reset_status = Some(ResetStatus {
@@ -228,7 +228,7 @@ fn nvlinks_are_compared_among_equals() {
 }
 
 #[test]
-fn fabric_that_is_not_ready_keeps_cuda_from_starting() {
+fn unready_fabric_keeps_cuda_from_starting() {
     let of = |state, status| {
         alone(with_details(0, |_, details| {
             details.fabric = Some(Fabric { state: Ok(state), status, ..Fabric::default() });

@@ -50,7 +50,7 @@ fn hoarder_is_certain_after_a_working_day() {
 }
 
 #[test]
-fn evidence_covers_no_time_that_nobody_watched() {
+fn evidence_covers_only_watched_time() {
     let mut past = Past::every(Duration::from_secs(60));
     let at = |minute: u64| Snapshot { taken_at: Timestamp(minute * 60_000), ..idle(minute) };
     // The watcher was off for a night.
@@ -93,7 +93,7 @@ fn reason_to_wait_or_to_doubt_keeps_hours_from_being_certain() {
 }
 
 #[test]
-fn process_that_computed_pauses_for_ten_minutes() {
+fn process_after_computing_pauses_for_ten_minutes() {
     let paused = |minutes: u64| {
         after(100 + minutes, |minute| {
             holding(minute, 24_576, u64::from(minute <= 100) * 90, |_| {})
@@ -127,7 +127,7 @@ fn growing_memory_of_a_process_is_a_finding_after_hours() {
 }
 
 #[test]
-fn orphan_of_hours_says_that_it_never_computed() {
+fn orphan_of_hours_has_evidence_of_no_computation() {
     let orphan = |minute| {
         let mut now = holding(minute, 5_000, 0, |info| {
             (info.parent, info.group, info.session) = (Ok(Pid(1)), Ok(Pid(20)), Ok(Pid(20)));

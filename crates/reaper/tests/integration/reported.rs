@@ -5,7 +5,7 @@ use gpu_core::*;
 use gpu_reaper::*;
 
 #[test]
-fn unread_processes_are_named_and_root_is_not_told_to_be_root() {
+fn lists_unread_processes_without_root_advice_for_root() {
     let unread = |pid, open_files_read| UnreadProcess {
         pid: Pid(pid),
         name: Ok("sshd".into()),

@@ -57,7 +57,7 @@ fn unknown_topology_leaves_open_what_is_reset_together() {
 }
 
 #[test]
-fn users_of_any_device_of_the_reset_are_in_the_way() {
+fn users_of_any_reset_device_block_the_reset() {
     let user = process(100, "python");
     let monitor = process(67, "nvtop");
     let elsewhere = process(101, "python");
@@ -82,7 +82,7 @@ fn users_of_any_device_of_the_reset_are_in_the_way() {
 }
 
 #[test]
-fn memory_user_of_one_device_is_no_monitor_of_another() {
+fn memory_user_of_one_device_is_not_a_monitor_of_another() {
     let worker = process(100, "python");
     let held = holder(
         &worker,
@@ -100,7 +100,7 @@ fn memory_user_of_one_device_is_no_monitor_of_another() {
 }
 
 #[test]
-fn process_that_may_compute_is_left_to_its_owner() {
+fn possibly_computing_process_is_left_to_its_owner() {
     let percent = |percent| Percent::new(percent).ok_or(Absent::NotSupported);
     // The share of the process on each of two devices, and that of both devices.
     for (shares, of_device, expected) in [
@@ -127,7 +127,7 @@ fn process_that_may_compute_is_left_to_its_owner() {
 }
 
 #[test]
-fn own_processes_and_ended_ones_are_not_in_the_way() {
+fn own_and_ended_processes_do_not_block_the_reset() {
     let own = ProcessInfo { name: "gpuws".into(), ..process(50, "gpuws") };
     let child = ProcessInfo { parent: Ok(OWN), ..process(51, "gpuws") };
     let job = ProcessInfo { parent: Ok(OWN), ..process(52, "python") };
@@ -167,7 +167,7 @@ fn display_reaches_devices_through_other_files() {
 }
 
 #[test]
-fn unseen_users_may_be_in_the_way() {
+fn unseen_users_may_block_the_reset() {
     type Change = fn(&mut Snapshot, &mut Linked);
     let cases: [(Change, Option<Unknown>); 7] = [
         (|_, _| {}, None),
@@ -211,11 +211,11 @@ fn may_ask(path: Option<&str>, unknown: bool) -> (bool, bool) {
 }
 
 #[test]
-fn driver_is_asked_only_if_nobody_is_in_the_way() {
+fn driver_is_called_only_without_blockers() {
     assert_eq!(may_ask(None, false), (true, true));
     assert_eq!(may_ask(None, true), (false, false));
     assert_eq!(may_ask(Some("/dev/nvidia1"), false), (false, false));
-    assert_eq!(may_ask(Some("/dev/nvidia0"), false), (false, true), "it surely refuses");
+    assert_eq!(may_ask(Some("/dev/nvidia0"), false), (false, true), "it certainly refuses");
     assert_eq!(may_ask(Some("/dev/nvidia0"), true), (false, true));
 }
 
@@ -262,7 +262,7 @@ fn reset_is_logged_before_and_after() {
 }
 
 #[test]
-fn reset_without_audit_log_is_not_made() {
+fn no_reset_without_audit_log() {
     let now = look(vec![device(0, 0, 16_280)], vec![], vec![]);
     let blockers = Blockers::of(&now, &now.devices[0], &alone(), Some(OWN));
     let check = Check { now: &now, device: &now.devices[0], linked: alone(), blockers };

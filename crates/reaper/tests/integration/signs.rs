@@ -32,7 +32,7 @@ fn watch(look: &Snapshot, seconds: u64, cpu: u64) -> [Snapshot; 3] {
 }
 
 #[test]
-fn process_is_a_hoarder_by_time_and_not_by_one_look() {
+fn process_is_a_hoarder_only_over_time() {
     let hoards = |confidence| vec![(FindingKind::Hoarder, confidence)];
     assert_eq!(found(&[holding(Some(899), |_| {})]), [], "it may still load");
     assert_eq!(found(&[holding(Some(900), |_| {})]), hoards(Confidence::Possible));
@@ -54,7 +54,7 @@ fn process_is_a_hoarder_by_time_and_not_by_one_look() {
 }
 
 #[test]
-fn process_with_a_reason_to_wait_is_no_hoarder() {
+fn process_with_a_reason_to_wait_is_not_a_hoarder() {
     let after = |seconds, change: fn(&mut ProcessInfo)| {
         let old = holding(Some(90_000), change);
         found(&watch(&old, seconds, 0))
@@ -145,7 +145,7 @@ fn process_is_ended_by_its_runtime() {
 }
 
 #[test]
-fn process_that_computes_is_not_offered_for_the_kill() {
+fn computing_process_is_not_offered_for_the_kill() {
     let info = process(100, "python");
     let mut busy = listing(device(0, 900, 16_280), 100, 890);
     busy.processes.as_mut().unwrap()[0].utilization = Ok(Percent::new(50).unwrap());
@@ -157,7 +157,7 @@ fn process_that_computes_is_not_offered_for_the_kill() {
 }
 
 #[test]
-fn program_that_just_started_is_no_certain_ghost() {
+fn just_started_program_is_not_a_certain_ghost() {
     let at = |age: u64| {
         let mut info = process(100, "python");
         info.started_at = Ok(Timestamp(1_000_000 - age * 1000));
@@ -214,7 +214,7 @@ fn sign_never_makes_a_ghost_more_certain() {
 }
 
 #[test]
-fn idle_memory_beside_another_finding_is_still_reported() {
+fn idle_memory_next_to_another_finding_is_reported() {
     // Unlisted memory on GPU 0, and much idle memory on GPU 1.
     let mut info = process(100, "python");
     info.started_at = Ok(Timestamp(0));
@@ -239,7 +239,7 @@ fn sign_on_another_device_remains_a_finding() {
 }
 
 #[test]
-fn unverified_services_keep_a_device_free_up_to_a_bound_together() {
+fn unverified_services_together_leave_device_free_up_to_a_bound() {
     let free = |services: &[Option<u64>]| {
         let mut now = look(vec![device(0, 4, 16_280)], vec![], vec![]);
         for (pid, mib) in (66..).zip(services) {
@@ -309,7 +309,7 @@ fn idle_worker_of_ray_is_named_with_its_raylet() {
 }
 
 #[test]
-fn title_alone_makes_no_worker_of_ray() {
+fn title_alone_is_not_a_ray_worker() {
     let none = Vec::<String>::new();
     assert_eq!(ray_worker("python", |_, _| {}), none);
     let other_owner = |_: &mut ProcessInfo, raylet: &mut ProcessInfo| raylet.uid = Ok(1002);

@@ -94,7 +94,7 @@ fn killable_process_is_waited_for_longer() {
 }
 
 #[test]
-fn process_that_may_not_be_signalled_is_asked_once() {
+fn unsignallable_process_is_signalled_once() {
     let refusal = Some(ProcessFault::NotPermitted.into());
     let (result, time, _) = swept(worker(ProcessState::Sleeping), u64::MAX, refusal);
     let why = "end process 51 (worker): no permission to signal it";
@@ -109,7 +109,7 @@ fn process_is_signalled_again_after_other_failure() {
 }
 
 #[test]
-fn process_that_ends_within_a_second_is_no_failure() {
+fn process_ending_within_a_second_is_not_a_failure() {
     for state in [ProcessState::Uninterruptible, ProcessState::Sleeping] {
         let (result, time, _) = swept(worker(state), 50, None);
         assert_eq!(stopped(&result), "");
@@ -132,7 +132,7 @@ fn unkillable_states_are_distinguished() {
 }
 
 #[test]
-fn process_that_is_no_child_is_killed_although_no_child_is_left() {
+fn non_child_is_killed_even_if_no_child_is_left() {
     let felled = Some(KilledTree { none_left: true, ..KilledTree::default() });
     let (result, _, sent) = swept_after(felled, worker(ProcessState::Sleeping), 1, None);
     assert_eq!((stopped(&result), sent), ("", 1));

@@ -77,7 +77,7 @@ fn tree_is_ended_without_waiting_for_respawns() {
 }
 
 #[test]
-fn grace_period_is_that_of_the_order() {
+fn grace_period_is_taken_from_the_order() {
     let guard = Guard::new(&bare_host(), vec![]).unwrap();
     let root = process(50, "gpuws").key;
     let grace = Duration::from_secs(7);
@@ -101,7 +101,7 @@ fn non_descendant_is_never_signalled() {
     for (case, seen) in [
         ("a child of somebody else", vec![child(51, 2), process(2, "bash"), process(50, "gpuws")]),
         ("a child of a root that is another by now", vec![child(51, 50), reused]),
-        ("a child of one who is gone", vec![child(51, 60), process(50, "gpuws")]),
+        ("a child of a process that is gone", vec![child(51, 60), process(50, "gpuws")]),
         ("a line that goes round", vec![child(51, 52), child(52, 51), process(50, "gpuws")]),
     ] {
         let (report, signalled, _) = end(&[child(51, 50)], seen);

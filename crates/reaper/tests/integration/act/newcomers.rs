@@ -90,7 +90,7 @@ fn newcomer_is_found_by_device_file_without_driver() {
         report.newcomers.map(|new| new.iter().map(|new| new.pid.0).collect::<Vec<_>>())
     };
     assert_eq!(newcomers(&[(200, 2), (201, 0), (202, 3)], [0, 0]), Ok(vec![200, 202]));
-    assert_eq!(newcomers(&[(200, 3)], [0, 1]), Ok(vec![200]), "who took it is seen");
+    assert_eq!(newcomers(&[(200, 3)], [0, 1]), Ok(vec![200]), "the newcomer is visible");
     assert_eq!(newcomers(&[], [0, 1]), Err(Absent::NotPermitted), "a new one is unreadable");
     assert_eq!(newcomers(&[], [1, 1]), Ok(vec![]));
     assert_eq!(newcomers(&[], [2, 1]), Ok(vec![]));

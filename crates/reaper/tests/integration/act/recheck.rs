@@ -79,7 +79,7 @@ fn assert_killed(action: &Action) {
 }
 
 #[test]
-fn process_that_became_a_monitor_is_not_killed() {
+fn process_turned_monitor_is_not_killed() {
     let monitor = Outcome::RoleForbids { role: Role::Monitor };
     assert_spared(&becoming(python(), monitoring), &monitor);
 }
@@ -104,7 +104,7 @@ fn process_still_listed_by_driver_is_not_a_monitor() {
 }
 
 #[test]
-fn process_that_closes_device_while_driver_answers_is_not_killed() {
+fn process_closing_device_during_driver_call_is_not_killed() {
     let was_read = Arc::new(AtomicBool::new(false));
     let files =
         move || if was_read.swap(true, Ordering::Relaxed) { Vec::new() } else { monitoring() };
@@ -175,7 +175,7 @@ fn process_with_changed_user_is_not_killed() {
 }
 
 #[test]
-fn process_that_ends_between_signals_was_ended_by_the_first() {
+fn process_ending_between_signals_was_ended_by_the_first() {
     let host = host(|handle| {
         let asked = Arc::new(AtomicBool::new(false));
         let (look, signal) = (asked.clone(), asked);

@@ -178,7 +178,7 @@ fn member_turned_login_or_display_is_spared() {
 
 /// Ends the group of two, where the second member's parent is hidden; `adopted` is its parent from
 /// the second snapshot on.
-fn end_beside_hidden_parent(fault: ProcessFault, adopted: u32) -> Report {
+fn end_with_hidden_parent(fault: ProcessFault, adopted: u32) -> Report {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     host.expect_process().returning(move |pid| match pid.0 {
@@ -204,7 +204,7 @@ fn end_beside_hidden_parent(fault: ProcessFault, adopted: u32) -> Report {
 #[test]
 fn member_with_unreadable_parent_is_not_signalled() {
     for fault in [ProcessFault::NotPermitted, ProcessFault::Gone] {
-        let report = end_beside_hidden_parent(fault, 2);
+        let report = end_with_hidden_parent(fault, 2);
         let Outcome::Failed { why } = &report.actions[1].outcome else { panic!("{report:?}") };
         assert_eq!(why.text, "read the parent of process 101");
         assert!(report.actions[1].signals.is_empty());
@@ -214,13 +214,13 @@ fn member_with_unreadable_parent_is_not_signalled() {
 #[test]
 fn reparented_member_is_judged_by_new_parent() {
     for adopted in [1, 7] {
-        let report = end_beside_hidden_parent(ProcessFault::Gone, adopted);
+        let report = end_with_hidden_parent(ProcessFault::Gone, adopted);
         assert_eq!(report.actions[1].signals, [Signal::Term], "{report:?}");
     }
 }
 
 #[test]
-fn hidden_init_is_no_login_service() {
+fn hidden_init_is_not_a_login_service() {
     let mut host = bare_host();
     host.expect_holders().returning(|_| Ok(HolderScan::default()));
     let hidden = || Error::new(ProcessFault::NotPermitted, "look at process 1");

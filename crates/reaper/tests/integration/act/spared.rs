@@ -40,7 +40,7 @@ fn changed_or_unknown_user_is_never_signalled() {
 }
 
 #[test]
-fn process_that_released_device_is_never_signalled() {
+fn process_after_releasing_device_is_never_signalled() {
     assert_eq!(spared(|| Ok(process(100, "t2t-decoder")), false), Outcome::LetGo);
 }
 

@@ -115,7 +115,7 @@ fn process_ending_during_listing_is_not_attributed_to_target() {
 }
 
 #[test]
-fn process_handing_over_during_listing_hides_nothing() {
+fn process_handing_over_during_listing_hides_no_leak() {
     // The target leaks its 9,000 MiB. Process 300 frees as much, while 200 hands its memory over to
     // 201: for a moment, both have some.
     let signalled = Arc::new(AtomicBool::new(false));
@@ -275,7 +275,7 @@ fn end_unlisted(scan: impl Fn(bool) -> HolderScan + Send + Sync + 'static) -> Re
 }
 
 #[test]
-fn memory_without_list_is_the_targets_if_nobody_else_held_the_device() {
+fn unlisted_memory_of_sole_holder_is_attributed_to_target() {
     let alone = end_unlisted(|after| {
         let holders = if after { vec![] } else { vec![context(&process(100, "python"), &[0])] };
         HolderScan { holders, ..HolderScan::default() }
@@ -331,7 +331,7 @@ fn small_shortfall_of_freed_memory_is_tolerated() {
 }
 
 #[test]
-fn unchanged_memory_is_in_no_doubt() {
+fn unchanged_memory_raises_no_doubt() {
     let ends = |after: bool| unreadable(if after { 1 } else { 2 });
     let report = end(&one_of_two(), (15_000, &[]), (15_000, &[]), ends);
     assert_eq!((report.memory[0].freed, report.memory[0].doubt), (Some(Bytes(0)), None));

@@ -165,7 +165,7 @@ fn display_is_refused_even_by_pid() {
 }
 
 #[test]
-fn pid_that_was_reused_since_the_choice_is_refused() {
+fn pid_reused_since_the_choice_is_refused() {
     let (look, everyone) = ghost();
     let known = everyone[0].key;
     let chosen = |start: Option<u64>| {
@@ -267,7 +267,7 @@ fn selected_suspects_are_confirmed_by_every_snapshot() {
 }
 
 #[test]
-fn selected_orphan_is_a_target_unless_it_has_the_name_of_a_daemon() {
+fn selected_orphan_is_a_target_unless_named_like_a_daemon() {
     for (name, expected) in [("python", &[30][..]), ("nvidia-cuda-mps", &[])] {
         let mut worker = process(30, name);
         (worker.parent, worker.group, worker.session) = (Ok(Pid(1)), Ok(Pid(20)), Ok(Pid(20)));
@@ -342,7 +342,7 @@ fn heir_of_ended_listed_process_is_a_default_target() {
 }
 
 #[test]
-fn suspect_that_only_opened_device_is_expected_to_free_its_memory() {
+fn suspect_with_only_open_device_is_expected_to_free_memory() {
     let info = process(100, "python");
     let held = holder(&info, &[("/dev/nvidia0", "F...."), ("/dev/nvidia-uvm", "F....")]);
     let now = look(vec![device(0, 9000, 16_280)], vec![held], vec![info]);
