@@ -35,7 +35,12 @@ pub(super) struct Selection {
 /// cycles, it takes one whose slowest link is fastest. Where there is one, the reduction that takes
 /// less time by the alpha–beta model is chosen (a tree for small values); elsewhere a tree, whose
 /// steps may go through the host. Above 16 devices no ring is searched.
-pub(super) fn choose(topology: &Topology, devices: &[usize], bytes: Bytes, rates: &Rates) -> Selection {
+pub(super) fn choose(
+    topology: &Topology,
+    devices: &[usize],
+    bytes: Bytes,
+    rates: &Rates,
+) -> Selection {
     let count = devices.len();
     let slowest = |pairs: &mut dyn Iterator<Item = (usize, usize)>| {
         let routes = pairs.map(|(from, to)| rates.between(topology, from, to));

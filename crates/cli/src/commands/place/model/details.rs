@@ -23,7 +23,7 @@ pub(super) fn layers(
         let room = room.and_then(|room| question.rooms.rooms.get(room));
         table.row([
             Line::new().plain(format_args!("  {}", layer.name)),
-            Line::new().plain(amount(layer.weights + layer.training)),
+            Line::new().plain(amount(layer.weights)),
             Line::new().plain(amount(layer.context)),
             Line::new().plain(match room {
                 Some(room) => &*room.name,
