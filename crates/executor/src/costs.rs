@@ -60,7 +60,7 @@ pub enum VirtualError {
 ///
 /// # Errors
 /// If items wait for each other, or a processor does not exist.
-pub fn virtual_run(
+pub(crate) fn virtual_run(
     dag: &Dag,
     cluster: &Cluster,
     processors: &[usize],

@@ -1,7 +1,6 @@
 //! Limits on what a graph may make a run do.
 
-use crate::operation::shape_text;
-use crate::tensor::count;
+use crate::tensor::{count, shape_text};
 use gpu_core::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering};
 

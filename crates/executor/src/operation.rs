@@ -5,7 +5,7 @@
 //! so the result does not depend on the number of threads.
 
 use crate::meter::{Meter, OverLimit};
-use crate::tensor::{Data, Element, Tensor, constant, each_type, known_shape, read};
+use crate::tensor::{Data, Element, Tensor, constant, each_type, known_shape, read, shape_text};
 use crate::threads::Threads;
 use gpu_graph::replicate::{ADD, COPY, JOIN, SCALE, SPLIT};
 use gpu_graph::{Attr, Dtype, Node};
@@ -134,12 +134,6 @@ pub enum OpError {
     /// It exceeds a limit of the run.
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
-}
-
-/// Returns a shape as TensorFlow writes it: `[2,3]`.
-pub(crate) fn shape_text(shape: &[usize]) -> String {
-    let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
-    format!("[{}]", sizes.join(","))
 }
 
 impl Operation {

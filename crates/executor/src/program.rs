@@ -137,14 +137,9 @@ impl<'a> Program<'a> {
         order::prepare(graph, fetches)
     }
 
-    /// Returns the names of the tasks of the trace.
-    pub fn tasks(&self) -> &TaskGraph {
-        &self.order
-    }
-
-    /// Returns the number of operations that a run runs.
-    pub fn operations(&self) -> usize {
-        self.tasks.len()
+    /// Returns the tasks of the trace.
+    pub(crate) fn into_tasks(self) -> TaskGraph {
+        self.order
     }
 
     /// Runs the operations and returns the values.

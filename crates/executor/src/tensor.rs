@@ -144,6 +144,12 @@ pub(crate) fn count(shape: &[usize]) -> Option<usize> {
     fits.then_some(if shape.contains(&0) { 0 } else { product })
 }
 
+/// Returns a shape as TensorFlow writes it: `[2,3]`.
+pub(crate) fn shape_text(shape: &[usize]) -> String {
+    let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
+    format!("[{}]", sizes.join(","))
+}
+
 /// Returns the shape in an attribute, if each dimension is known.
 pub(crate) fn known_shape(shape: Option<&[i64]>) -> Option<Vec<usize>> {
     shape?.iter().map(|size| usize::try_from(*size).ok()).collect()

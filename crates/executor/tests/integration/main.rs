@@ -1,5 +1,6 @@
 //! The public API.
 
+mod documented;
 mod order;
 mod pool;
 mod program;

@@ -121,9 +121,11 @@ fn gpu_index(name: &str) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::def::NodeDef;
+    use crate::device::Device;
 
     fn devices() -> DeviceSet {
-        DeviceSet::named(["/cpu:0", "/gpu:0", "/gpu:1", "/gpu:2"]).unwrap()
+        let names = ["/cpu:0", "/gpu:0", "/gpu:1", "/gpu:2"];
+        DeviceSet::new(names.into_iter().filter_map(Device::local))
     }
 
     #[test]
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(of(Some("/gpu:1, /gpu:0"), Some(2)).unwrap(), ["/gpu:1", "/gpu:0"]);
         let error = of(None, Some(4)).unwrap_err();
         assert_eq!(error.to_string(), "4 replicas for 3 devices");
-        let cpu = DeviceSet::named(["/cpu:0"]).unwrap();
+        let cpu = DeviceSet::new(Device::local("/cpu:0"));
         assert_eq!(replica_devices(&cpu, None, None).unwrap().len(), 1);
     }
 

@@ -1,7 +1,7 @@
 //! `gpuws place graph --run --json`.
 
 use super::Version;
-use gpu_executor::{Data, Fetched};
+use gpu_executor::{Data, Fetched, ProgramError, Ran};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -78,9 +78,49 @@ pub enum Special {
     MinusInfinity,
 }
 
+impl<'a> RanGraph<'a> {
+    /// Returns the result of a run with these numbers of threads.
+    pub fn of(
+        file: &'a str,
+        machine: Option<&'a str>,
+        [inter_op_threads, intra_op_threads]: [usize; 2],
+        ran: &'a Ran,
+        notes: &'a [String],
+    ) -> Self {
+        let is_virtual = !ran.unsupported.is_empty();
+        RanGraph {
+            schema: Version,
+            file,
+            machine,
+            inter_op_threads,
+            intra_op_threads,
+            values: ran.values.iter().map(Value::of).collect(),
+            unsupported: &ran.unsupported,
+            makespan_ns: is_virtual.then(|| ran.trace.makespan_nanos()),
+            notes,
+        }
+    }
+}
+
+/// Returns the lines for a value: its name, type and shape unless `is_bare`, and its elements.
+pub fn lines(fetched: &Fetched, is_bare: bool) -> Vec<String> {
+    let Fetched { name, tensor } = fetched;
+    let Some(tensor) = tensor else { return vec![format!("{name} has run")] };
+    let head = format!("{name}  {} {:?}", tensor.dtype(), tensor.shape());
+    let text = tensor.to_string();
+    let head = (!is_bare).then_some(head);
+    head.into_iter().chain(text.lines().map(str::to_owned)).collect()
+}
+
+/// Returns why a run was in virtual time.
+pub fn why_virtual(ran: &Ran) -> String {
+    let error = ProgramError::Unsupported(ran.unsupported.clone());
+    format!("no kernel here can {error}: the run is in virtual time, without values")
+}
+
 impl<'a> Value<'a> {
     /// Returns a value that a run has fetched.
-    pub fn of(fetched: &'a Fetched) -> Self {
+    fn of(fetched: &'a Fetched) -> Self {
         let tensor = fetched.tensor.as_deref();
         let printed = tensor.filter(|tensor| tensor.len() <= MAX_ELEMENTS);
         Value {

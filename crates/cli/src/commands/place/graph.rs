@@ -1,21 +1,22 @@
 //! `gpuws place graph`: which device each operation is placed on, and why.
 
+mod args;
 mod devices;
 mod input;
 mod run;
 mod schedule;
 
-use super::PlaceGraphArgs;
 use crate::args::Global;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table, warn};
 use crate::wording::{count, flow};
+pub(crate) use args::PlaceGraphArgs;
 use devices::Machine;
-use gpu_executor::{TaskGraph, Trace, chrome, svg};
+use gpu_executor::{PlacedGraph, TaskGraph, Trace, chrome, svg};
 use gpu_graph::placer::{Options, PlaceErrorKind, Placement, place};
 use gpu_graph::{DeviceSet, Graph};
-use gpu_report::json::PlacedGraph;
+use gpu_report::json;
 use gpu_report::wording::place::short_names;
 use input::Input;
 
@@ -56,7 +57,9 @@ pub(crate) fn run(
     })?;
     let devices = &machine.devices;
     if args.run {
-        return run::run(args, global, screen, &machine, (&graph, &registry, &placement, &notes));
+        let placed =
+            PlacedGraph { graph: &graph, registry: &registry, devices, placement: &placement };
+        return run::run(args, global, screen, &machine, placed, &notes);
     }
     if args.log {
         for line in placement.log(&graph, devices) {
@@ -67,7 +70,7 @@ pub(crate) fn run(
     let file = args.file.display().to_string();
     if global.json {
         let machine = machine.name.as_deref();
-        let placed = PlacedGraph::of(&file, machine, &graph, devices, &placement, &notes);
+        let placed = json::PlacedGraph::of(&file, machine, &graph, devices, &placement, &notes);
         screen.json(&placed)?;
         return Ok(Exit::Done);
     }

@@ -1,8 +1,9 @@
 //! The devices that a graph is placed on.
 
+use super::args::PlaceGraphArgs;
 use super::input::Input;
 use crate::args::Global;
-use crate::commands::place::PlaceGraphArgs;
+
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::source;

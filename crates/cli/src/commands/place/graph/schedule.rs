@@ -1,9 +1,9 @@
 //! `gpuws place graph --schedule`: where and when each operation runs, by costs.
 
+use super::args::PlaceGraphArgs;
 use super::devices::Machine;
 use super::draw;
 use crate::args::Global;
-use crate::commands::place::PlaceGraphArgs;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::terminal::{Align, Line, Screen, Table, warn};
@@ -33,10 +33,8 @@ pub(super) fn run(
             .with_source(error)
             .with_hint("--devices names other devices, --kernels other kernels")
     })?;
-    if args.svg.is_some() || args.trace.is_some() {
-        let tasks = task_graph(&dag).map_err(|error| failed().with_source(error))?;
-        draw(args, &tasks, &schedule_trace(&cluster, &schedule))?;
-    }
+    let tasks = task_graph(&dag).map_err(|error| failed().with_source(error))?;
+    draw(args, &tasks, &schedule_trace(&cluster, &schedule))?;
     if global.json {
         let machine = machine.name.as_deref();
         let scheduled = ScheduledGraph::of(&file, machine, graph, &cluster, &schedule, notes);
