@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp as Instant, Zoned};
 
 /// Formats a time as nvidia-smi does: `2026/11/21 04:35:24.123`.
-pub fn as_nvidia_smi(at: Timestamp, zone: &TimeZone) -> String {
+pub(crate) fn as_nvidia_smi(at: Timestamp, zone: &TimeZone) -> String {
     format(at, zone, "%Y/%m/%d %H:%M:%S.%3f")
 }
 
@@ -16,7 +16,7 @@ pub fn readable(at: Timestamp, zone: &TimeZone) -> String {
 
 /// Formats a time as Python's `datetime.isoformat` does: `2026-11-21T04:35:24.123000`. The fraction
 /// is printed even if it is zero.
-pub fn as_python(at: Timestamp, zone: &TimeZone) -> String {
+pub(crate) fn as_python(at: Timestamp, zone: &TimeZone) -> String {
     format(at, zone, "%Y-%m-%dT%H:%M:%S.%6f")
 }
 

@@ -66,7 +66,7 @@ impl<'a> View<'a> {
 
     /// Returns how many rows of processes the filter left out, on all devices together or, if no
     /// device is known, of the holders of device files; `None` without a filter.
-    pub fn left_out_count(&self) -> Option<usize> {
+    pub(crate) fn left_out_count(&self) -> Option<usize> {
         let hidden = |pid: &Pid| !self.filter.shows(self.snapshot, *pid);
         let holders = || self.snapshot.holders().iter().map(|holder| holder.process.pid);
         let devices = &self.snapshot.devices;

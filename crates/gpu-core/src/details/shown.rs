@@ -100,3 +100,66 @@ impl Shown for Accounting {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::absent::Absent;
+    use crate::details::{Activity, DetailsView, DeviceDetails, Fabric, NvLink, ThrottleReasons};
+    use serde_json::{Value, json};
+
+    fn shown(details: DeviceDetails) -> Value {
+        serde_json::to_value(details.view()).unwrap()
+    }
+
+    #[test]
+    fn absent_values_are_null_with_a_reason_under_their_json_name() {
+        let activity = Activity { performance_state: Ok(2), ..Activity::absent(Absent::TooOld) };
+        let json = shown(DeviceDetails { activity: Some(activity), ..DeviceDetails::default() });
+        assert_eq!(json["activity"]["performance_state"], "P2");
+        assert_eq!(json["activity"]["encoder_session_count"], Value::Null);
+        let named: Vec<_> = json["absent"].as_object().unwrap().keys().cloned().collect();
+        let fields = json["activity"].as_object().unwrap();
+        let nulls = fields.iter().filter(|(_, value)| value.is_null());
+        assert_eq!(named, nulls.map(|(name, _)| format!("activity.{name}")).collect::<Vec<_>>());
+        assert!(json["absent"].as_object().unwrap().values().all(|reason| reason == "too-old"));
+        assert_eq!(json["clocks"], Value::Null);
+    }
+
+    #[test]
+    fn throttle_reasons_are_names_and_code() {
+        let activity = Activity { throttle: Ok(ThrottleReasons(0x8004)), ..Activity::default() };
+        let json = shown(DeviceDetails { activity: Some(activity), ..DeviceDetails::default() });
+        assert_eq!(json["activity"]["throttle_reasons"], json!(["software power cap"]));
+        assert_eq!(json["activity"]["throttle_code"], 0x8004);
+    }
+
+    #[test]
+    fn links_are_numbered_and_fields_of_files_alone_are_left_out() {
+        let links = vec![NvLink::default(), NvLink { version: Ok(4), ..NvLink::default() }];
+        let details = DeviceDetails {
+            nvlinks: Some(links),
+            fabric: Some(Fabric::absent(Absent::Failed)),
+            ..DeviceDetails::default()
+        };
+        let json = shown(details);
+        assert_eq!(json["nvlinks"][1]["link_index"], 1);
+        assert_eq!(json["nvlinks"][1]["version"], "4");
+        assert_eq!(json["fabric"], json!({ "state": null, "status_code": null }));
+        assert_eq!(
+            json["absent"],
+            json!({ "fabric.state": "failed", "fabric.status_code": "failed" })
+        );
+    }
+
+    #[test]
+    fn failed_query_has_one_reason() {
+        let json = serde_json::to_value(DetailsView::unknown(Absent::NoAnswer)).unwrap();
+        assert_eq!(json["absent"], json!({ "details": "no-answer" }));
+        assert!(
+            json.as_object()
+                .unwrap()
+                .iter()
+                .all(|(name, group)| name == "absent" || group.is_null())
+        );
+    }
+}

@@ -1,7 +1,8 @@
-//! What `--json` prints: views with their own stable names, apart from the libraries' types.
+//! What `--json` prints.
 //!
 //! Each object is a type of its own, made by `of` from what the libraries know, and written by
-//! [`write`](crate::write::write).
+//! [`write`](crate::write::write). Within it, what a library already has in the form of JSON, such
+//! as an enum, is the type of that library.
 
 pub mod claims;
 #[cfg(feature = "memory-trace")]

@@ -238,7 +238,7 @@ impl Question<'_> {
 
     /// Returns the tokens that the command asks for: vLLM refuses more than the model was trained
     /// for, and what others then generate is noise.
-    pub fn served_context(&self) -> u64 {
+    pub(crate) fn served_context(&self) -> u64 {
         let trained = self.model.shape.as_ref().and_then(|shape| shape.context);
         trained.map_or(self.context, |trained| self.context.min(trained))
     }
@@ -307,7 +307,7 @@ pub fn held(answer: &Answer, rooms: &Rooms) -> Vec<Use> {
 }
 
 /// Returns the number of parameters of a model: the elements of its tensors.
-pub fn parameters(model: &Model) -> u64 {
+pub(crate) fn parameters(model: &Model) -> u64 {
     model.tensors.iter().fold(0, |sum, tensor| sum.saturating_add(tensor.elements()))
 }
 

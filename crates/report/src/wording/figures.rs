@@ -29,7 +29,7 @@ pub fn started(at: Timestamp, now: Timestamp) -> String {
 }
 
 /// Formats gibibytes with one decimal, as `{:.1}` does: a view formats many of them each second.
-pub fn tenths(bytes: Bytes) -> impl fmt::Display {
+fn tenths(bytes: Bytes) -> impl fmt::Display {
     let (exact, half) = (u128::from(bytes.0) * 10, 1 << 29);
     let (tenths, rest) = (exact >> 30, exact & ((1 << 30) - 1));
     // A tie goes to the even neighbour.
@@ -89,7 +89,7 @@ pub fn possible(number: usize, doctor: &str) -> String {
 }
 
 /// Formats a number with a comma between thousands: `2,120`.
-pub fn grouped(number: u64) -> String {
+pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev();
     let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();

@@ -15,9 +15,10 @@ pub mod reap;
 pub mod reset;
 pub mod run;
 
+use figures::grouped;
 pub use figures::{
-    age, count, findings_at_least, free, grouped, memory, path_word, possible, process, shell_word,
-    size, started, tenths, used_of,
+    age, count, findings_at_least, free, memory, path_word, possible, process, shell_word, size,
+    started, used_of,
 };
 
 use gpu_core::{
@@ -140,7 +141,7 @@ pub fn confidence(confidence: Confidence) -> &'static str {
 }
 
 /// The command that shows the holders of the device files on a machine without gpuws.
-pub const FUSER: &str = "sudo fuser -v /dev/nvidia*";
+pub(crate) const FUSER: &str = "sudo fuser -v /dev/nvidia*";
 
 /// The command that shows the driver's messages in the kernel log.
 pub const KERNEL_LOG: &str = "sudo dmesg | grep -i -e NVRM -e Xid";

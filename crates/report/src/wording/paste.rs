@@ -12,7 +12,7 @@ use gpu_text::ErrorCode;
 
 /// The meaning of a failure, and the commands to run, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PastedFailure {
+pub(crate) struct PastedFailure {
     /// The meaning, as a sentence fragment.
     pub meaning: &'static str,
     /// The commands, each with its effect or the reason to run it; at least one.
@@ -25,7 +25,7 @@ const ALL_OUTPUT: &str =
 
 /// Returns the meaning of a failure in a pasted text, and the commands to run; `None` for a failure
 /// of the whole driver, which is reported as a fault.
-pub fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
+pub(crate) fn pasted_failure(code: ErrorCode) -> Option<PastedFailure> {
     let (meaning, steps): (&'static str, &'static [(&'static str, &'static str)]) = match code {
         ErrorCode::DriverNotRunning
         | ErrorCode::NvmlMismatch
