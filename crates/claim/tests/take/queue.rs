@@ -80,7 +80,7 @@ fn claim_waits_for_earlier_claim_within_same_lease() {
 
 /// Each of them takes a snapshot at its own time.
 #[test]
-fn third_claim_of_a_class_checks_devices_after_twice_the_timeout() {
+fn third_claim_of_class_checks_devices_after_twice_the_timeout() {
     let made = Made::default();
     for (name, count) in [("other", 2), ("first", 1), ("second", 1)] {
         made.add(EntryKind::Waiter, entry(name, 2, count, &[]));
