@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn state_of_somebody_else_stays_and_only_own_drains_are_undone() {
+    fn foreign_state_stays_and_only_own_drains_are_undone() {
         let own = "gpuws: GPU 1 held by 4711";
         let older = "gpuws: GPU 0 held by 12";
         assert_eq!(after("IDLE", None, false), Change::None);

@@ -212,7 +212,7 @@ fn json(ended: &Ended) -> Value {
 }
 
 #[test]
-fn answers_of_hosts_are_merged_and_silence_is_told() {
+fn host_answers_are_merged_and_silence_is_reported() {
     let Some(lab) = Lab::open() else { return };
     let all = lab.gpuws(&["status", "--host", "a,b"]);
     assert_eq!(all.code, 0, "{}", all.stderr);
@@ -256,7 +256,7 @@ fn answers_of_hosts_are_merged_and_silence_is_told() {
 }
 
 #[test]
-fn what_hosts_say_is_hostile() {
+fn host_output_is_treated_as_hostile() {
     let Some(lab) = Lab::open() else { return };
     let missing = lab.gpuws(&["status", "--host", "odd"]);
     assert_eq!(missing.code, 3);
@@ -415,7 +415,7 @@ fn with_ssh(dir: &Path, ssh: &str, before: &str, words: &[&str]) -> Ended {
 }
 
 #[test]
-fn root_starts_no_program_that_another_user_can_change() {
+fn root_starts_no_program_changeable_by_another_user() {
     if !nix::unistd::geteuid().is_root() {
         return skipped("only root has this rule");
     }
@@ -465,7 +465,7 @@ fn whole_standard_error_of_a_short_job_arrives() {
 }
 
 #[test]
-fn answer_takes_memory_for_its_text_and_not_for_what_it_says() {
+fn host_answer_memory_is_bounded_by_its_text() {
     let dir = tempfile::tempdir().unwrap();
     // A million arrays, in 4 MB.
     let nested = "[0],".repeat(1_000_000);
