@@ -63,7 +63,6 @@ fn answers(hosts: &HostArgs, words: &[&str], global: &Global) -> Result<Vec<Answ
     Ok(ask(&hosts, &question, &Ssh::other(program("ssh")?), &SystemClock::new()))
 }
 
-/// Returns the hosts that the arguments name.
 pub(super) fn named(hosts: &HostArgs, global: &Global) -> Result<Vec<HostName>, Failure> {
     refuse(&[("--sim", global.sim.is_some()), ("--nvml", global.nvml.is_some())])?;
     let lists = hosts.named.iter().map(String::as_str);

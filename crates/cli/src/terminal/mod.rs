@@ -176,7 +176,6 @@ impl Screen {
         }
     }
 
-    /// Prints lines.
     pub(crate) fn print_all(
         &mut self,
         lines: impl IntoIterator<Item = Line>,
@@ -189,7 +188,6 @@ impl Screen {
         self.write(|out| gpu_report::write::write(out, object))
     }
 
-    /// Prints an object on one line.
     pub(crate) fn json_line(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         self.write(|out| writeln!(out, "{}", gpu_report::write::one_line(object)?))
     }

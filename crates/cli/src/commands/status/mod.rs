@@ -129,7 +129,6 @@ fn only<'a>(whole: &'a Snapshot, selectors: &[Selector]) -> Result<Cow<'a, Snaps
     Ok(Cow::Owned(Snapshot { devices, ..whole.clone() }))
 }
 
-/// Returns the filter that the arguments describe.
 fn filter(args: &Shown, source: &Source) -> Result<ProcessFilter, Failure> {
     let uid = if args.mine { Some(own_uid(source)?) } else { None };
     if let Ok(Some(user)) = source.unknown_user(&args.user) {
