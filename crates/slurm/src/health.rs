@@ -103,22 +103,21 @@ pub fn health(
         Ok(pairs.collect())
     };
     let before = users()?;
-    let held = match before.is_empty() {
-        true => Vec::new(),
-        false => {
-            let free = free(devices, &files, &allocated(slurm, node, None)?);
-            let still: Vec<(Arc<str>, ProcessKey)> = users()?
-                .intersection(&before)
-                .filter(|(path, _)| free.contains(path))
-                .cloned()
-                .collect();
-            let held = files.iter().filter_map(|path| {
-                let on = still.iter().filter(|(other, _)| other == path);
-                let pids: Vec<Pid> = on.map(|(_, key)| key.pid).collect();
-                (!pids.is_empty()).then(|| held_device(ports, &driver, path, pids))
-            });
-            held.collect()
-        }
+    let held = if before.is_empty() {
+        Vec::new()
+    } else {
+        let free = free(devices, &files, &allocated(slurm, node, None)?);
+        let still: Vec<(Arc<str>, ProcessKey)> = users()?
+            .intersection(&before)
+            .filter(|(path, _)| free.contains(path))
+            .cloned()
+            .collect();
+        let held = files.iter().filter_map(|path| {
+            let on = still.iter().filter(|(other, _)| other == path);
+            let pids: Vec<Pid> = on.map(|(_, key)| key.pid).collect();
+            (!pids.is_empty()).then(|| held_device(ports, &driver, path, pids))
+        });
+        held.collect()
     };
     let node = state_of(slurm, node)?;
     let reason = node.reason.as_deref().filter(|_| node.is_drained());

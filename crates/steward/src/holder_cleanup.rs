@@ -54,9 +54,10 @@ impl Tree<'_> {
             }
             let mut sight = self.sight(job)?;
             let finds_them = !sight.holders.is_empty() && rounds < SIGTERM_ROUNDS;
-            let stopped = match finds_them || sight.members.is_empty() {
-                true => Vec::new(),
-                false => self.suspend_new(job, &mut sight),
+            let stopped = if finds_them || sight.members.is_empty() {
+                Vec::new()
+            } else {
+                self.suspend_new(job, &mut sight)
             };
             sight.holders.retain(|holder| !unended.contains_key(&holder.key));
             if sight.holders.is_empty() && !sight.still_forking {

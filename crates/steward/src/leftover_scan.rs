@@ -33,9 +33,10 @@ pub(crate) struct LeftoverScan {
 impl LeftoverScan {
     /// Returns the processes for which the lease must be kept.
     pub(crate) fn remaining(&self) -> Vec<ProcessInfo> {
-        match self.still_forking {
-            true => self.members.clone(),
-            false => self.holders.iter().chain(&self.hidden).cloned().collect(),
+        if self.still_forking {
+            self.members.clone()
+        } else {
+            self.holders.iter().chain(&self.hidden).cloned().collect()
         }
     }
 }

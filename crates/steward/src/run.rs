@@ -92,9 +92,10 @@ fn carry_out(
     let JobMonitor { limit_hit, abandoned, overstayed, .. } = course;
 
     let is_over = limit_hit || (abandoned && order.on_death == OnDeath::End);
-    let reach = match leaves == Leaves::Nothing || is_over || followed.is_err() {
-        true => Reach::Tree,
-        false => Reach::Holders,
+    let reach = if leaves == Leaves::Nothing || is_over || followed.is_err() {
+        Reach::Tree
+    } else {
+        Reach::Holders
     };
     let grace = if overstayed { Duration::ZERO } else { order.grace };
     let Ports { backend, host, clock, journal, .. } = *ports;

@@ -190,9 +190,10 @@ impl Player {
 
     fn change_speed(&mut self, by: isize) -> bool {
         let speed = self.playback.speed;
-        let next = match by > 0 {
-            true => SPEEDS.into_iter().find(|known| *known > speed),
-            false => SPEEDS.into_iter().rev().find(|known| *known < speed),
+        let next = if by > 0 {
+            SPEEDS.into_iter().find(|known| *known > speed)
+        } else {
+            SPEEDS.into_iter().rev().find(|known| *known < speed)
         };
         self.playback.speed = next.unwrap_or(speed);
         false

@@ -388,9 +388,10 @@ fn removed_queue_entry_is_republished() {
             let waiters = made.entries(EntryKind::Waiter).unwrap();
             waiters.iter().for_each(|waiter| made.end(&waiter.id));
         }
-        match waiting.waited > Duration::from_secs(8) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if waiting.waited > Duration::from_secs(8) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     });
     assert!(matches!(result, Err(TakeError::Stopped)));

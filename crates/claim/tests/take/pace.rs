@@ -8,10 +8,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 fn continue_until(end: Duration, waiting: &Waiting<'_>) -> ControlFlow<()> {
-    match waiting.waited >= end {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    }
+    if waiting.waited >= end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// Returns when a claim that waits in vain takes a snapshot, in milliseconds.

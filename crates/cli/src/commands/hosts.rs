@@ -86,9 +86,10 @@ fn show<T>(
     exit: Exit,
     lines: impl FnOnce(usize) -> Vec<gpu_report::text::Line>,
 ) -> Result<Exit, Failure> {
-    match global.json {
-        true => screen.json(&answers.json())?,
-        false => screen.together(|screen| screen.print_all(lines(screen.room(0))))?,
+    if global.json {
+        screen.json(&answers.json())?
+    } else {
+        screen.together(|screen| screen.print_all(lines(screen.room(0))))?
     }
     Ok(exit)
 }

@@ -84,9 +84,10 @@ fn to_release(
 fn named(devices: &[(DeviceUuid, Option<DeviceId>)]) -> String {
     let mut seen: Vec<&DeviceId> = devices.iter().filter_map(|(_, id)| id.as_ref()).collect();
     seen.sort_unstable_by_key(|id| id.index);
-    match seen.is_empty() {
-        true => wording::count(devices.len(), "GPU not visible here", "GPUs not visible here"),
-        false => claims::named(&seen),
+    if seen.is_empty() {
+        wording::count(devices.len(), "GPU not visible here", "GPUs not visible here")
+    } else {
+        claims::named(&seen)
     }
 }
 

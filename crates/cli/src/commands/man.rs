@@ -24,9 +24,10 @@ pub(crate) fn run(
         page = page.find_subcommand(name).ok_or_else(|| {
             let names: Vec<_> = page.get_subcommands().map(Command::get_name).collect();
             let failure = Failure::new(Exit::Usage, format!("find the command '{name}'"));
-            match names.is_empty() {
-                true => failure.with_hint(format!("{} has no commands", page.get_name())),
-                false => failure.with_hint(format!("the commands are {}", names.join(", "))),
+            if names.is_empty() {
+                failure.with_hint(format!("{} has no commands", page.get_name()))
+            } else {
+                failure.with_hint(format!("the commands are {}", names.join(", ")))
             }
         })?;
     }

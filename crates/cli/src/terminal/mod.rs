@@ -170,9 +170,10 @@ impl Screen {
 
     /// Prints a line. A closed pipe is not an error: later output is discarded.
     pub(crate) fn print(&mut self, line: &Line) -> Result<(), Failure> {
-        match self.colour {
-            true => self.write(|out| writeln!(out, "{}", localized(line.to_string()))),
-            false => self.write(|out| writeln!(out, "{}", localized(line.text().to_owned()))),
+        if self.colour {
+            self.write(|out| writeln!(out, "{}", localized(line.to_string())))
+        } else {
+            self.write(|out| writeln!(out, "{}", localized(line.text().to_owned())))
         }
     }
 

@@ -148,17 +148,14 @@ impl Lab {
         let as_root = format!(
             "mount --bind {path}/passwd /etc/passwd && mount --bind {path}/run /run && {run}"
         );
-        let mut command = match nix::unistd::geteuid().is_root() {
-            true => {
-                let mut command = Command::new("unshare");
-                command.args(["-m", "--propagation", "private", "sh", "-c", &as_root]);
-                command
-            }
-            false => {
-                let mut command = Command::new("sh");
-                command.args(["-c", &run]);
-                command
-            }
+        let mut command = if nix::unistd::geteuid().is_root() {
+            let mut command = Command::new("unshare");
+            command.args(["-m", "--propagation", "private", "sh", "-c", &as_root]);
+            command
+        } else {
+            let mut command = Command::new("sh");
+            command.args(["-c", &run]);
+            command
         };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().ok()?;

@@ -39,9 +39,10 @@ pub(super) fn read(path: &Path) -> Result<Log, Failure> {
 
 fn decompressed(from: impl Read) -> io::Result<Log> {
     let mut from = BufReader::with_capacity(PART, from);
-    match from.fill_buf()?.starts_with(&GZIP) {
-        true => streamed(Input::of_stream(MultiGzDecoder::new(from))),
-        false => streamed(from),
+    if from.fill_buf()?.starts_with(&GZIP) {
+        streamed(Input::of_stream(MultiGzDecoder::new(from)))
+    } else {
+        streamed(from)
     }
 }
 
