@@ -103,9 +103,9 @@ fn show(screen: &mut Screen, global: &Global, listing: &Listing, dir: &str) -> R
         }
         return Ok(());
     }
-    let mut told = wording::leases::listing(listing, screen.room(0), &user);
+    let mut paragraphs = wording::leases::listing(listing, screen.room(0), &user);
     if global.quiet && !listing.leases.is_empty() {
-        told.remove(0);
+        paragraphs.remove(0);
     }
-    super::reap::show(screen, told)
+    super::reap::show(screen, paragraphs)
 }
