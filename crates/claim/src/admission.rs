@@ -231,7 +231,7 @@ mod tests {
         /// Every claim is served eventually, as long as one can be served, in any order of arrival.
         /// A claim that came within a minute may go first.
         #[test]
-        fn later_claim_never_takes_what_earlier_claim_needs(
+        fn later_claim_never_takes_devices_earlier_claim_needs(
             claims in proptest::collection::vec(any_claim(), 1..8),
             order in proptest::collection::vec(0usize..8, 1..40),
         ) {
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn claim_that_lacks_devices_reads_no_place() {
+    fn claim_lacking_devices_reads_no_queue_place() {
         let places: Vec<QueuePlace> = places(5, 7).collect();
         let lease = entry(0, Claim::whole(1), vec![device(0)]);
         assert_eq!(reads_beside(&[lease], &places, |_| AtPlace::Nobody), [0, 0]);
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_claims_are_not_read_after_one_that_waits() {
+    fn equal_claims_are_not_read_after_a_waiting_one() {
         let same = |place| QueuePlace { class: 0, ..place };
         let places: Vec<QueuePlace> = places(5, 7).map(same).chain(places(1, 8)).collect();
         let two = Claim { among: vec![device(0)], ..Claim::whole(2) };

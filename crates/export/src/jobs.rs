@@ -107,9 +107,10 @@ impl JobsOf {
             let mut of_owner: BTreeMap<u32, Granted> = BTreeMap::new();
             let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
             for lease in leases {
-                let granted = match is_used(lease) {
-                    true => &mut of_used,
-                    false => of_owner.entry(lease.owner).or_insert(of_used),
+                let granted = if is_used(lease) {
+                    &mut of_used
+                } else {
+                    of_owner.entry(lease.owner).or_insert(of_used)
                 };
                 if !granted.add(lease) {
                     continue;
@@ -121,9 +122,10 @@ impl JobsOf {
                 let job = Job { id: id.to_owned(), uid: Some(lease.owner) };
                 let count = counts.entry(lease.owner).or_default();
                 *count += 1;
-                match *count <= MOST_LEASES_PER_USER {
-                    true => self.add(place, job),
-                    false => self.leave_out(place, job),
+                if *count <= MOST_LEASES_PER_USER {
+                    self.add(place, job)
+                } else {
+                    self.leave_out(place, job)
                 }
             }
         }
@@ -150,9 +152,10 @@ impl JobsOf {
 
     fn add(&mut self, place: Place, job: Job) {
         let jobs = self.jobs.entry(place).or_default();
-        match jobs.len() < MOST_JOBS || jobs.contains(&job) {
-            true => drop(jobs.insert(job)),
-            false => self.leave_out(place, job),
+        if jobs.len() < MOST_JOBS || jobs.contains(&job) {
+            drop(jobs.insert(job))
+        } else {
+            self.leave_out(place, job)
         }
     }
 

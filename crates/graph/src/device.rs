@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_name_matches_devices_that_agree_with_each_part() {
+    fn partial_name_matches_devices_with_all_its_parts() {
         let device = DeviceSpec::parse("/job:a/replica:0/task:0/device:GPU:1").unwrap();
         for (spec, matches) in
             [("/gpu:1", true), ("/gpu:0", false), ("/job:a", true), ("/task:1", false), ("", true)]

@@ -118,7 +118,7 @@ mod tests {
     use crate::def::{FunctionDef, NodeDef};
 
     #[test]
-    fn operations_of_a_graph_and_its_functions_have_kernels_on_each_type() {
+    fn operations_of_graph_and_functions_have_kernels_on_each_type() {
         let node = |op: &str| NodeDef { op: op.to_owned(), ..NodeDef::default() };
         let function = FunctionDef { nodes: vec![node("C")], ..FunctionDef::default() };
         let nodes = vec![node("A"), node("B"), node("A")];

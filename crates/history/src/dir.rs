@@ -95,9 +95,10 @@ impl HistoryDir {
         let file = rustix::fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR);
         let file = file.map_err(|errno| failed(what(), errno))?;
         let stat = rustix::fs::fstat(&file).map_err(|errno| failed(what(), errno))?;
-        match is_file(&stat) {
-            true => Ok(file.into()),
-            false => Err(Error::new(ErrorKind::Invalid, what()).with_source("not a regular file")),
+        if is_file(&stat) {
+            Ok(file.into())
+        } else {
+            Err(Error::new(ErrorKind::Invalid, what()).with_source("not a regular file"))
         }
     }
 

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn checksum_depends_on_that_of_the_base() {
+    fn checksum_depends_on_the_base_checksum() {
         assert_ne!(crc(Some(1), b"x"), crc(Some(2), b"x"));
         assert_eq!(crc(None, b"x"), crc(Some(0), b"x"));
     }

@@ -122,10 +122,7 @@ fn expand(
 
 /// Returns the dictionary for frames with this base.
 fn dictionary(base: &Image, structure: Vec<u8>) -> Arc<[u8]> {
-    match base.dictionary.is_empty() {
-        true => structure.into(),
-        false => Arc::clone(&base.dictionary),
-    }
+    if base.dictionary.is_empty() { structure.into() } else { Arc::clone(&base.dictionary) }
 }
 
 /// Appends a structure: a varint, twice its length and plus one if it is compressed; if so, the

@@ -365,10 +365,7 @@ impl Shard {
         }
         let mut bytes = vec![0; entry.length as usize];
         data.read_exact_at(&mut bytes, entry.offset).map_err(|error| unreadable(&error))?;
-        match entry::crc(base, &bytes) == entry.crc {
-            true => Ok(bytes),
-            false => Err(DamageKind::Frame),
-        }
+        if entry::crc(base, &bytes) == entry.crc { Ok(bytes) } else { Err(DamageKind::Frame) }
     }
 }
 

@@ -41,10 +41,7 @@ pub(crate) fn unflatten<T: DeserializeOwned>(
     let (shape, numbers) = (&flat.shape[..], &flat.numbers[..]);
     let mut source = Unflattener { shape, numbers, texts, depth: 0 };
     let value = T::deserialize(&mut source)?;
-    match source.shape.is_empty() && source.numbers.is_empty() {
-        true => Ok(value),
-        false => Err(malformed()),
-    }
+    if source.shape.is_empty() && source.numbers.is_empty() { Ok(value) } else { Err(malformed()) }
 }
 
 struct Unflattener<'a> {

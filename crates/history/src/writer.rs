@@ -219,9 +219,10 @@ impl Writer {
         let today = self.shard.as_ref().map(|shard| shard.day);
         let Some(oldest) = days.into_keys().find(|day| Some(*day) != today) else { return Ok(()) };
         let is_old = max_age.is_some_and(|age| time.min(before).since(oldest.end()) > age);
-        match is_old || max_bytes.is_some_and(|most| bytes > most) {
-            true => self.dir.remove(oldest),
-            false => Ok(()),
+        if is_old || max_bytes.is_some_and(|most| bytes > most) {
+            self.dir.remove(oldest)
+        } else {
+            Ok(())
         }
     }
 

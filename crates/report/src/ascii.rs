@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn first_variable_that_is_set_decides() {
+    fn first_set_variable_decides() {
         for (values, needed) in [
             ([None, None, None], false),
             ([None, None, Some("")], false),

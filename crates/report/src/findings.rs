@@ -193,9 +193,10 @@ impl Findings<'_> {
             let (command, what) = wording::advice(advice, self.sim);
             let head = Line::new().plain("  ").dim(if at == 0 { next } else { "or" }).padded_to(11);
             let head = head.accent(&command).plain("   ");
-            match advised.insert(command) {
-                true => lines.extend(below(head, what, self.width)),
-                false => lines.push(head.plain("as above")),
+            if advised.insert(command) {
+                lines.extend(below(head, what, self.width))
+            } else {
+                lines.push(head.plain("as above"))
             }
         }
         lines

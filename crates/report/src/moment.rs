@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn time_of_day_that_a_history_does_not_cover_is_on_its_last_day() {
+    fn time_of_day_outside_history_is_on_its_last_day() {
         let of_an_hour = (Timestamp(END.0 - 3_600_000), END);
         for (text, time) in [
             ("09:10", "2026-11-24T09:10:00.000Z"),

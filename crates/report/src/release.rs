@@ -28,10 +28,7 @@ impl Release {
 
     /// Returns whole mebibytes: rounded down, or up since 550.90.
     pub(crate) fn mib(self, bytes: Bytes) -> u64 {
-        match self.version >= Self::ROUNDS_UP {
-            true => bytes.0.div_ceil(1 << 20),
-            false => bytes.mib(),
-        }
+        if self.version >= Self::ROUNDS_UP { bytes.0.div_ceil(1 << 20) } else { bytes.mib() }
     }
 
     /// Returns whether state and status of the fabric have a label.

@@ -59,10 +59,7 @@ pub fn covered(
         Moment::BeforeEnd(_) => time.max(span.0),
         _ => from_start(time, span.0),
     };
-    match (span.0..=span.1).contains(&time) {
-        true => Ok(time),
-        false => Err(covers(span, zone)),
-    }
+    if (span.0..=span.1).contains(&time) { Ok(time) } else { Err(covers(span, zone)) }
 }
 
 /// Returns the start for a time in its second, because people see no milliseconds.

@@ -71,9 +71,12 @@ impl<'a> View<'a> {
         let holders = || self.snapshot.holders().iter().map(|holder| holder.process.pid);
         let devices = &self.snapshot.devices;
         let users = || devices.iter().flat_map(|device| self.usage.on(device.id()));
-        (!self.filter.is_empty()).then(|| match devices.is_empty() {
-            true => holders().filter(hidden).count(),
-            false => users().map(|user| user.pid).filter(hidden).count(),
+        (!self.filter.is_empty()).then(|| {
+            if devices.is_empty() {
+                holders().filter(hidden).count()
+            } else {
+                users().map(|user| user.pid).filter(hidden).count()
+            }
         })
     }
 }

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn process_of_another_job_is_spared_whatever_its_environment_says() {
+    fn process_of_another_job_is_spared_despite_its_environment() {
         let forged = marked(suspect(), "7");
         assert_eq!(after(&in_cgroup(forged.clone(), "8")), "spared");
         assert_eq!(after(&in_cgroup(forged.clone(), "s5K1KKYAYG5D01")), "spared");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn process_belongs_to_the_user_who_may_signal_it() {
+    fn process_belongs_to_users_allowed_to_signal_it() {
         for (uids, expected, is_daemon) in [
             ([1000, 0, 0], "marked", true),
             ([1000, 1001, 1001], "marked", false),

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn position_is_the_place_in_the_list_and_not_the_number_of_the_file() {
+    fn position_is_list_index_not_file_number() {
         // Slurm 22.05.8 with `File=/dev/nvidia[2-3]` before `File=/dev/nvidia[0-1]`.
         let text = "\
 slurmd: Gres Name=gpu Type=(null) Count=1 Index=2 ID=7696487 File=/dev/nvidia2 (null)
@@ -92,7 +92,7 @@ slurmd: Gres Name=gpu Type=a Count=1 Index=1 ID=7696487 File=/dev/nvidia1 Cores=
     }
 
     #[test]
-    fn mig_device_is_that_of_its_gpu_and_others_keep_their_position() {
+    fn mig_device_maps_to_its_gpu_and_others_keep_position() {
         let mig = "Gres Name=gpu Count=1 Index=0 File=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap21\n\
                    Gres Name=gpu Count=1 Index=1 File=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap30\n";
         assert_eq!(list(mig), [(0, 1), (1, 1)]);
@@ -119,7 +119,7 @@ slurmd: Gres Name=gpu Type=a Count=1 Index=1 ID=7696487 File=/dev/nvidia1 Cores=
     }
 
     #[test]
-    fn files_beside_the_devices_are_looked_for() {
+    fn additional_device_files_are_searched() {
         let text = "Gres Name=gpu Count=1 File=/x/nvidia0\nGres Name=gpu File=/x/nvidia1";
         let node = devices(text, &drivers());
         let resolve = |path: &str| {

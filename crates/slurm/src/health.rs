@@ -103,22 +103,21 @@ pub fn health(
         Ok(pairs.collect())
     };
     let before = users()?;
-    let held = match before.is_empty() {
-        true => Vec::new(),
-        false => {
-            let free = free(devices, &files, &allocated(slurm, node, None)?);
-            let still: Vec<(Arc<str>, ProcessKey)> = users()?
-                .intersection(&before)
-                .filter(|(path, _)| free.contains(path))
-                .cloned()
-                .collect();
-            let held = files.iter().filter_map(|path| {
-                let on = still.iter().filter(|(other, _)| other == path);
-                let pids: Vec<Pid> = on.map(|(_, key)| key.pid).collect();
-                (!pids.is_empty()).then(|| held_device(ports, &driver, path, pids))
-            });
-            held.collect()
-        }
+    let held = if before.is_empty() {
+        Vec::new()
+    } else {
+        let free = free(devices, &files, &allocated(slurm, node, None)?);
+        let still: Vec<(Arc<str>, ProcessKey)> = users()?
+            .intersection(&before)
+            .filter(|(path, _)| free.contains(path))
+            .cloned()
+            .collect();
+        let held = files.iter().filter_map(|path| {
+            let on = still.iter().filter(|(other, _)| other == path);
+            let pids: Vec<Pid> = on.map(|(_, key)| key.pid).collect();
+            (!pids.is_empty()).then(|| held_device(ports, &driver, path, pids))
+        });
+        held.collect()
     };
     let node = state_of(slurm, node)?;
     let reason = node.reason.as_deref().filter(|_| node.is_drained());
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn state_of_somebody_else_stays_and_only_own_drains_are_undone() {
+    fn foreign_state_stays_and_only_own_drains_are_undone() {
         let own = "gpuws: GPU 1 held by 4711";
         let older = "gpuws: GPU 0 held by 12";
         assert_eq!(after("IDLE", None, false), Change::None);

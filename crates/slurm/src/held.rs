@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn reason_of_somebody_else_is_not_own() {
+    fn foreign_reason_is_not_own() {
         for text in [
             "Epilog error",
             "gpuws",

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn state_that_is_more_than_a_drain_is_kept() {
+    fn state_beyond_a_drain_is_kept() {
         let own = "gpuws: GPU 1 held by 4711";
         for (state, reason, kept) in [
             ("IDLE", "", None),

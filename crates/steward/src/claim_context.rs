@@ -49,12 +49,11 @@ impl Scene {
         let topology = wants.topology.then(|| ask(|| ports.backend.topology()).ok()).flatten();
         let mig = snapshot.devices.iter().flat_map(DeviceState::mig_devices);
         let mig: Vec<DeviceState> = mig.filter(|device| device.id().lease_key().is_ok()).collect();
-        let usage = match mig.is_empty() {
-            true => Usage::of(&snapshot),
-            false => {
-                let devices = [&snapshot.devices[..], &mig].concat();
-                Usage::of(&Snapshot { devices, ..snapshot.clone() })
-            }
+        let usage = if mig.is_empty() {
+            Usage::of(&snapshot)
+        } else {
+            let devices = [&snapshot.devices[..], &mig].concat();
+            Usage::of(&Snapshot { devices, ..snapshot.clone() })
         };
         let last_leased = ports.locks.last_leased();
         Scene { snapshot, mig, usage, topology, last_leased, reported: wants }

@@ -32,9 +32,12 @@ impl DeviceLeases {
     /// Reads the leases. This never fails: the result contains any fault.
     pub fn read(locks: &dyn LeaseStore) -> Self {
         let leases = locks.entries(EntryKind::Lease).map_err(|error| error.fault());
-        DeviceLeases(leases.map(|leases| match leases.is_empty() {
-            true => leases,
-            false => Ledger::new(leases, Vec::new()).pool(None).leases,
+        DeviceLeases(leases.map(|leases| {
+            if leases.is_empty() {
+                leases
+            } else {
+                Ledger::new(leases, Vec::new()).pool(None).leases
+            }
         }))
     }
 

@@ -35,12 +35,15 @@ const CDI_KIND: &str = "nvidia.com/gpu";
 /// specification 1.1.0).
 pub fn cdi_names(lease: &LeaseEntry) -> Result<Vec<String>> {
     let is_permitted = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
-    let name = |device: &DeviceUuid| match device.0.bytes().all(is_permitted) {
-        true => Ok(format!("{CDI_KIND}={device}")),
-        false => Err(Error::new(ErrorKind::Invalid, format!("name '{device}' for a container"))
-            .with_source(
-                "a container needs a UUID, which drivers have for MIG devices since R470",
-            )),
+    let name = |device: &DeviceUuid| {
+        if device.0.bytes().all(is_permitted) {
+            Ok(format!("{CDI_KIND}={device}"))
+        } else {
+            Err(Error::new(ErrorKind::Invalid, format!("name '{device}' for a container"))
+                .with_source(
+                    "a container needs a UUID, which drivers have for MIG devices since R470",
+                ))
+        }
     };
     lease.devices.iter().map(name).collect()
 }

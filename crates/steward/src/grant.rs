@@ -480,9 +480,10 @@ fn accepted(
     parent: Option<&LeaseEntry>,
     leases: &[LeaseEntry],
 ) -> Vec<(DeviceId, Bar)> {
-    let mut accepted = match claim.accept_used && parent.is_none() {
-        true => outsiders(scene, devices, leases),
-        false => Vec::new(),
+    let mut accepted = if claim.accept_used && parent.is_none() {
+        outsiders(scene, devices, leases)
+    } else {
+        Vec::new()
     };
     accepted.extend(doubtful(scene, devices));
     accepted

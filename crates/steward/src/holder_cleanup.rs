@@ -52,26 +52,27 @@ impl Tree<'_> {
                 );
                 return Ok(Some(stopped.fault()));
             }
-            let mut sight = self.sight(job)?;
-            let finds_them = !sight.holders.is_empty() && rounds < SIGTERM_ROUNDS;
-            let stopped = match finds_them || sight.members.is_empty() {
-                true => Vec::new(),
-                false => self.suspend_new(job, &mut sight),
+            let mut scan = self.scan(job)?;
+            let finds_them = !scan.holders.is_empty() && rounds < SIGTERM_ROUNDS;
+            let stopped = if finds_them || scan.members.is_empty() {
+                Vec::new()
+            } else {
+                self.suspend_new(job, &mut scan)
             };
-            sight.holders.retain(|holder| !unended.contains_key(&holder.key));
-            if sight.holders.is_empty() && !sight.still_forking {
+            scan.holders.retain(|holder| !unended.contains_key(&holder.key));
+            if scan.holders.is_empty() && !scan.still_forking {
                 self.resume(job, &stopped);
                 let now = clock.monotonic();
                 let span = now.saturating_sub(*quiet_since.get_or_insert(now));
                 looks += 1;
-                let is_alone = sight.members.is_empty();
+                let is_alone = scan.members.is_empty();
                 if looks >= EMPTY_SCANS && (is_alone || span >= EMPTY_SCAN_PERIOD) {
                     let fault = self.unended_fault(&unended, &cleaned.actions);
                     cleaned.remains = fault.is_some();
                     let hidden = unended.into_values().filter(|info| self.is_hidden(&info.key));
                     cleaned.remaining = hidden.collect();
-                    cleaned.unlisted = sight.unlisted;
-                    return Ok(fault.or(sight.unseen));
+                    cleaned.unlisted = scan.unlisted;
+                    return Ok(fault.or(scan.unseen));
                 }
                 if !is_alone {
                     clock.sleep(PAUSE);
@@ -86,7 +87,7 @@ impl Tree<'_> {
                 let what = "end job processes that keep reopening its devices";
                 return Ok(Some(Error::new(ErrorKind::TimedOut, what).fault()));
             }
-            let targets = self.targets(&sight, &stopped, rounds);
+            let targets = self.targets(&scan, &stopped, rounds);
             if targets.is_empty() {
                 self.resume(job, &stopped);
                 clock.sleep(PAUSE);
@@ -110,14 +111,14 @@ impl Tree<'_> {
     /// Stops and inspects the processes that appeared during the scan; returns those that were
     /// stopped. Without this, a scan that finds no holder proves little: a process that forks and
     /// exits every millisecond can always escape it.
-    fn suspend_new(&self, job: &dyn Job, sight: &mut LeftoverScan) -> Vec<ProcessKey> {
+    fn suspend_new(&self, job: &dyn Job, scan: &mut LeftoverScan) -> Vec<ProcessKey> {
         let helpers = self.ports.backend.helpers();
-        let Ok(suspended) = job.suspend_new(&sight.steady, &helpers, MAX_SUSPEND_TIME, self.token)
+        let Ok(suspended) = job.suspend_new(&scan.steady, &helpers, MAX_SUSPEND_TIME, self.token)
         else {
             return Vec::new();
         };
-        self.inspect(&suspended.stopped, sight);
-        sight.still_forking = suspended.still_forking;
+        self.inspect(&suspended.stopped, scan);
+        scan.still_forking = suspended.still_forking;
         suspended.stopped.iter().map(|stopped| stopped.key).collect()
     }
 
@@ -133,21 +134,21 @@ impl Tree<'_> {
     /// start the next holders.
     fn targets(
         &self,
-        sight: &LeftoverScan,
+        scan: &LeftoverScan,
         stopped: &[ProcessKey],
         round: usize,
     ) -> Vec<ProcessInfo> {
         let is_stopped = |holder: &&ProcessInfo| stopped.contains(&holder.key);
         let mut targets: Vec<ProcessInfo> =
-            sight.holders.iter().filter(is_stopped).cloned().collect();
+            scan.holders.iter().filter(is_stopped).cloned().collect();
         if targets.is_empty() {
-            targets = sight.holders.clone();
+            targets = scan.holders.clone();
         }
         for holder in targets.clone() {
             let above = current_ancestry(self.ports.host, Some(holder)).skip(1);
             let above = above.take_while(|above| !above.key.definitely_same(&self.root));
             for parent in above.take(round.saturating_sub(SIGTERM_ROUNDS)) {
-                let is_member = sight.members.iter().any(|member| member.key == parent.key)
+                let is_member = scan.members.iter().any(|member| member.key == parent.key)
                     || stopped.contains(&parent.key);
                 if is_member && !targets.iter().any(|target| target.key == parent.key) {
                     targets.push(parent);

@@ -33,9 +33,10 @@ pub(crate) struct LeftoverScan {
 impl LeftoverScan {
     /// Returns the processes for which the lease must be kept.
     pub(crate) fn remaining(&self) -> Vec<ProcessInfo> {
-        match self.still_forking {
-            true => self.members.clone(),
-            false => self.holders.iter().chain(&self.hidden).cloned().collect(),
+        if self.still_forking {
+            self.members.clone()
+        } else {
+            self.holders.iter().chain(&self.hidden).cloned().collect()
         }
     }
 }
@@ -47,26 +48,26 @@ impl Tree<'_> {
     ///
     /// # Errors
     /// If the processes cannot be listed.
-    pub(crate) fn sight(&self, job: &dyn Job) -> Result<LeftoverScan> {
+    pub(crate) fn scan(&self, job: &dyn Job) -> Result<LeftoverScan> {
         let before = self.members(job)?;
-        let mut sight = LeftoverScan::default();
+        let mut scan = LeftoverScan::default();
         if before.is_empty() {
-            return Ok(sight);
+            return Ok(scan);
         }
-        self.inspect(&before, &mut sight);
-        sight.members = self.members(job)?;
-        let there: HashSet<ProcessKey> = sight.members.iter().map(|member| member.key).collect();
-        sight.steady = before.iter().map(|member| member.key).collect();
-        sight.still_forking = there.iter().any(|key| !sight.steady.contains(key));
-        sight.steady.retain(|key| there.contains(key));
-        sight.holders.retain(|holder| there.contains(&holder.key));
-        sight.hidden.retain(|hidden| there.contains(&hidden.key));
-        sight.unlisted.retain(|unlisted| there.contains(&unlisted.key));
-        Ok(sight)
+        self.inspect(&before, &mut scan);
+        scan.members = self.members(job)?;
+        let there: HashSet<ProcessKey> = scan.members.iter().map(|member| member.key).collect();
+        scan.steady = before.iter().map(|member| member.key).collect();
+        scan.still_forking = there.iter().any(|key| !scan.steady.contains(key));
+        scan.steady.retain(|key| there.contains(key));
+        scan.holders.retain(|holder| there.contains(&holder.key));
+        scan.hidden.retain(|hidden| there.contains(&hidden.key));
+        scan.unlisted.retain(|unlisted| there.contains(&unlisted.key));
+        Ok(scan)
     }
 
     /// Inspects what each of these processes holds.
-    pub(crate) fn inspect(&self, members: &[ProcessInfo], sight: &mut LeftoverScan) {
+    pub(crate) fn inspect(&self, members: &[ProcessInfo], scan: &mut LeftoverScan) {
         let gpu_reaper::Ports { backend, host, clock, .. } = self.ports;
         let look = observe_users(backend, host, clock, Groups::NONE);
         let files = host.device_files();
@@ -79,15 +80,15 @@ impl Tree<'_> {
                 Err(error) => Err(error.clone()),
             };
             match held {
-                _ if self.is_listed(&look, member.key.pid) => sight.holders.push(member.clone()),
-                Ok(true) => sight.holders.push(member.clone()),
+                _ if self.is_listed(&look, member.key.pid) => scan.holders.push(member.clone()),
+                Ok(true) => scan.holders.push(member.clone()),
                 Ok(false) => {}
                 Err(error) if lists_users && error.kind() == not_permitted => {
-                    sight.unlisted.push(member.clone());
+                    scan.unlisted.push(member.clone());
                 }
                 Err(error) => {
-                    sight.unseen.get_or_insert_with(|| unseen(member, &error));
-                    sight.hidden.push(member.clone());
+                    scan.unseen.get_or_insert_with(|| unseen(member, &error));
+                    scan.hidden.push(member.clone());
                 }
             }
         }

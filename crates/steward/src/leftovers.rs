@@ -159,7 +159,7 @@ impl Tree<'_> {
     pub(crate) fn remaining(&self, job: &dyn Job, reach: Reach) -> Result<Vec<ProcessInfo>> {
         match reach {
             Reach::Tree => self.members(job),
-            Reach::Holders => self.sight(job).map(|sight| sight.remaining()),
+            Reach::Holders => self.scan(job).map(|scan| scan.remaining()),
         }
     }
 
@@ -216,7 +216,7 @@ impl Tree<'_> {
         let plan = plan_tree(self.root, targets, why, backend.origin(), &guard, grace);
         let keys: Vec<ProcessKey> = targets.iter().map(|target| target.key).collect();
         let (mut killed, mut stuck, mut interrupted) = (false, false, false);
-        let mut heed = |event: Event<'_>| {
+        let mut on_event = |event: Event<'_>| {
             // The last events of an execution can no longer stop it, but they can stop what
             // follows.
             interrupted |= cleaned.take_events(job);
@@ -235,7 +235,7 @@ impl Tree<'_> {
                 false => watch(event),
             }
         };
-        let report = gpu_reaper::execute(&plan, &guard, self.ports, self.token, &mut heed);
+        let report = gpu_reaper::execute(&plan, &guard, self.ports, self.token, &mut on_event);
         let is_futile = stuck || !report.actions.iter().any(|action| action.outcome.is_gone());
         cleaned.actions.extend(report.actions);
         cleaned.unwritten = cleaned.unwritten.take().or(report.unwritten);

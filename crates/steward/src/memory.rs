@@ -125,12 +125,11 @@ impl Tally {
 /// Finds a device, or a MIG device as a separate one.
 fn find<'a>(look: &'a Snapshot, uuid: &DeviceUuid) -> Reading<Cow<'a, DeviceState>> {
     let is_it = |device: &DeviceState| device.id().has_key(uuid);
-    let found = match uuid.is_mig() {
-        true => {
-            let mut mig = look.devices.iter().flat_map(DeviceState::mig_devices);
-            mig.find(is_it).map(Cow::Owned)
-        }
-        false => look.devices.iter().find(|device| is_it(device)).map(Cow::Borrowed),
+    let found = if uuid.is_mig() {
+        let mut mig = look.devices.iter().flat_map(DeviceState::mig_devices);
+        mig.find(is_it).map(Cow::Owned)
+    } else {
+        look.devices.iter().find(|device| is_it(device)).map(Cow::Borrowed)
     };
     found.ok_or(match &look.driver {
         Ok(_) => Absent::NotFound,

@@ -105,14 +105,12 @@ fn mig_among(
     devices: &[DeviceState],
     among: Vec<DeviceUuid>,
 ) -> Result<Vec<DeviceUuid>, NarrowError> {
-    let mig: Vec<DeviceUuid> = match among.is_empty() {
-        true => devices.iter().flat_map(mig_uuids).collect(),
-        false => among.into_iter().filter(DeviceUuid::is_mig).collect(),
+    let mig: Vec<DeviceUuid> = if among.is_empty() {
+        devices.iter().flat_map(mig_uuids).collect()
+    } else {
+        among.into_iter().filter(DeviceUuid::is_mig).collect()
     };
-    match mig.is_empty() {
-        true => Err(NarrowError::NoMig),
-        false => Ok(mig),
-    }
+    if mig.is_empty() { Err(NarrowError::NoMig) } else { Ok(mig) }
 }
 
 fn mig_uuids(device: &DeviceState) -> impl Iterator<Item = DeviceUuid> {

@@ -118,14 +118,16 @@ fn bar(
     };
     if let Some(entry) = beside.leases.iter().find(excludes) {
         let (id, owner) = (entry.id.clone(), entry.owner);
-        return Some(match beside.waiting.contains(&id) {
-            true => Bar::Reserved { waiter: id, owner },
-            false => Bar::Leased { lease: id, owner },
+        return Some(if beside.waiting.contains(&id) {
+            Bar::Reserved { waiter: id, owner }
+        } else {
+            Bar::Leased { lease: id, owner }
         });
     }
-    match claim.accept_used || beside.parent.is_some() {
-        true => None,
-        false => others(scene, device, uuid, beside.leases),
+    if claim.accept_used || beside.parent.is_some() {
+        None
+    } else {
+        others(scene, device, uuid, beside.leases)
     }
 }
 

@@ -18,10 +18,7 @@ pub(crate) fn choose(
     let all = offers(scene, claim, beside);
     let topology = scene.topology.as_ref();
     let plain = |claim: &Claim, offers: &[Offer]| gpu_placement::choose(claim, offers, topology);
-    let used = match claim.accept_used {
-        true => used(scene, claim, beside, &all),
-        false => Vec::new(),
-    };
+    let used = if claim.accept_used { used(scene, claim, beside, &all) } else { Vec::new() };
     if used.iter().all(Option::is_none) {
         let chosen = plain(claim, &all);
         return (all, chosen);

@@ -87,14 +87,15 @@ fn carry_out(
         placeholder: order.placeholder.as_ref(),
     };
     let handoff = Handoff::new(terms, ports, launcher, &mut grant);
-    let mut course = JobMonitor::new(order, leaves, ports, &mut grant, &mut tallies, handoff);
-    let followed = course.follow(&mut *job, watch);
-    let JobMonitor { limit_hit, abandoned, overstayed, .. } = course;
+    let mut monitor = JobMonitor::new(order, leaves, ports, &mut grant, &mut tallies, handoff);
+    let followed = monitor.follow(&mut *job, watch);
+    let JobMonitor { limit_hit, abandoned, overstayed, .. } = monitor;
 
     let is_over = limit_hit || (abandoned && order.on_death == OnDeath::End);
-    let reach = match leaves == Leaves::Nothing || is_over || followed.is_err() {
-        true => Reach::Tree,
-        false => Reach::Holders,
+    let reach = if leaves == Leaves::Nothing || is_over || followed.is_err() {
+        Reach::Tree
+    } else {
+        Reach::Holders
     };
     let grace = if overstayed { Duration::ZERO } else { order.grace };
     let Ports { backend, host, clock, journal, .. } = *ports;

@@ -46,9 +46,10 @@ pub(crate) fn words(diagnosis: &Diagnosis, device: &DeviceState) -> Vec<String> 
         let texts = finding.evidence.iter().map(|one| one.text.as_str());
         let told: Vec<String> = texts.filter(is_defect).map(str::to_owned).collect();
         defects.retain(|defect| !told.contains(defect));
-        found.push(match told.is_empty() {
-            true => kind.to_owned(),
-            false => clean(&format!("{kind}: {}", told.join(", "))).into_owned(),
+        found.push(if told.is_empty() {
+            kind.to_owned()
+        } else {
+            clean(&format!("{kind}: {}", told.join(", "))).into_owned()
         });
     }
     found.extend(defects.iter().map(|defect| clean(defect).into_owned()));

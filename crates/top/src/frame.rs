@@ -105,9 +105,10 @@ impl Frame {
             device.sample.as_ref().is_err_and(|fault| fault.kind == ErrorKind::TimedOut)
         };
         let devices = &self.snapshot.devices;
-        let is_told = match devices.is_empty() {
-            true => self.snapshot.driver.is_ok(),
-            false => !devices.iter().all(is_late),
+        let is_told = if devices.is_empty() {
+            self.snapshot.driver.is_ok()
+        } else {
+            !devices.iter().all(is_late)
         };
         let earlier_devices = &earlier.snapshot.devices;
         let was_told = earlier.as_of.is_some() || !earlier_devices.iter().all(is_late);

@@ -72,7 +72,7 @@ mod tests {
     use super::is_secret;
 
     #[test]
-    fn variables_that_may_be_secrets_are_recognised_by_name_and_by_value() {
+    fn possible_secrets_are_recognised_by_name_and_value() {
         for name in
             ["HF_TOKEN", "aws_secret_access_key", "WANDB_API_KEY", "PGPASSWORD", "MYSQL_PWD"]
         {

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn every_function_key_has_another_key_beside_it() {
+    fn every_function_key_has_an_alternative() {
         for binding in BINDINGS {
             let is_function = |key: &Stroke| matches!(key.code, F(_));
             assert!(!binding.keys.iter().all(is_function), "{binding:?}");

@@ -190,9 +190,10 @@ impl Player {
 
     fn change_speed(&mut self, by: isize) -> bool {
         let speed = self.playback.speed;
-        let next = match by > 0 {
-            true => SPEEDS.into_iter().find(|known| *known > speed),
-            false => SPEEDS.into_iter().rev().find(|known| *known < speed),
+        let next = if by > 0 {
+            SPEEDS.into_iter().find(|known| *known > speed)
+        } else {
+            SPEEDS.into_iter().rev().find(|known| *known < speed)
         };
         self.playback.speed = next.unwrap_or(speed);
         false
@@ -446,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn long_damaged_part_is_passed_over_and_told_where_nothing_can_be_read() {
+    fn long_damaged_part_is_skipped_and_reported() {
         let damaged: Vec<usize> = (300..2000).collect();
         let mut player = player(0..2000, &damaged);
         player.obey(Control::To("1500".to_owned()));
@@ -462,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn recording_that_is_still_written_is_followed_at_its_end() {
+    fn growing_recording_is_followed_at_its_end() {
         let made = Made { times: vec![0, 1], later: vec![9, 5], ..Made::default() };
         let mut player = Player::new(Box::new(made), Some(Timestamp(1000)), 1.0);
         assert_eq!(player.wait(), Some(SEARCH));
@@ -479,7 +480,7 @@ mod tests {
     }
 
     #[test]
-    fn playback_goes_on_after_a_day_that_was_removed() {
+    fn playback_continues_after_a_removed_day() {
         let made = Made { times: (0..100).collect(), removed: 3..90, ..Made::default() };
         let mut player = Player::new(Box::new(made), Some(Timestamp(2000)), 1.0);
         assert!(player.wait().is_some());

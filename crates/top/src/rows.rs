@@ -499,9 +499,10 @@ impl Look<'_> {
         if suspects.len() > NAMED {
             holders.push(format!("{} more", suspects.len() - NAMED));
         }
-        let command = match holders.is_empty() {
-            true => "not listed, holder unknown".to_owned(),
-            false => format!("not listed: {}", holders.join(", ")),
+        let command = if holders.is_empty() {
+            "not listed, holder unknown".to_owned()
+        } else {
+            format!("not listed: {}", holders.join(", "))
         };
         let key = RowKey { gpu: Some(device.id().index), subject: Subject::Unlisted };
         Some(Row {

@@ -35,7 +35,7 @@ fn time_for_others_to_withdraw_doubles_after_each_conflict() {
 }
 
 #[test]
-fn attempt_that_others_cannot_see_is_not_confirmed() {
+fn attempt_invisible_to_others_is_not_confirmed() {
     let made = Made::default();
     let copy = LeaseEntry { owner: 7, ..entry("own-1", 1, 1, &["d"]) };
     made.with(|world| world.met = vec![(EntryKind::Attempt, copy)]);

@@ -234,7 +234,7 @@ fn safe_gpu_lock_is_awaited_for_one_minute() {
 }
 
 #[test]
-fn claims_that_sleep_count_the_minute_of_one_safe_gpu_together() {
+fn sleeping_claims_share_the_minute_of_one_safe_gpu() {
     for (changes, patience) in [(false, 0), (true, 60)] {
         let made = Made::default();
         made.add(EntryKind::Waiter, entry("first", 2, 1, &[]));
@@ -282,7 +282,7 @@ fn stalled_claim_is_skipped_immediately_and_reported() {
 
 /// In containers with different devices, neither claim can take what the other needs.
 #[test]
-fn claim_that_sees_other_devices_is_not_waited_for() {
+fn claim_seeing_other_devices_is_not_waited_for() {
     for (own, other, passes) in [
         (&[0, 1][..], &[2, 3][..], true),
         (&[0, 1], &[1, 2], false),
@@ -388,9 +388,10 @@ fn removed_queue_entry_is_republished() {
             let waiters = made.entries(EntryKind::Waiter).unwrap();
             waiters.iter().for_each(|waiter| made.end(&waiter.id));
         }
-        match waiting.waited > Duration::from_secs(8) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if waiting.waited > Duration::from_secs(8) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     });
     assert!(matches!(result, Err(TakeError::Stopped)));

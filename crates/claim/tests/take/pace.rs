@@ -8,10 +8,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 fn continue_until(end: Duration, waiting: &Waiting<'_>) -> ControlFlow<()> {
-    match waiting.waited >= end {
-        true => ControlFlow::Break(()),
-        false => ControlFlow::Continue(()),
-    }
+    if waiting.waited >= end { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 /// Returns when a claim that waits in vain takes a snapshot, in milliseconds.
@@ -28,7 +25,7 @@ fn looks(made: &Made, ask: &ClaimRequest, end: Duration) -> Vec<u128> {
 }
 
 #[test]
-fn claim_looks_less_often_the_more_claims_are_ahead() {
+fn claim_snapshots_get_rarer_with_more_claims_ahead() {
     for (ahead, interval) in [(0, 2000), (4, 3000), (31, 9750), (33, 10_000), (100, 10_000)] {
         let made = Made::default();
         made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
@@ -43,7 +40,7 @@ fn claim_looks_less_often_the_more_claims_are_ahead() {
 
 /// It polls safe-gpu's lock more often, and the driver may be slow.
 #[test]
-fn claim_behind_safe_gpu_keeps_its_interval_between_looks() {
+fn claim_behind_safe_gpu_keeps_its_snapshot_interval() {
     let made = Made::default();
     made.with(|world| world.safe_gpu = Some(ErrorKind::TimedOut));
     let ask = ClaimRequest { beside_safe_gpu: true, ..ask(1, Wait::Forever) };
@@ -61,7 +58,7 @@ fn claim_without_wait_does_not_wait_for_safe_gpu() {
 }
 
 #[test]
-fn place_is_renewed_every_five_seconds_while_devices_are_busy() {
+fn queue_place_is_renewed_every_5_s_while_devices_are_busy() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     let end = Duration::from_secs(100);
@@ -131,7 +128,7 @@ fn claim_without_wait_gives_up_at_tenth_conflict() {
 
 /// The same claims would collide again if they paused equally long.
 #[test]
-fn pause_after_conflict_is_1_to_20_ms_and_differs_between_claims() {
+fn pause_after_conflict_is_1_to_20_ms_and_differs_by_claim() {
     let made = Made::default();
     let mut pauses = Vec::new();
     for _ in 0..20 {
@@ -155,7 +152,7 @@ fn pause_after_conflict_is_1_to_20_ms_and_differs_between_claims() {
 
 /// Any process can cause changes.
 #[test]
-fn attempts_after_futile_changes_become_rarer_and_cause_no_look() {
+fn attempts_get_rarer_after_futile_changes_without_snapshot() {
     let made = Made::default();
     made.add(EntryKind::Lease, entry("x", 1, 4, &MACHINE));
     made.with(|world| world.signals = [Duration::ZERO; 8].into());

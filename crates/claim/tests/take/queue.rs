@@ -21,9 +21,10 @@ fn only_live_claims_count_as_ahead_and_stalled_ones_are_named() {
     let mut last = Ahead::default();
     let result = take_while(&made, &ask(1, Wait::Forever), |waiting| {
         last.clone_from(waiting.ahead);
-        match waiting.waited > Duration::from_secs(5) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if waiting.waited > Duration::from_secs(5) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     });
     assert!(matches!(result, Err(TakeError::Stopped)));
@@ -80,7 +81,7 @@ fn claim_waits_for_earlier_claim_within_same_lease() {
 
 /// Each of them takes a snapshot at its own time.
 #[test]
-fn third_claim_of_a_class_checks_devices_after_twice_the_timeout() {
+fn third_claim_of_class_checks_devices_after_twice_the_timeout() {
     let made = Made::default();
     for (name, count) in [("other", 2), ("first", 1), ("second", 1)] {
         made.add(EntryKind::Waiter, entry(name, 2, count, &[]));
@@ -111,9 +112,10 @@ fn sleeping_claim_reports_its_position_to_attentive_watcher() {
         let result = take_while(&made, &ask, |waiting| {
             seen.push(waiting.ahead.count);
             made.end(&id("other"));
-            match waiting.waited > Duration::from_secs(20) {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if waiting.waited > Duration::from_secs(20) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
             }
         });
         assert!(matches!(result, Err(TakeError::Stopped)));

@@ -63,7 +63,6 @@ fn answers(hosts: &HostArgs, words: &[&str], global: &Global) -> Result<Vec<Answ
     Ok(ask(&hosts, &question, &Ssh::other(program("ssh")?), &SystemClock::new()))
 }
 
-/// Returns the hosts that the arguments name.
 pub(super) fn named(hosts: &HostArgs, global: &Global) -> Result<Vec<HostName>, Failure> {
     refuse(&[("--sim", global.sim.is_some()), ("--nvml", global.nvml.is_some())])?;
     let lists = hosts.named.iter().map(String::as_str);
@@ -87,9 +86,10 @@ fn show<T>(
     exit: Exit,
     lines: impl FnOnce(usize) -> Vec<gpu_report::text::Line>,
 ) -> Result<Exit, Failure> {
-    match global.json {
-        true => screen.json(&answers.json())?,
-        false => screen.together(|screen| screen.print_all(lines(screen.room(0))))?,
+    if global.json {
+        screen.json(&answers.json())?
+    } else {
+        screen.together(|screen| screen.print_all(lines(screen.room(0))))?
     }
     Ok(exit)
 }

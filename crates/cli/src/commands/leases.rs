@@ -84,9 +84,10 @@ fn to_release(
 fn named(devices: &[(DeviceUuid, Option<DeviceId>)]) -> String {
     let mut seen: Vec<&DeviceId> = devices.iter().filter_map(|(_, id)| id.as_ref()).collect();
     seen.sort_unstable_by_key(|id| id.index);
-    match seen.is_empty() {
-        true => wording::count(devices.len(), "GPU not visible here", "GPUs not visible here"),
-        false => claims::named(&seen),
+    if seen.is_empty() {
+        wording::count(devices.len(), "GPU not visible here", "GPUs not visible here")
+    } else {
+        claims::named(&seen)
     }
 }
 
@@ -102,9 +103,9 @@ fn show(screen: &mut Screen, global: &Global, listing: &Listing, dir: &str) -> R
         }
         return Ok(());
     }
-    let mut told = wording::leases::listing(listing, screen.room(0), &user);
+    let mut paragraphs = wording::leases::listing(listing, screen.room(0), &user);
     if global.quiet && !listing.leases.is_empty() {
-        told.remove(0);
+        paragraphs.remove(0);
     }
-    super::reap::show(screen, told)
+    super::reap::show(screen, paragraphs)
 }

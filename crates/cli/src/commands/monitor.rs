@@ -30,7 +30,6 @@ pub(crate) struct PmonArgs {
     pub(crate) stream: Stream,
 }
 
-// The rows of a stream.
 #[derive(Debug, Args)]
 pub(crate) struct Stream {
     /// Stop after so many samples; default: at Ctrl-C.

@@ -65,9 +65,10 @@ const EXPLAIN: &str = "use gpuws mem explain for the cause and remedies";
 /// Refuses a log with an out-of-memory message: another command explains it.
 pub(super) fn refuse_out_of_memory(what: &str, bytes: &[u8]) -> Result<(), Failure> {
     let why = "it is a log with an out-of-memory message";
-    match is_about_memory(bytes) {
-        true => Err(Failure::new(Exit::Usage, what).with_source(why).with_hint(EXPLAIN)),
-        false => Ok(()),
+    if is_about_memory(bytes) {
+        Err(Failure::new(Exit::Usage, what).with_source(why).with_hint(EXPLAIN))
+    } else {
+        Ok(())
     }
 }
 

@@ -13,8 +13,7 @@ use std::time::Duration;
 
 /// Returns the directory of the history; none without `--replay`.
 pub(super) fn dir<'a>(args: &'a HistoryArgs, global: &Global) -> Result<Option<&'a Path>, Failure> {
-    // The parser accepts a global option before the command together with a conflicting one after
-    // it.
+    // The parser misses a conflict between options before and after the command.
     if args.replay.is_some() && (global.sim.is_some() || global.nvml.is_some()) {
         return Err(Failure::new(Exit::Usage, "replay a history")
             .with_source("--replay cannot be used with --sim or --nvml"));

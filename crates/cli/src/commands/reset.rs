@@ -47,9 +47,10 @@ pub(crate) fn run(args: &ResetArgs, global: &Global, screen: &mut Screen) -> Res
     let own = source.host.own_ancestry()?.first().map(|own| own.pid);
     let blockers = Blockers::of(&now, device, &linked, own);
     let check = Check { now: &now, device, linked, blockers };
-    let outcome = match args.yes && check.may_ask(source.is_simulated()) {
-        true => Some(carry_out(&source, &check)?),
-        false => None,
+    let outcome = if args.yes && check.may_ask(source.is_simulated()) {
+        Some(carry_out(&source, &check)?)
+    } else {
+        None
     };
     let reset = Reset { check, sim, outcome };
     if global.json {

@@ -177,13 +177,13 @@ impl Screen {
 
     /// Prints a line. A closed pipe is not an error: later output is discarded.
     pub(crate) fn print(&mut self, line: &Line) -> Result<(), Failure> {
-        match self.colour {
-            true => self.write(|out| writeln!(out, "{}", localized(line.to_string()))),
-            false => self.write(|out| writeln!(out, "{}", localized(line.text().to_owned()))),
+        if self.colour {
+            self.write(|out| writeln!(out, "{}", localized(line.to_string())))
+        } else {
+            self.write(|out| writeln!(out, "{}", localized(line.text().to_owned())))
         }
     }
 
-    /// Prints lines.
     pub(crate) fn print_all(
         &mut self,
         lines: impl IntoIterator<Item = Line>,
@@ -196,7 +196,6 @@ impl Screen {
         self.write(|out| gpu_report::write::write(out, object))
     }
 
-    /// Prints an object on one line.
     pub(crate) fn json_line(&mut self, object: &impl Serialize) -> Result<(), Failure> {
         self.write(|out| writeln!(out, "{}", gpu_report::write::one_line(object)?))
     }

@@ -81,7 +81,7 @@ fn equal_possible_findings_share_a_block_with_a_bound() {
 }
 
 #[test]
-fn possible_finding_is_counted_without_a_name_and_a_ghost_is_named() {
+fn possible_finding_is_counted_unnamed_and_ghost_is_named() {
     let status = printed("--sim labbox");
     let row = status.lines().find(|line| line.contains("18250")).expect("bob's row");
     assert!(row.trim_end().ends_with("2 d"), "{row}");
@@ -107,7 +107,7 @@ fn possible_finding_is_counted_without_a_name_and_a_ghost_is_named() {
 }
 
 #[test]
-fn reap_says_why_it_ends_nobody_on_what_was_asked_for() {
+fn reap_says_why_it_ends_no_process_on_requested_gpus() {
     let idle = "18250 (bob) is idle: gpuws --sim labbox reap --pid 18250\n";
     let of_gpu = printed("--sim labbox reap --gpu 2");
     assert!(of_gpu.contains(&format!("no unaccounted memory on GPU 2; {idle}")), "{of_gpu}");
@@ -128,7 +128,7 @@ fn reap_says_why_it_ends_nobody_on_what_was_asked_for() {
 }
 
 #[test]
-fn process_without_a_gpu_is_refused_for_that_reason() {
+fn reap_refuses_process_without_a_gpu() {
     let output = printed("--sim shared-lab reap --pid 5101");
     assert!(output.contains("refused 5101 bash: it holds no GPU\n"), "{output}");
     let output = printed("--sim labbox reap --gpu 0 --pid 18250");
@@ -136,7 +136,7 @@ fn process_without_a_gpu_is_refused_for_that_reason() {
 }
 
 #[test]
-fn pipe_cuts_nothing_and_columns_give_the_width() {
+fn pipe_output_is_uncut_and_columns_set_the_width() {
     let command = "/opt/vllm/bin/python3 -m vllm.entrypoints.openai.api_server";
     let words = ["--sim", "shared-lab"];
     let pipe = text(&gpuws(&words, &[]));
@@ -198,7 +198,7 @@ fn selection_without_a_driver_reports_the_driver() {
 }
 
 #[test]
-fn quiet_leaves_out_headings_and_advice_and_labels_on_standard_error() {
+fn quiet_drops_headings_and_advice_and_moves_label_to_stderr() {
     for words in [
         "status",
         "status -i 2",
@@ -231,7 +231,7 @@ fn quiet_leaves_out_headings_and_advice_and_labels_on_standard_error() {
 
 /// In a session, the age of a process is unknown; a process of a run has a new lease as well.
 #[test]
-fn process_that_has_just_begun_is_no_finding() {
+fn new_process_is_no_finding() {
     let shown = |start: &str| {
         let output = crate::live::script(
             "twelve-gpus",

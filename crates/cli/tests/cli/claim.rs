@@ -28,7 +28,7 @@ fn exported_and_held_claims_can_be_released() {
 }
 
 #[test]
-fn claim_for_a_script_warns_of_a_sick_device_and_of_a_limit_that_nothing_keeps() {
+fn script_claim_warns_of_sick_device_and_unenforced_limit() {
     let output = script(
         "sick-gpus",
         "\"$0\" claim --gpu 2 --export 2>&1 > /dev/null\n\
@@ -44,7 +44,7 @@ fn claim_for_a_script_warns_of_a_sick_device_and_of_a_limit_that_nothing_keeps()
 }
 
 #[test]
-fn holder_that_was_started_to_ignore_signals_ends_by_a_release_alone() {
+fn holder_ignoring_signals_ends_only_by_release() {
     let output = script(
         "twelve-gpus",
         "(trap '' HUP INT TERM; exec \"$0\" claim --gpu 6 --hold --for $$ < /dev/null > held) &\n\
@@ -224,7 +224,7 @@ fn next_command_repeats_claims_dir() {
 }
 
 #[test]
-fn preview_names_place_in_queue() {
+fn preview_names_queue_position() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run -n 12 -- sh -c 'until [ -e done ]; do sleep 0.05; done' &\n\
@@ -335,7 +335,7 @@ fn leases_show_whole_short_commands_and_256_bytes_of_long_ones() {
 /// The lease is for the shell that runs the command, not for one around it; a subshell is a copy of
 /// the shell that forked it, unless it left its process group.
 #[test]
-fn root_of_a_lease_is_the_shell_that_takes_it() {
+fn root_of_a_lease_is_the_claiming_shell() {
     let output = script(
         "twelve-gpus",
         "root() { leases | grep -o '\"pid\":[0-9]*' | cut -d: -f2; }\n\
@@ -399,7 +399,7 @@ fn waiting_line_names_only_leases_of_requested_gpus() {
 }
 
 #[test]
-fn preview_warns_of_gpu_that_is_busy_without_process() {
+fn preview_warns_of_gpu_busy_without_a_process() {
     let output = script("sick-gpus", "\"$0\" claim --gpu 7; \"$0\" run --gpu 7 -- true");
     for text in [out(&output), reported(&output)] {
         let mut lines = text.lines().filter(|line| line.contains("warning: GPU 7: "));
@@ -443,7 +443,7 @@ fn at_most_four_keepers_of_a_lease_are_named() {
 }
 
 #[test]
-fn leases_of_invisible_devices_and_claims_without_leases_are_listed() {
+fn lists_leases_of_invisible_devices_and_claims_without_leases() {
     let output = script(
         "labbox",
         "export GPUWS_CLAIMS=$PWD\n\

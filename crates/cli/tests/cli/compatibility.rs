@@ -354,7 +354,7 @@ fn earlier_leases_hold_their_devices() {
 
 /// A later version may add fields: every program keeps the place, and its turn.
 #[test]
-fn place_with_unknown_fields_is_kept() {
+fn queue_place_with_unknown_fields_is_kept() {
     let mut revived = Revived::new();
     copy(&samples("8167d385").join("session/leases/queue"), &revived.own().join("queue"));
     let queue = revived.own().join("queue");

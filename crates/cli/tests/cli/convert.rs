@@ -190,7 +190,7 @@ fn memory_for_reading_can_be_limited() {
 }
 
 #[test]
-fn quiet_conversion_prints_nothing() {
+fn quiet_conversion_has_no_output() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("rmm.csv"), RMM).unwrap();
     let output = gpuws(dir.path(), &["--quiet", "mem", "convert", "rmm.csv", "-o", "out.jsonl"]);

@@ -205,7 +205,7 @@ fn limit_applies_to_the_named_devices() {
 }
 
 #[test]
-fn missing_python_is_told() {
+fn missing_python_is_reported() {
     let words = ["--sim", "labbox", "mem", "env", "--limit", "6GiB", "--python"];
     for (python, code) in [("/nope", 3), ("python3", 3), ("", 3), ("/", 4)] {
         let output = gpuws(&[&words[..], &[python]].concat(), &[]);
@@ -310,7 +310,7 @@ fn claim_of_memory_share_prints_variables() {
 }
 
 #[test]
-fn limit_that_nothing_keeps_is_a_warning() {
+fn unenforced_limit_is_a_warning() {
     let words = ["mem", "env", "--limit", "6GiB", "--device-memory", "24GiB"];
     let unnamed = gpuws(&words, &[]);
     assert!(

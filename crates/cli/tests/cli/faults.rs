@@ -37,7 +37,7 @@ fn under_filter(text: &str) -> Option<Output> {
 }
 
 #[test]
-fn unanswered_lock_query_grants_nothing() {
+fn unanswered_lock_query_grants_no_device() {
     for errno in [EACCES, EPERM, EINTR] {
         let rule = format!("{SYS_fcntl}:{errno}:1:{F_OFD_GETLK}");
         let Some(output) = under_filter(&format!(
@@ -79,7 +79,7 @@ fn holder_is_ended_where_statx_is_blocked() {
 }
 
 #[test]
-fn holder_that_cannot_be_identified_keeps_the_lease() {
+fn unidentifiable_holder_keeps_the_lease() {
     // fstatat of a path with only AT_NO_AUTOMOUNT, as gpuws calls it. In the last case, the holder
     // is known and cannot be signalled.
     let identity = |errno| format!("{SYS_statx}:{errno} {SYS_newfstatat}:{errno}:3:2048");
@@ -215,7 +215,7 @@ touch begun; exec sleep 60
 ";
 
 #[test]
-fn script_that_reuses_descriptors_keeps_the_lease() {
+fn script_reusing_descriptors_keeps_the_lease() {
     let output = script(
         "twelve-gpus",
         &format!(

@@ -4,7 +4,7 @@
 use crate::live::{out, reported, script};
 
 #[test]
-fn low_fd_limit_grants_free_device_or_nothing() {
+fn low_fd_limit_grants_free_device_or_fails() {
     let output = script(
         "twelve-gpus",
         "\"$0\" run -n 11 --not 11 -- sh -c 'touch runs; exec sleep 300' > held & front=$!\n\

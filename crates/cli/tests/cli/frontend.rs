@@ -81,7 +81,7 @@ fn claim_of_killed_frontend_is_withdrawn() {
 /// A second frontend adopts the processes that the supervisor leaves, so that older children of the
 /// first one are not mistaken for them.
 #[test]
-fn second_frontend_is_started_only_beside_older_children() {
+fn second_frontend_starts_only_with_older_children() {
     let output = script(
         "twelve-gpus",
         r#"cat > inner <<'END'
@@ -130,7 +130,7 @@ fn json_report_is_the_only_line_of_gpuws() {
 
 /// The exit status of the command is more important than its report.
 #[test]
-fn report_that_cannot_be_written_is_a_warning() {
+fn unwritable_report_is_a_warning() {
     let output = script(
         "twelve-gpus",
         // The report is longer than a block of 512 bytes; the lease is not.

@@ -92,7 +92,7 @@ fn doctor_sees_whether_a_process_computed_before() {
 }
 
 #[test]
-fn replays_know_that_a_process_computed_before_the_sample() {
+fn replays_use_evidence_from_before_the_sample() {
     let dir = dir();
     // At this moment, the GPU of bob's process is idle, and its CPU is not.
     lines(dir.path(), "--sim shared-lab record --for 16m --every 5s --names past");
@@ -154,7 +154,7 @@ fn history_of_another_machine_is_not_continued() {
 }
 
 #[test]
-fn moment_outside_a_history_and_no_history_are_told() {
+fn reports_moment_outside_history_and_missing_history() {
     let dir = dir();
     lines(dir.path(), "--sim p100-ghost record --for 60s --names past");
     fs::create_dir(dir.path().join("empty")).expect("created");
@@ -179,7 +179,7 @@ fn moment_outside_a_history_and_no_history_are_told() {
 }
 
 #[test]
-fn damage_is_told_and_the_frame_before_it_is_shown() {
+fn damage_is_reported_and_the_previous_frame_shown() {
     let dir = dir();
     lines(dir.path(), "--sim p100-ghost record --for 60s --names past");
     let data = dir.path().join("past/data_2019-11-21");
@@ -197,7 +197,7 @@ fn damage_is_told_and_the_frame_before_it_is_shown() {
 }
 
 #[test]
-fn recorder_goes_on_after_samples_that_cannot_be_written() {
+fn recorder_continues_after_unwritable_samples() {
     let dir = dir();
     // No file may exceed 8 KiB; the kernel's error is the same as that of a full disk.
     let record = |blocks: u32, past: &str| {
@@ -286,7 +286,7 @@ fn recorder_of_this_machine_stops_cleanly_at_a_signal() {
 }
 
 #[test]
-fn recorder_ignores_the_signals_that_it_was_started_to_ignore() {
+fn recorder_keeps_ignoring_inherited_ignored_signals() {
     // Like nohup, and like a shell for a background job. SIGTERM always ends it.
     let mut recorder = Recorder::start("trap '' HUP INT TERM;");
     recorder.signal(Signal::SIGHUP);
@@ -296,7 +296,7 @@ fn recorder_ignores_the_signals_that_it_was_started_to_ignore() {
 }
 
 #[test]
-fn recorder_tells_that_its_directory_was_removed() {
+fn recorder_reports_removal_of_its_directory() {
     let mut recorder = Recorder::start("");
     // While it runs, it could recreate the files before the directory is gone.
     recorder.signal(Signal::SIGSTOP);
@@ -312,7 +312,7 @@ fn recorder_tells_that_its_directory_was_removed() {
 }
 
 #[test]
-fn report_that_cannot_be_written_names_its_file() {
+fn unwritable_report_error_names_its_file() {
     let dir = dir();
     lines(dir.path(), "--sim labbox record --for 60s --names past");
     // No file may exceed 512 bytes, as on a full disk.
@@ -326,7 +326,7 @@ fn report_that_cannot_be_written_names_its_file() {
 }
 
 #[test]
-fn printed_commands_work_for_a_directory_with_the_name_of_an_option() {
+fn printed_commands_work_for_directory_named_like_an_option() {
     let dir = dir();
     let told = lines(dir.path(), "--sim labbox record --for 3s --names -- -past");
     let (_, next) = told[1].split_once("gpuws ").expect("a command");

@@ -148,17 +148,14 @@ impl Lab {
         let as_root = format!(
             "mount --bind {path}/passwd /etc/passwd && mount --bind {path}/run /run && {run}"
         );
-        let mut command = match nix::unistd::geteuid().is_root() {
-            true => {
-                let mut command = Command::new("unshare");
-                command.args(["-m", "--propagation", "private", "sh", "-c", &as_root]);
-                command
-            }
-            false => {
-                let mut command = Command::new("sh");
-                command.args(["-c", &run]);
-                command
-            }
+        let mut command = if nix::unistd::geteuid().is_root() {
+            let mut command = Command::new("unshare");
+            command.args(["-m", "--propagation", "private", "sh", "-c", &as_root]);
+            command
+        } else {
+            let mut command = Command::new("sh");
+            command.args(["-c", &run]);
+            command
         };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().ok()?;
@@ -212,7 +209,7 @@ fn json(ended: &Ended) -> Value {
 }
 
 #[test]
-fn answers_of_hosts_are_merged_and_silence_is_told() {
+fn host_answers_are_merged_and_silence_is_reported() {
     let Some(lab) = Lab::open() else { return };
     let all = lab.gpuws(&["status", "--host", "a,b"]);
     assert_eq!(all.code, 0, "{}", all.stderr);
@@ -256,7 +253,7 @@ fn answers_of_hosts_are_merged_and_silence_is_told() {
 }
 
 #[test]
-fn what_hosts_say_is_hostile() {
+fn host_output_is_treated_as_hostile() {
     let Some(lab) = Lab::open() else { return };
     let missing = lab.gpuws(&["status", "--host", "odd"]);
     assert_eq!(missing.code, 3);
@@ -415,7 +412,7 @@ fn with_ssh(dir: &Path, ssh: &str, before: &str, words: &[&str]) -> Ended {
 }
 
 #[test]
-fn root_starts_no_program_that_another_user_can_change() {
+fn root_starts_no_program_changeable_by_another_user() {
     if !nix::unistd::geteuid().is_root() {
         return skipped("only root has this rule");
     }
@@ -465,7 +462,7 @@ fn whole_standard_error_of_a_short_job_arrives() {
 }
 
 #[test]
-fn answer_takes_memory_for_its_text_and_not_for_what_it_says() {
+fn host_answer_memory_is_bounded_by_its_text() {
     let dir = tempfile::tempdir().unwrap();
     // A million arrays, in 4 MB.
     let nested = "[0],".repeat(1_000_000);

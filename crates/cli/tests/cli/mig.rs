@@ -134,7 +134,7 @@ fn mig_device_is_selected_by_uuid_prefix_or_legacy_name() {
 }
 
 #[test]
-fn device_with_unknown_mig_mode_is_refused_while_instance_is_leased() {
+fn device_with_unknown_mig_mode_is_refused_with_leased_instance() {
     let dir = tempfile::tempdir().unwrap();
     let machine = dir.path().join("divided");
     std::fs::create_dir(&machine).unwrap();
@@ -181,7 +181,7 @@ fn job_on_mig_device_is_listed_and_its_memory_is_freed() {
 }
 
 #[test]
-fn unleased_use_blocks_only_that_mig_device() {
+fn unleased_use_blocks_only_its_mig_device() {
     let output = script_divided(
         "(CUDA_VISIBLE_DEVICES=MIG-b; export CUDA_VISIBLE_DEVICES; use_gpu 1000) & user=$!\n\
          until_so shows nvml-sim\n\

@@ -131,7 +131,7 @@ fn user_of_reap_must_exist_on_the_machine() {
 }
 
 #[test]
-fn word_that_selects_nothing_is_reported() {
+fn unmatched_selector_is_reported() {
     for (words, warning) in [
         ("labbox status --user alicee", "gpuws: --user alicee: no such user, and no visible"),
         ("labbox doctor --ignore hoarder:9", "gpuws: --ignore names GPU 9, which does not exist"),
@@ -182,7 +182,7 @@ fn suggested_command_names_machine_as_typed() {
 }
 
 #[test]
-fn record_counts_samples_and_says_what_it_left_out() {
+fn record_counts_samples_and_reports_omissions() {
     let dir = tempfile::tempdir().unwrap();
     let record = |words: &[&str]| {
         gpuws_in(dir.path(), &[&["--sim", "labbox", "record", "--every", "1"], words].concat())

@@ -49,7 +49,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn package_runs_with_nothing_but_what_it_depends_on() {
+fn package_runs_with_only_its_dependencies() {
     if !nix::unistd::geteuid().is_root() {
         return skip("only root can install a package");
     }
@@ -211,7 +211,7 @@ fn users_cannot_fill_the_file_system_of_run() {
 
 /// No age of `tmpfiles.d` applies to leases, and files of others are not exempt.
 #[test]
-fn cleaner_spares_nothing_but_leases() {
+fn cleaner_spares_only_leases() {
     let path = xtask::workspace_root().join("packaging/tmpfiles.d/gpuws.conf");
     let text = fs::read_to_string(path).expect("a file");
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
@@ -314,7 +314,7 @@ fn checked(manifests: &str) -> Option<Output> {
 }
 
 #[test]
-fn manifests_are_what_kubernetes_reads() {
+fn kubernetes_accepts_the_manifests() {
     let Some(manifests) = manifests() else { return };
     for line in ["hostPID: true", "automountServiceAccountToken: false", "- DAC_READ_SEARCH"] {
         assert!(manifests.lines().any(|found| found.trim() == line), "{line}: {manifests}");

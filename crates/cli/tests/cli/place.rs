@@ -351,7 +351,7 @@ fn devices_of_two_processes_have_different_names() {
 }
 
 #[test]
-fn hard_placement_refuses_what_soft_placement_moves() {
+fn hard_placement_refuses_requests_soft_placement_moves() {
     let dir = tempfile::tempdir().unwrap();
     let pinned = graph_file(
         dir.path(),
@@ -377,7 +377,7 @@ fn hard_placement_refuses_what_soft_placement_moves() {
 }
 
 #[test]
-fn graph_that_cannot_be_built_is_refused_with_its_nodes() {
+fn unbuildable_graph_is_refused_with_its_nodes() {
     let dir = tempfile::tempdir().unwrap();
     let node = |name: &str, inputs: &str| {
         let of = "attr { key: 'T' value { type: DT_FLOAT } }";
@@ -425,7 +425,7 @@ fn schedule_is_drawn_and_traced_to_new_files() {
 }
 
 #[test]
-fn model_is_placed_on_gpus_that_a_claim_would_get() {
+fn model_is_placed_on_gpus_available_to_a_claim() {
     let words = ["--sim", "labbox", "place", "model", LLAMA, "--context", "8k"];
     hold("llama.txt", &words);
     let placed = object(&run(&[&words[..], &["--json"]].concat()));
@@ -440,7 +440,7 @@ fn model_is_placed_on_gpus_that_a_claim_would_get() {
 }
 
 #[test]
-fn model_that_does_not_fit_exits_with_1_and_offers_an_encoding() {
+fn oversized_model_exits_with_1_and_offers_an_encoding() {
     let words = ["place", "model", LLAMA, "--context", "8k", "--memory", "8GiB,8GiB"];
     let small = run(&words);
     assert_eq!(small.status.code(), Some(1), "{small:?}");

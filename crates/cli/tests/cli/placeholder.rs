@@ -159,7 +159,7 @@ fn cuda_error_is_reported_and_no_context_kept() {
 }
 
 #[test]
-fn placeholder_of_ended_owner_keeps_nothing() {
+fn placeholder_of_ended_owner_holds_no_device() {
     let driver = driver();
     let mut root = Root::start();
     let words = root.words();

@@ -72,7 +72,7 @@ fn ghost_in_a_pod_is_named_and_the_advice_deletes_its_pod() {
 }
 
 #[test]
-fn pod_that_its_devices_name_is_shown_and_not_deleted_by_that_name() {
+fn pod_identified_by_devices_is_shown_but_not_deleted_by_name() {
     let dir = node();
     let machine = dir.path().join("box");
     let uuids = held(&machine);
@@ -90,7 +90,7 @@ fn pod_that_its_devices_name_is_shown_and_not_deleted_by_that_name() {
 }
 
 #[test]
-fn kubelet_that_lies_is_a_warning_and_the_rest_is_shown() {
+fn lying_kubelet_is_a_warning_and_the_rest_is_shown() {
     let dir = node();
     let machine = dir.path().join("box");
     for (answer, expected) in [

@@ -39,7 +39,7 @@ fn object(output: &Output) -> Value {
 }
 
 #[test]
-fn verdict_follows_from_what_is_understood() {
+fn verdict_uses_only_understood_properties() {
     let awq = json!({"quant_method": "AWQ", "bits": 4, "group_size": 128});
     let unknown = json!({"quant_method": "psychic", "bits": 4});
     let mut novel = config();
@@ -75,7 +75,7 @@ fn verdict_follows_from_what_is_understood() {
 }
 
 #[test]
-fn element_type_that_is_not_stated_is_a_doubt() {
+fn missing_element_type_is_a_doubt() {
     let unstated = with("torch_dtype", Value::Null);
     let doubt = json!(["the configuration does not state torch_dtype; 16 bits are assumed"]);
     for (words, code, doubts) in [
@@ -120,7 +120,7 @@ fn weights_are_those_of_the_quantized_checkpoint() {
 }
 
 #[test]
-fn engine_refuses_weights_that_it_cannot_load() {
+fn engine_refuses_unloadable_weights() {
     let awq = with("quantization_config", json!({"quant_method": "awq", "bits": 4}));
     let plain = config();
     for (config, words, parts) in [
@@ -149,7 +149,7 @@ fn engine_refuses_weights_that_it_cannot_load() {
 }
 
 #[test]
-fn command_has_the_quantization_or_says_what_is_needed() {
+fn command_has_quantization_or_names_its_requirement() {
     let config = config();
     let base = ["--memory", "24GiB", "--context", "4k"];
     for (words, out_part, message_part) in [

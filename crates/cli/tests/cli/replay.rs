@@ -114,7 +114,7 @@ fn job_is_replayed_under_several_policies() {
 }
 
 #[test]
-fn oom_replay_names_settings_that_help() {
+fn oom_replay_names_helpful_settings() {
     let dir = Dir::with(&[("step.jsonl", STEP)]);
     let with = |words: &[&str]| dir.transcript(&[&["mem", "replay"], words].concat());
     hold(
@@ -372,7 +372,7 @@ fn svg_shows_one_device_and_html_all() {
 }
 
 #[test]
-fn job_that_does_not_fit_or_runs_out_of_memory_exits_1() {
+fn job_too_large_or_out_of_memory_exits_1() {
     let dir = Dir::with(&[("step.jsonl", STEP)]);
     let code = |words: &[&str]| dir.run(&[&["mem"], words].concat()).status.code();
     for (device, expected) in [("4GiB", 0), ("600MiB", 1)] {
@@ -397,7 +397,7 @@ fn decimal_size_of_a_device_is_noted() {
 }
 
 #[test]
-fn job_that_fits_with_expandable_segments_is_told_the_setting() {
+fn fit_suggests_expandable_segments_if_they_suffice() {
     // A small block keeps the segment of a large one, so the next large one needs another segment.
     let event = |(at, (action, address, mib)): (usize, &(&str, u64, u64))| {
         let (address, size) = ((1_u64 << 40) + (address << 20), mib << 20);

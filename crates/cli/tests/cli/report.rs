@@ -107,7 +107,7 @@ fn topo_accepts_nvidia_smi_matrix_option() {
 
 /// The job ends another process on its device, whose memory is free at once, late or never.
 #[test]
-fn memory_that_is_not_freed_is_awaited_and_reported() {
+fn unfreed_memory_is_awaited_and_reported() {
     let cases = [
         ("memory_returns_after_ms = 100", false, false),
         ("memory_returns_after_ms = 3000", true, false),

@@ -359,7 +359,7 @@ fn claim_for_process_of_other_user_is_refused() {
 }
 
 #[test]
-fn signal_while_waiting_ends_gpuws_by_that_signal() {
+fn signal_while_waiting_ends_gpuws_by_the_same_signal() {
     let output = script(
         "labbox",
         "for what in 'run --gpu 0 -- true' 'claim --gpu 0 --hold'; do\n\

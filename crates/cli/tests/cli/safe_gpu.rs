@@ -261,7 +261,7 @@ fn held_device_goes_to_no_outsider() {
 
 /// The job calls safe_gpu after an outsider has taken its device: no placeholder was possible.
 #[test]
-fn safe_gpu_within_job_does_not_take_what_outsider_has() {
+fn safe_gpu_within_job_does_not_take_device_of_outsider() {
     with_both(
         "rtx8000-x4",
         &format!(

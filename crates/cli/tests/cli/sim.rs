@@ -329,7 +329,7 @@ fn non_simulating_library_is_rejected_before_command_runs() {
 }
 
 #[test]
-fn reap_without_live_placeholders_does_nothing() {
+fn reap_without_live_placeholders_has_no_effect() {
     let output = within(&["p100-ghost"], &["reap", "--gpu", "0", "--yes"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let output_text = text(&output.stdout) + &text(&output.stderr);

@@ -5,7 +5,7 @@ use crate::program::skipped;
 use std::process::Command;
 
 #[test]
-fn script_that_cannot_start_its_worker_does_not_drain_the_node() {
+fn script_failing_to_start_its_worker_does_not_drain_node() {
     let script = "for name in prolog epilog health; do\n\
                     (ulimit -n 4; exec \"$0\" slurm $name) 2> said; code=$?\n\
                     echo $name $code $(grep -c 'Too many open files' said)\n\
@@ -17,7 +17,7 @@ fn script_that_cannot_start_its_worker_does_not_drain_the_node() {
 }
 
 #[test]
-fn health_check_that_does_not_get_to_its_end_drains_the_node() {
+fn unfinished_health_check_drains_the_node() {
     // Consoles stand in for the devices, and the query for the processes that Slurm tracks hangs.
     let script = "cd \"$1\" && mkdir bin sbin && mknod nvidia0 c 4 40 && mknod nvidia-uvm c 4 44 &&\n\
                   true <> nvidia0 || { echo skipped; exit; }\n\

@@ -104,7 +104,7 @@ fn stopped_job_gives_the_terminal_back_and_takes_it_again() {
 }
 
 #[test]
-fn mouse_is_left_to_the_terminal_on_request_and_colours_as_asked() {
+fn mouse_and_colours_follow_the_options() {
     let words = [&TOP[..], &["--no-mouse", "--ascii", "--color", "never"]].concat();
     let shown = on_terminal((80, 24), "21044=q", &words);
     let screen = shown.split("E[?1049h").nth(1).unwrap();
@@ -142,7 +142,7 @@ fn keys_are_answered_while_the_driver_hangs() {
 }
 
 #[test]
-fn view_is_drawn_and_left_if_no_look_ever_arrives() {
+fn view_is_drawn_and_quits_without_any_snapshot() {
     let hang = "nvmlDeviceGetUtilizationRates=hang";
     let words = ["sim", "labbox", "--fault", hang, "--", GPUWS, "top"];
     let shown = on_terminal((80, 24), "looking=q", &words);
@@ -151,7 +151,7 @@ fn view_is_drawn_and_left_if_no_look_ever_arrives() {
 }
 
 #[test]
-fn process_of_a_session_is_ended_from_the_view_and_its_memory_comes_back() {
+fn view_ends_process_of_session_and_its_memory_is_freed() {
     let words = ["sim", "labbox", "--live", "--", "sh", "-c"];
     let then =
         r#""$0" top; "$0" query --query-gpu=index,memory.used --format=csv,noheader,nounits"#;

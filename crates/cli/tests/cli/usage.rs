@@ -50,7 +50,7 @@ fn report_has_a_table_for_users_jobs_gpus_and_days() {
 }
 
 #[test]
-fn report_of_recording_is_that_of_a_history() {
+fn report_of_recording_equals_report_of_history() {
     let dir = history();
     printed(dir.path(), "--sim labbox record --looks 721 --every 1m --names past.gpuws");
     // The history ends a minute earlier.
@@ -175,7 +175,7 @@ fn samples_from_before_the_clock_was_set_back_are_reported() {
 }
 
 #[test]
-fn jobs_of_processes_that_work_are_named() {
+fn jobs_of_working_processes_are_named() {
     let dir = machine_from("labbox", |text| {
         let process = "[[process]]\npid = 21044\n";
         let job = "cgroup = \"/system.slice/slurmstepd.scope/job_4711\"\n\
@@ -189,7 +189,7 @@ fn jobs_of_processes_that_work_are_named() {
 }
 
 #[test]
-fn damage_of_a_history_is_told_and_the_rest_reported() {
+fn damage_of_history_is_named_and_the_rest_reported() {
     let dir = history();
     let data = dir.path().join("past/data_2025-03-03");
     let mut bytes = fs::read(&data).expect("the data");
@@ -203,7 +203,7 @@ fn damage_of_a_history_is_told_and_the_rest_reported() {
 }
 
 #[test]
-fn path_that_is_neither_history_nor_recording_is_refused() {
+fn path_without_history_or_recording_is_refused() {
     let dir = tempfile::tempdir().expect("temporary directory");
     fs::write(dir.path().join("text"), "text\n").expect("it can be written");
     fs::create_dir(dir.path().join("empty")).expect("it can be created");
@@ -226,7 +226,7 @@ fn path_that_is_neither_history_nor_recording_is_refused() {
 }
 
 #[test]
-fn hours_of_a_history_prove_that_a_hoarder_is_abandoned() {
+fn hours_of_history_prove_a_hoarder_abandoned() {
     let dir = history();
     let ended = run(dir.path(), "doctor --replay past --gpu 2");
     let text = ended.stdout;

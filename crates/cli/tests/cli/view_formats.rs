@@ -11,10 +11,8 @@ use std::process::{Command, Stdio};
 fn hostile_process_name_is_escaped_in_every_format() {
     let dir = machine_from("labbox", |text| {
         let hostile = "command_line = [\"\\u001b]0;x\\u0007\\n, 9\", \"\\u202e\"]";
-        let lines = text.lines().map(|line| match line.starts_with("command_line") {
-            true => hostile,
-            false => line,
-        });
+        let lines =
+            text.lines().map(|line| if line.starts_with("command_line") { hostile } else { line });
         lines.collect::<Vec<_>>().join("\n")
     });
     for words in [

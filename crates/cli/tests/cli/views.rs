@@ -87,7 +87,7 @@ fn list_of_devices_parses_back() {
 }
 
 #[test]
-fn peer_access_parses_back_and_what_is_not_reported_is_an_error() {
+fn peer_access_parses_back_and_unreported_is_an_error() {
     for (option, cells) in
         [("-p2p r", ["OK", "TNS"]), ("-p2p w", ["OK", "TNS"]), ("-p n", ["OK", "NS"])]
     {
@@ -139,7 +139,7 @@ fn streams_parse_back() {
 }
 
 #[test]
-fn processes_and_unexplained_memory_are_shown_in_their_mig_instance() {
+fn processes_and_unexplained_memory_appear_in_mig_instance() {
     let status: Value = serde_json::from_str(&out(&gpuws("--sim mig-a100 --json"))).unwrap();
     let gpu = &status["gpus"][0];
     let place = |process: &Value| {

@@ -85,7 +85,7 @@ fn policy_reaps_only_with_both_keys() {
 }
 
 #[test]
-fn policy_that_others_can_change_is_refused() {
+fn policy_changeable_by_others_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let open = write(dir.path().join("open.toml"), REAP, 0o666);
     let wrong = write(dir.path().join("wrong.toml"), "[findings]\nafer = \"1m\"\n", 0o600);
@@ -203,7 +203,7 @@ fn hangup_reads_the_policy_again_and_termination_ends_the_watch() {
 }
 
 #[test]
-fn history_is_continued_and_never_written_where_others_can_write() {
+fn history_is_continued_but_not_where_others_can_write() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("history");
     let at = path.to_str().unwrap();

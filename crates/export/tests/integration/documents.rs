@@ -44,7 +44,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn rules_and_dashboard_use_metrics_that_exist() {
+fn rules_and_dashboard_use_existing_metrics() {
     let existing: BTreeSet<String> = Metric::ALL
         .iter()
         .flat_map(|metric| {

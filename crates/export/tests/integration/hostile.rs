@@ -37,7 +37,7 @@ fn silent_and_slow_clients_do_not_keep_others_out() {
 }
 
 #[test]
-fn client_that_sends_too_slowly_is_dropped() {
+fn client_sending_too_slowly_is_dropped() {
     let served = served(Limits { reading: Duration::from_millis(50), ..limits() });
     assert_eq!(served.connect(b"GET /metr").answer(), "");
     assert_eq!(served.connect(b"").answer(), "");
@@ -66,7 +66,7 @@ fn endless_headers_are_refused() {
 }
 
 #[test]
-fn client_that_leaves_costs_nothing() {
+fn departed_client_has_no_cost() {
     let served = served(limits());
     for _ in 0..200 {
         let client = served.connect(SCRAPE);
@@ -79,7 +79,7 @@ fn client_that_leaves_costs_nothing() {
 }
 
 #[test]
-fn clients_that_read_nothing_do_not_keep_others_out() {
+fn clients_not_reading_do_not_keep_others_out() {
     let served = served(limits());
     for _ in 0..10 {
         // Fewer than there is room for: a scrape in progress is not dropped for another.
@@ -101,7 +101,7 @@ fn served_by_a_driver_that_hangs(connections: usize) -> (Served, Sender<()>) {
 }
 
 #[test]
-fn one_scrape_too_many_takes_the_place_of_another_which_is_told_so() {
+fn excess_scrape_evicts_oldest_with_503() {
     let (served, release) = served_by_a_driver_that_hangs(2);
     let first = [served.connect(SCRAPE), served.connect(SCRAPE)];
     let last = served.scrape("X-Prometheus-Scrape-Timeout-Seconds: 0.1\r\n");
@@ -114,7 +114,7 @@ fn one_scrape_too_many_takes_the_place_of_another_which_is_told_so() {
 }
 
 #[test]
-fn scrapes_that_allow_much_time_do_not_silence_the_others_while_the_driver_hangs() {
+fn long_scrapes_do_not_silence_others_while_driver_hangs() {
     let (served, _release) = served_by_a_driver_that_hangs(8);
     let patient = b"GET /metrics HTTP/1.1\r\nX-Prometheus-Scrape-Timeout-Seconds: 120\r\n\r\n";
     let patient: Vec<_> = (0..20).map(|_| served.connect(patient)).collect();
@@ -126,7 +126,7 @@ fn scrapes_that_allow_much_time_do_not_silence_the_others_while_the_driver_hangs
 }
 
 #[test]
-fn scrapes_that_allow_little_time_do_not_make_the_driver_silent_to_others() {
+fn short_scrapes_do_not_report_driver_down_to_others() {
     let (served, release) = served_by_a_driver_that_hangs(8);
     let hasty = || {
         served.connect(b"GET /metrics HTTP/1.1\r\nX-Prometheus-Scrape-Timeout-Seconds: 8\r\n\r\n")

@@ -135,7 +135,7 @@ fn absent_value_is_an_absent_series_and_zero_is_zero() {
 
 /// Leases beyond the limits of a reader are one entry, of a user or of several.
 #[test]
-fn merged_leases_count_in_full_for_their_user_and_as_one_on_a_device() {
+fn merged_leases_count_fully_by_user_and_once_by_device() {
     let snapshot = machine(vec![device(0, &[]), device(1, &[])], Vec::new());
     let mut merged = MergedLeases::of_count(40);
     merged.add("GPU-0", &mut 1);
@@ -151,7 +151,7 @@ fn merged_leases_count_in_full_for_their_user_and_as_one_on_a_device() {
 }
 
 #[test]
-fn device_that_hangs_makes_the_driver_down_and_keeps_what_is_known() {
+fn hanging_device_reports_driver_down_and_keeps_known_values() {
     let mut silent = device(1, &[]);
     silent.sample = Err(fault(Absent::NoAnswer));
     silent.processes = Err(fault(Absent::NoAnswer));
@@ -170,7 +170,7 @@ fn device_that_hangs_makes_the_driver_down_and_keeps_what_is_known() {
 }
 
 #[test]
-fn sleeping_machine_is_up_and_says_nothing_of_its_devices() {
+fn sleeping_machine_is_up_without_device_values() {
     let mut asleep = device(0, &[]);
     asleep.sample = Err(fault(Absent::Asleep));
     asleep.processes = Err(fault(Absent::Asleep));
@@ -214,7 +214,7 @@ fn a_thousand_users_are_a_hundred_and_the_others() {
 }
 
 #[test]
-fn a_thousand_owners_of_unused_leases_are_a_hundred_and_the_others() {
+fn thousand_lease_owners_become_a_hundred_and_others() {
     let snapshot = machine(vec![device(0, &[]), device(1, &[])], Vec::new());
     // A different user each; those with large numbers have three leases on the second device.
     let leases = (1..=1000).flat_map(|owner| {
@@ -355,7 +355,7 @@ fn owned((name, lines): (&str, &str)) -> (String, String) {
 }
 
 #[test]
-fn slurm_job_is_named_by_its_number_and_a_lease_within_it_is_the_job() {
+fn slurm_job_has_its_number_and_includes_inner_lease() {
     let work = |id: &str, below: &str| {
         let (kind, cgroup) = (WorkloadKind::SlurmJob, format!("{below}/x_slurmstepd.scope"));
         Some(Box::new(Workload { kind, id: id.to_owned(), cgroup }))
@@ -409,7 +409,7 @@ fn mig_instances_have_files_of_their_own() {
 }
 
 #[test]
-fn queue_shows_who_waits_and_since_when() {
+fn queue_shows_waiting_users_and_oldest_wait() {
     let waiting = |id: &str, owner: u32, since: u64| LeaseEntry {
         since: Timestamp(since),
         claim: Claim::whole(2),

@@ -15,7 +15,7 @@ fn at_once(_: Duration) -> Metrics {
 }
 
 #[test]
-fn page_comes_in_the_format_that_is_asked_for_with_its_length() {
+fn page_has_requested_format_and_length() {
     let served = Served::start(Limits::default(), at_once);
     let text = served.scrape("");
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"), "{text}");
@@ -39,7 +39,7 @@ fn page_comes_in_the_format_that_is_asked_for_with_its_length() {
 }
 
 #[test]
-fn look_that_never_ends_gives_up_zero_within_the_time_of_the_scrape() {
+fn endless_snapshot_yields_up_zero_within_scrape_timeout() {
     let (asked, times) = channel();
     let (release, held) = channel::<()>();
     let served =
@@ -67,7 +67,7 @@ fn look_that_never_ends_gives_up_zero_within_the_time_of_the_scrape() {
 }
 
 #[test]
-fn scrapes_at_the_same_time_share_a_look() {
+fn concurrent_scrapes_share_a_snapshot() {
     let looks = Arc::new(AtomicUsize::new(0));
     let (counted, clock) = (Arc::clone(&looks), RealClock::new());
     let limits = Limits { reuse: Duration::ZERO, ..Limits::default() };
@@ -86,7 +86,7 @@ fn scrapes_at_the_same_time_share_a_look() {
 }
 
 #[test]
-fn scrape_soon_after_a_look_gets_the_same_look() {
+fn scrape_soon_after_a_snapshot_reuses_it() {
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&looks);
     let limits = Limits { reuse: Duration::from_secs(3600), ..Limits::default() };
@@ -101,7 +101,7 @@ fn scrape_soon_after_a_look_gets_the_same_look() {
 }
 
 #[test]
-fn scrape_with_little_time_does_not_make_the_driver_silent_to_others() {
+fn short_scrape_does_not_report_driver_down_to_others() {
     // A driver that takes longer than half a second.
     let clock = RealClock::new();
     let limits = Limits { reuse: Duration::from_secs(3600), ..Limits::default() };

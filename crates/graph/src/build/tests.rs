@@ -87,7 +87,7 @@ fn output_types_come_from_attributes_and_their_defaults() {
 }
 
 #[test]
-fn node_may_tell_its_outputs() {
+fn node_may_state_its_outputs() {
     let mut unknown = node("x", "FusedGemm", &[]);
     let text = message(vec![unknown.clone()]);
     assert!(text.starts_with("Op type not registered 'FusedGemm'"), "{text}");
@@ -96,7 +96,7 @@ fn node_may_tell_its_outputs() {
 }
 
 #[test]
-fn wrong_inputs_are_errors_that_name_the_node() {
+fn wrong_inputs_are_errors_naming_the_node() {
     let a = || node("a", "In", &[]);
     for (nodes, expected) in [
         (vec![node("a", "Relu", &["zz"])], "Node 'a': Unknown input node 'zz'"),
@@ -125,7 +125,7 @@ fn wrong_inputs_are_errors_that_name_the_node() {
 }
 
 #[test]
-fn cycle_is_an_error_that_names_its_nodes() {
+fn cycle_is_an_error_naming_its_nodes() {
     let nodes = vec![
         node("first", "In", &[]),
         node("a", "Relu", &["b"]),
@@ -138,7 +138,7 @@ fn cycle_is_an_error_that_names_its_nodes() {
 }
 
 #[test]
-fn loop_that_next_iteration_closes_is_no_cycle() {
+fn loop_closed_by_next_iteration_is_no_cycle() {
     let graph = build(vec![
         node("start", "In", &[]),
         node("merge", "Merge", &["start", "next"]),
@@ -150,7 +150,7 @@ fn loop_that_next_iteration_closes_is_no_cycle() {
 }
 
 #[test]
-fn repeated_arguments_cannot_demand_more_values_together_than_the_bound() {
+fn repeated_arguments_together_respect_the_value_bound() {
     let most = 65_536;
     let many = || {
         let kind = ArgKind::Repeated("N".into(), Box::new(ArgKind::Type(Dtype::FLOAT)));

@@ -116,9 +116,10 @@ pub fn estimate(
             outputs: outputs.collect(),
             nanos: names.iter().zip(&cluster.processors).map(time).collect(),
             workspace: Bytes(0),
-            persistent: match is_variable || is_initializer {
-                true => sizes[at].iter().copied().sum(),
-                false => Bytes(0),
+            persistent: if is_variable || is_initializer {
+                sizes[at].iter().copied().sum()
+            } else {
+                Bytes(0)
             },
             keeps_outputs: is_initializer,
             group: groups.get(&at).copied(),

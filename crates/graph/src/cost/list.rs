@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_suffices_nowhere_is_an_error_that_tells_what_is_missing() {
+    fn insufficient_memory_error_names_the_lack() {
         let mut cluster = cluster(2, 1);
         cluster.processors[0].memory = Some(Bytes::from_mib(1));
         cluster.processors[1].memory = Some(Bytes::from_mib(2));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn item_waits_for_memory_that_others_release() {
+    fn item_waits_for_memory_released_by_others() {
         let mut cluster = cluster(1, 1);
         cluster.processors[0].memory = Some(Bytes(100));
         let mut items =
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn cycle_is_an_error_that_names_its_items() {
+    fn cycle_is_an_error_naming_its_items() {
         let mut items = vec![item("a", &[1], &[Input::order(2)], 0)];
         items.push(item("b", &[1], &[Input::value(0, 0)], 0));
         items.push(item("c", &[1], &[Input::value(1, 0)], 0));

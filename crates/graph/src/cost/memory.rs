@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_change_nothing() {
+    fn chunks_do_not_change_results() {
         let mut state = 7_u64;
         let mut random = |limit: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

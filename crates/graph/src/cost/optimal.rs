@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn tiny_graphs_with_ports_groups_and_memory_end_as_early_as_any_list_schedule() {
+    fn optimal_matches_brute_force_over_list_schedules() {
         let mut compared = 0;
         for seed in 0..60 {
             let mut cluster = cluster(2, seed);

@@ -177,9 +177,10 @@ impl<'p> Partial<'p> {
             ready = ready.max(transfer.end_nanos);
         }
         let busy = &self.busy[to as usize];
-        trial.start = match self.append && nanos > 0 {
-            true => ready.max(busy.end()),
-            false => busy.earliest(ready, nanos),
+        trial.start = if self.append && nanos > 0 {
+            ready.max(busy.end())
+        } else {
+            busy.earliest(ready, nanos)
         };
         trial.end = trial.start.saturating_add(nanos);
     }

@@ -50,12 +50,15 @@ pub(super) fn cluster(count: usize, seed: u64) -> Cluster {
     let mut random = Random(seed ^ 0x5eed);
     let processor =
         |at| Processor { name: format!("/device:GPU:{at}").into(), speed: 1.0, memory: None };
-    let mut route = |from, to| match from == to {
-        true => Route::default(),
-        false => Route {
-            latency_nanos: 10_000,
-            bytes_per_second: 500_000_000 * (1 + random.below(3) as u64),
-        },
+    let mut route = |from, to| {
+        if from == to {
+            Route::default()
+        } else {
+            Route {
+                latency_nanos: 10_000,
+                bytes_per_second: 500_000_000 * (1 + random.below(3) as u64),
+            }
+        }
     };
     let mut routes = vec![Vec::new(); count];
     for (from, row) in routes.iter_mut().enumerate() {

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn each_violation_is_told() {
+    fn each_violation_is_reported() {
         let (dag, cluster, good) = example();
         let of = |dag: &Dag, change: &dyn Fn(&mut Schedule)| {
             let mut schedule = good.clone();

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn soft_merge_drops_the_type_or_index_that_differs() {
+    fn soft_merge_drops_differing_type_or_index() {
         for (a, b, hard, soft) in [
             ("/job:a", "/job:b", "jobs", "jobs"),
             ("/replica:0", "/replica:1", "replicas", "replicas"),

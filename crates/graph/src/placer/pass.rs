@@ -340,9 +340,10 @@ impl Pass<'_, '_, '_> {
             let kind = own.kind.map_or("", |kind| self.cx.names.text(kind));
             let is_gpu = kind.eq_ignore_ascii_case("gpu");
             let has_gpu = self.cx.devices.kinds().contains(&"GPU");
-            let hint = match is_gpu && !has_gpu {
-                true => " The requested device appears to be a GPU, but CUDA is not enabled.",
-                false => "",
+            let hint = if is_gpu && !has_gpu {
+                " The requested device appears to be a GPU, but CUDA is not enabled."
+            } else {
+                ""
             };
             return format!(
                 "{{{{node {}}}}} was explicitly assigned to {} but available devices are [ {} ]. \

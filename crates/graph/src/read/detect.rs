@@ -31,9 +31,10 @@ pub fn detect(file: &[u8]) -> Result<Form, ReadError> {
             _ => Form::GraphText,
         });
     }
-    let reason = Reason::malformed(match file.is_empty() {
-        true => "the file is empty",
-        false => "it is neither JSON, a GraphDef, a SavedModel nor an ONNX model",
+    let reason = Reason::malformed(if file.is_empty() {
+        "the file is empty"
+    } else {
+        "it is neither JSON, a GraphDef, a SavedModel nor an ONNX model"
     });
     Err(ReadError { form: None, place: Place::Whole, reason })
 }

@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_is_read_counts_against_the_memory() {
+    fn all_read_data_counts_against_the_memory_limit() {
         let limits = Limits::default();
         let all = Budget::new(b"", &limits).unwrap();
         assert_eq!(all.memory, 1 << 20);

@@ -124,9 +124,10 @@ pub fn graph_as(form: Form, file: &[u8], limits: &Limits) -> Result<Document, Re
 /// # Errors
 /// If the content is malformed, or a limit is exceeded.
 pub fn ops(file: &[u8], limits: &Limits) -> Result<Vec<OpDef>, ReadError> {
-    match detect::is_binary_list(file) {
-        true => tensorflow::ops(&mut Wire::new(file, Form::Ops, limits)?),
-        false => tensorflow::ops(&mut Text::new(file, Form::Ops, limits)?),
+    if detect::is_binary_list(file) {
+        tensorflow::ops(&mut Wire::new(file, Form::Ops, limits)?)
+    } else {
+        tensorflow::ops(&mut Text::new(file, Form::Ops, limits)?)
     }
 }
 
@@ -136,8 +137,9 @@ pub fn ops(file: &[u8], limits: &Limits) -> Result<Vec<OpDef>, ReadError> {
 /// # Errors
 /// If the content is malformed, or a limit is exceeded.
 pub fn kernels(file: &[u8], limits: &Limits) -> Result<Vec<Kernel>, ReadError> {
-    match detect::is_binary_list(file) {
-        true => tensorflow::kernels(&mut Wire::new(file, Form::Kernels, limits)?),
-        false => tensorflow::kernels(&mut Text::new(file, Form::Kernels, limits)?),
+    if detect::is_binary_list(file) {
+        tensorflow::kernels(&mut Wire::new(file, Form::Kernels, limits)?)
+    } else {
+        tensorflow::kernels(&mut Text::new(file, Form::Kernels, limits)?)
     }
 }

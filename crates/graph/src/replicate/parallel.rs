@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_replicated_is_an_error() {
+    fn unreplicable_graph_is_an_error() {
         let of = |how: Replicas| data_parallel(&training(), &how).unwrap_err().to_string();
         let good = replicas(2, Reduction::Ring);
         let gradient = |update: &str, input| vec![Gradient { update: update.to_owned(), input }];

@@ -163,9 +163,8 @@ mod tests {
     use super::*;
 
     fn topology(count: usize, link: impl Fn(usize, usize) -> Link) -> Topology {
-        let cell = |from: usize, to: usize| match from == to {
-            true => Link::Itself,
-            false => link(from.min(to), from.max(to)),
+        let cell = |from: usize, to: usize| {
+            if from == to { Link::Itself } else { link(from.min(to), from.max(to)) }
         };
         let links = (0..count).map(|from| (0..count).map(|to| cell(from, to)).collect()).collect();
         Topology { links, ..Topology::default() }

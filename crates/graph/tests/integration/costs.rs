@@ -37,7 +37,7 @@ fn scheduled(def: GraphDef, registry: &Registry, cluster: &Cluster) -> (Graph, D
 }
 
 #[test]
-fn nodes_of_a_group_that_no_node_names_are_together() {
+fn nodes_of_a_group_without_a_named_node_stay_together() {
     let json = r#"{"nodes": [
         {"name": "a", "op": "A", "outputs": ["float"], "nanos": 1000000, "colocate_with": ["g"]},
         {"name": "b", "op": "B", "outputs": ["float"], "nanos": 1000000, "colocate_with": ["g"]},
@@ -51,7 +51,7 @@ fn nodes_of_a_group_that_no_node_names_are_together() {
 }
 
 #[test]
-fn operation_that_is_not_known_runs_on_every_device_as_for_the_placer() {
+fn unknown_operation_runs_on_every_device() {
     let node = |extra: &str| {
         let outputs = r#""outputs": ["float"]"#;
         read(&format!(r#"{{"nodes": [{{"name": "a", "op": "Mine", {outputs}{extra}}}]}}"#)).0

@@ -127,7 +127,7 @@ fn change(files: &mut [Vec<u8>; 2], random: &mut Random) -> [Vec<Range<usize>>; 
 }
 
 #[test]
-fn undamaged_frames_are_read_and_damage_is_told() {
+fn undamaged_frames_are_read_and_damage_reported() {
     let history = History::new();
     let mut random = Random(16);
     let mut lost = 0;
@@ -176,7 +176,7 @@ fn undamaged_frames_are_read_and_damage_is_told() {
 }
 
 #[test]
-fn damage_names_place_and_cost() {
+fn damage_names_position_and_cost() {
     let history = History::new();
     let frame = |place: usize| &history.entries[place + usize::from(place > 63)];
     let damage = |file: usize, at: usize| {

@@ -137,7 +137,7 @@ fn any_order_of_places_is_read_without_panic() {
 }
 
 #[test]
-fn what_is_no_file_is_not_read() {
+fn only_regular_files_are_read() {
     let dir = dir();
     fs::create_dir(dir.path().join(INDEX)).unwrap();
     let fifo = dir.path().join(DATA);

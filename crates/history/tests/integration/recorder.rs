@@ -98,7 +98,7 @@ fn day_ends_at_midnight_utc() {
 }
 
 #[test]
-fn clock_that_is_set_back_loses_no_frame() {
+fn clock_set_back_loses_no_frame() {
     let frames = looks(3, 5);
     let times = [5000, 9000, 4000, 6000, 0].map(|time| START.0 + time);
     let mut frames: Vec<Frame> =
@@ -146,7 +146,7 @@ fn touch(dir: &TempDir, newer: &str, older: &str) {
 }
 
 #[test]
-fn lost_end_of_an_index_is_told_at_once() {
+fn lost_end_of_an_index_is_reported_at_once() {
     let frames = looks(15, 30);
     let whole = recorded(&frames);
     touch(&whole, "index", "data");
@@ -164,7 +164,7 @@ fn lost_end_of_an_index_is_told_at_once() {
 }
 
 #[test]
-fn data_whose_entry_is_still_to_be_written_is_no_damage() {
+fn data_without_its_entry_yet_is_no_damage() {
     let dir = recorded(&looks(17, 10));
     let mut data = OpenOptions::new().append(true).open(file(&dir, "data")).unwrap();
     data.write_all(&[7; 100]).unwrap();
@@ -212,7 +212,7 @@ fn removed_files_are_made_again() {
 }
 
 #[test]
-fn reader_follows_files_that_are_made_again() {
+fn reader_follows_recreated_files() {
     let frames = looks(16, 40);
     for removed in [&["data", "index"][..], &["index"], &["data"]] {
         let dir = dir();
@@ -233,7 +233,7 @@ fn reader_follows_files_that_are_made_again() {
 }
 
 #[test]
-fn recorder_that_takes_its_lock_again_begins_a_run() {
+fn recorder_retaking_its_lock_begins_a_run() {
     let frames = looks(18, 30);
     let dir = dir();
     let mut first = writer(&dir);
@@ -323,7 +323,7 @@ fn recorder_continues_after_a_torn_end() {
 }
 
 #[test]
-fn frame_that_cannot_be_written_is_left_out() {
+fn unwritable_frame_is_left_out() {
     let frames = looks(6, 6);
     let dir = dir();
     let mut writer = writer(&dir);
@@ -367,7 +367,7 @@ fn keeping(dir: &TempDir) -> Writer {
 }
 
 #[test]
-fn clock_that_is_wrong_for_a_while_removes_no_day() {
+fn temporarily_wrong_clock_removes_no_day() {
     let dir = recorded(&looks(13, 2));
     let frame = &looks(13, 1)[0];
     let (then, now) = (START.0 + 90 * DAY, START.0 + DAY / 2);
@@ -383,7 +383,7 @@ fn clock_that_is_wrong_for_a_while_removes_no_day() {
 }
 
 #[test]
-fn day_that_cannot_be_removed_costs_no_frame_and_is_told_once_a_chunk() {
+fn unremovable_day_loses_no_frame_and_is_reported_per_chunk() {
     let (dir, plain) = (dir(), dir());
     // Its index is a directory.
     fs::create_dir(dir.path().join("index_2026-11-20")).unwrap();
@@ -420,7 +420,7 @@ fn history_without_names_is_never_continued() {
 }
 
 #[test]
-fn dir_may_be_open_as_a_mere_place() {
+fn dir_may_be_open_with_o_path() {
     let (dir, frames) = (dir(), looks(12, 2));
     let place = || {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -442,7 +442,7 @@ fn files_are_for_the_owner_alone() {
 }
 
 #[test]
-fn dir_that_others_can_write_to_is_refused() {
+fn dir_writable_by_others_is_refused() {
     for mode in [0o770, 0o707, 0o1777] {
         let dir = dir();
         fs::set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();
@@ -453,7 +453,7 @@ fn dir_that_others_can_write_to_is_refused() {
 }
 
 #[test]
-fn link_in_the_place_of_a_file_is_not_followed() {
+fn link_replacing_a_file_is_not_followed() {
     let frames = looks(9, 1);
     for name in ["data_2026-11-24", "index_2026-11-24"] {
         let dir = dir();
@@ -484,7 +484,7 @@ fn newer_version_is_neither_read_nor_continued() {
 }
 
 #[test]
-fn missing_files_are_told() {
+fn missing_files_are_reported() {
     let frames = looks(11, 3);
     for (kind, left) in [("data", 3), ("index", 0)] {
         let dir = recorded(&frames);

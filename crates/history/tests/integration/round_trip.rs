@@ -76,7 +76,7 @@ fn frames_of_several_chunks_return() {
 }
 
 #[test]
-fn machine_that_is_replaced_by_another_returns() {
+fn history_of_a_replaced_machine_round_trips() {
     let frames = [(1, 2, 9), (2, 0, 0), (3, 8, 1)]
         .map(|(seed, devices, each)| World::new(seed, devices, each).look());
     let empty = Snapshot::empty(Origin::Simulated(String::new()), frames[0].time());

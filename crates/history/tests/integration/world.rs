@@ -150,9 +150,10 @@ impl World {
         match random.below(7) {
             0 => {
                 if let Some(device) = snapshot.devices.first_mut() {
-                    device.sample = match device.sample.is_ok() {
-                        true => Err(fault()),
-                        false => Ok(DeviceSample::absent(Absent::Failed)),
+                    device.sample = if device.sample.is_ok() {
+                        Err(fault())
+                    } else {
+                        Ok(DeviceSample::absent(Absent::Failed))
                     };
                 }
             }

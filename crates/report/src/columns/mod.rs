@@ -69,9 +69,10 @@ impl Columns {
                 return Err(format!("there is no column '{name}'; {}", Columns::names()));
             }
         }
-        match columns.devices.is_empty() && columns.users.is_empty() {
-            true => Err(format!("no column is named; {}", Columns::names())),
-            false => Ok(columns),
+        if columns.devices.is_empty() && columns.users.is_empty() {
+            Err(format!("no column is named; {}", Columns::names()))
+        } else {
+            Ok(columns)
         }
     }
 

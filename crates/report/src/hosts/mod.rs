@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_escape_what_a_host_says_and_fit_the_width() {
+    fn lines_escape_host_text_and_fit_the_width() {
         let evil = "\u{1b}[2J\u{202e}\n".repeat(50);
         let gpu = json!({ "index": u32::MAX, "name": evil, "temperature_c": -1,
             "utilization_percent": 255, "memory_used_bytes": u64::MAX, "memory_total_bytes": 0,

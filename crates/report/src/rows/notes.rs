@@ -42,9 +42,10 @@ impl View<'_> {
         let mut lines = Vec::new();
         for (indexes, whats) in groups {
             let word = if indexes.len() == 1 { "GPU" } else { "GPUs" };
-            let head = match indexes.is_empty() {
-                true => String::new(),
-                false => format!("{word} {}: ", wording::ranges(&indexes)),
+            let head = if indexes.is_empty() {
+                String::new()
+            } else {
+                format!("{word} {}: ", wording::ranges(&indexes))
             };
             let what = format!("{}.", whats.join(", "));
             let mut told = wrapped(Line::new().plain(head), Tone::Plain, &what, room);

@@ -70,9 +70,10 @@ impl Layout {
         let line = Line::new().padded_to(self.indent).line(who);
         let line = line.padded_to(self.amount()).plain(amount);
         let mark = Line::new().add(tone, remark);
-        match self.is_wide {
-            true => vec![line.padded_to(self.amount() + 17).line(mark)],
-            false => packed(Line::new(), [line, mark], "   ", self.indent, self.columns),
+        if self.is_wide {
+            vec![line.padded_to(self.amount() + 17).line(mark)]
+        } else {
+            packed(Line::new(), [line, mark], "   ", self.indent, self.columns)
         }
     }
 

@@ -111,10 +111,7 @@ fn over_time(
     for (place, text) in ticks(usage) {
         let at = LEFT + wide * place;
         // A centred label at the right end would exceed the picture.
-        let (at, anchor) = match at + LABEL / 2.0 > WIDTH {
-            true => (WIDTH, "end"),
-            false => (at, "mid"),
-        };
+        let (at, anchor) = if at + LABEL / 2.0 > WIDTH { (WIDTH, "end") } else { (at, "mid") };
         let _ = writeln!(
             svg,
             "<text class=\"axis {anchor}\" x=\"{at:.1}\" y=\"{:.1}\">{text}</text>",

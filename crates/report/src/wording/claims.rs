@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn chosen_devices_are_told_with_the_reason() {
+    fn chosen_devices_are_shown_with_the_reason() {
         let linked = |weakest, instead: &[usize], instead_weakest| Why::Linked {
             weakest,
             instead: instead.to_vec(),
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_line_tells_why_if_no_claim_or_lease_is_ahead() {
+    fn waiting_line_gives_reason_without_claims_ahead() {
         let none = Ahead { count: 0, nearest: None, stalled: Vec::new() };
         let first = Ahead { stalled: vec![entry(0, 0, Claim::whole(1))], ..none.clone() };
         let behind = Ahead { count: 2, ..none.clone() };

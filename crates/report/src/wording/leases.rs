@@ -66,9 +66,10 @@ fn lacking(queue: &[Queued], user: User<'_>) -> Vec<Paragraph> {
     }
     let paragraph = |(reason, places): (String, Vec<String>)| Paragraph {
         head: Line::new().dim("       "),
-        text: match places.len() == waiting {
-            true => reason,
-            false => format!("{}: {reason}", places.join(", ")),
+        text: if places.len() == waiting {
+            reason
+        } else {
+            format!("{}: {reason}", places.join(", "))
         },
     };
     by_reason.into_iter().map(paragraph).collect()

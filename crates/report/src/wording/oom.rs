@@ -78,9 +78,10 @@ impl<'a> Group<'a> {
         let [least, most] = [all().min()?, all().max()?].map(|bytes| approximate(bytes, slack));
         let unit = most.rsplit_once(' ').map_or("", |(_, unit)| unit);
         let from = least.strip_suffix(unit).unwrap_or(&least).trim_end();
-        Some(match least == most {
-            true => format!(", each short by {most}"),
-            false => format!(", each short by {from}–{}", most.trim_start_matches("≈ ")),
+        Some(if least == most {
+            format!(", each short by {most}")
+        } else {
+            format!(", each short by {from}–{}", most.trim_start_matches("≈ "))
         })
     }
 

@@ -59,12 +59,11 @@ pub fn plan(now: &Snapshot, diagnosis: &Diagnosis, plan: &Plan, certain: bool) -
     if told.is_empty() && plan.devices.is_empty() && plan.users.is_empty() {
         told.push(Paragraph::new(
             Line::new(),
-            match diagnosis.findings.is_empty() {
-                true => "nothing to reap: no unaccounted memory",
-                false => {
-                    "nothing to reap automatically: no high-confidence finding; to end a process \
+            if diagnosis.findings.is_empty() {
+                "nothing to reap: no unaccounted memory"
+            } else {
+                "nothing to reap automatically: no high-confidence finding; to end a process \
                      anyway, pass --pid"
-                }
             },
         ));
     }

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn running_process_is_told_with_what_keeps_it() {
+    fn running_process_is_shown_with_its_obstacle() {
         let process = |pid: u32, state| ProcessInfo {
             state: Ok(state),
             ..ProcessInfo::from_name(Pid(pid), "worker")

@@ -74,7 +74,7 @@ fn groups_are_read_only_for_their_columns() {
 }
 
 #[test]
-fn cpu_is_since_start_or_since_the_previous_look() {
+fn cpu_is_since_start_or_previous_snapshot() {
     let cpu = |now: &Snapshot, before| {
         let table = tables(now, before, "cpu", 80);
         let row = table.lines().find(|line| line.contains(" 100 ")).unwrap();

@@ -176,7 +176,7 @@ fn status_has_every_value_or_its_reason() {
 }
 
 #[test]
-fn doctor_and_reap_tell_evidence_and_plan() {
+fn doctor_and_reap_show_evidence_and_plan() {
     let snapshot = snapshot();
     let looks = std::slice::from_ref(&snapshot);
     let diagnosis = diagnose(looks);
@@ -192,7 +192,7 @@ fn doctor_and_reap_tell_evidence_and_plan() {
 }
 
 #[test]
-fn topology_is_told_in_words_and_scores() {
+fn topology_is_shown_as_words_and_scores() {
     let nvlink = Link::NvLink(4);
     let topology = Topology {
         links: vec![vec![Link::Itself, nvlink], vec![nvlink, Link::Itself]],
@@ -232,7 +232,7 @@ fn gpustat_form_has_its_names() {
 }
 
 #[test]
-fn holders_are_told_with_files_and_owners() {
+fn holders_are_shown_with_files_and_owners() {
     let snapshot = snapshot();
     let found: Vec<json::FoundHolder> = snapshot
         .holders()
@@ -274,7 +274,7 @@ fn holders_are_told_with_files_and_owners() {
 }
 
 #[test]
-fn head_of_pasted_text_claims_nothing_about_the_machine() {
+fn head_of_pasted_text_makes_no_claim_about_the_machine() {
     let mut snapshot = snapshot();
     snapshot.origin = Origin::Pasted;
     let head = pretty(&json::Head::of(&snapshot));

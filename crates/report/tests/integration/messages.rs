@@ -205,7 +205,7 @@ fn json_of_a_message_has_every_figure() {
 }
 
 #[test]
-fn memory_limit_names_what_keeps_it() {
+fn memory_limit_names_its_settings() {
     let variable = |name, kept_by| Variable { name, value: "1".to_owned(), kept_by };
     let code = |framework| Snippet { framework, lines: vec!["line".to_owned()] };
     let share = Bytes::from_mib(6144);

@@ -180,7 +180,7 @@ fn consequences_accuse_their_cause() {
 }
 
 #[test]
-fn errors_of_switches_are_told_with_their_severity() {
+fn switch_errors_are_shown_with_their_severity() {
     let sxid = |code: u32, text: &str| {
         format!("[7.25] nvidia-nvswitch2: SXid (PCI:0000:c3:00.0): {code}, {text}\n")
     };
@@ -333,7 +333,7 @@ fn health_of_fabric_and_recovery_are_judged() {
 }
 
 #[test]
-fn failures_have_cause_and_remedy_or_say_that_the_text_lacks_it() {
+fn failures_have_cause_and_remedy_or_say_it_is_missing() {
     let no_fuser = "!fuser";
     assert_told(&[
         (

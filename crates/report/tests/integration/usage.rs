@@ -299,7 +299,7 @@ fn page_of_impossible_times_is_drawn() {
 }
 
 #[test]
-fn page_of_nothing_says_so() {
+fn empty_page_says_so() {
     let accounts = Accounts::new(Duration::from_secs(300));
     let last = Snapshot::empty(Origin::Live, Timestamp(START));
     let usage = Usage::of(&accounts, &last, TimeZone::UTC);

@@ -25,7 +25,7 @@ fn every_kind_of_finding_has_words_of_its_own() {
 }
 
 #[test]
-fn answers_of_hosts_are_told_with_their_hints() {
+fn answers_of_hosts_are_shown_with_their_hints() {
     let host = "n1".parse().unwrap();
     let message = HostMessage {
         error: "failed to load libnvidia-ml.so.1".to_owned(),
@@ -47,7 +47,7 @@ fn answers_of_hosts_are_told_with_their_hints() {
 }
 
 #[test]
-fn hidden_processes_limit_what_a_diagnosis_shows() {
+fn hidden_processes_limit_the_diagnosis() {
     let mut snapshot = Snapshot { devices: vec![full_device(0)], ..snapshot() };
     let nothing = Diagnosis::default();
     for (hidden, is_root, line) in [
@@ -162,7 +162,7 @@ fn devices_are_named_together() {
 }
 
 #[test]
-fn processes_are_named_by_what_is_known() {
+fn processes_are_named_by_best_known_name() {
     let info = process(7, "python");
     assert_eq!(wording::user(Ok(&info)), "alice");
     let numbered = ProcessInfo { user: Err(Absent::NotFound), ..info.clone() };
@@ -203,7 +203,7 @@ fn times_and_counts_are_rounded_for_people() {
 }
 
 #[test]
-fn nothing_is_proved_of_targets_that_had_ended_before_any_signal() {
+fn report_proves_no_effect_on_targets_ended_before_signals() {
     let mib = |count| Ok(Bytes::from_mib(count));
     let device = DeviceId::from_index(0);
     let action = |signals: &[Signal], outcome| Action {
@@ -235,7 +235,7 @@ fn nothing_is_proved_of_targets_that_had_ended_before_any_signal() {
 }
 
 #[test]
-fn every_reason_against_a_device_is_told() {
+fn every_reason_against_a_device_is_shown() {
     let user = |uid: u32| format!("user {uid}");
     let lease = LeaseId::parse("a").unwrap();
     let mib = Bytes::from_mib;
@@ -295,7 +295,7 @@ fn every_reason_against_a_device_is_told() {
 }
 
 #[test]
-fn reasons_are_told_once_with_their_devices() {
+fn reasons_are_shown_once_with_their_devices() {
     let user = |uid: u32| format!("user {uid}");
     let ids: Vec<DeviceId> = (0..4).map(DeviceId::from_index).collect();
     let (excluded, display) = (Passed::Excluded, Passed::DrivesDisplay);
@@ -342,7 +342,7 @@ fn every_fault_has_a_meaning_and_a_remedy() {
 }
 
 #[test]
-fn notes_on_schedulers_are_told() {
+fn notes_on_schedulers_are_shown() {
     let slurm = Convention::Slurm;
     for (note, words) in [
         (
@@ -370,7 +370,7 @@ fn notes_on_schedulers_are_told() {
 }
 
 #[test]
-fn obstacles_to_a_reset_are_told_with_a_command() {
+fn obstacles_to_a_reset_are_shown_with_a_command() {
     for (unknown, why, remedy) in [
         (Unknown::DeviceFile, "the GPU's device file is unknown", "sudo gpuws doctor"),
         (Unknown::NoFile, "the GPU's device file does not exist", "sudo gpuws doctor"),

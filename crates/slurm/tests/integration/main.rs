@@ -65,7 +65,7 @@ fn marked_process_is_ended_and_the_controller_is_not_asked() {
 }
 
 #[test]
-fn setuid_program_belongs_to_the_job_of_the_user_who_has_started_it() {
+fn setuid_program_belongs_to_the_job_of_its_starter() {
     let setuid = |pid, started_by| FakeProcess {
         started_by: Some(started_by),
         mark: Some("7"),
@@ -99,7 +99,7 @@ fn unmarked_process_is_ended_if_no_other_job_has_the_device() {
 }
 
 #[test]
-fn process_is_spared_if_another_job_has_the_device_or_slurm_does_not_answer() {
+fn process_is_spared_for_other_job_or_silent_slurm() {
     for slurm in [
         FakeSlurm { jobs: vec![("8", "shard:1(IDX:0)")], ..FakeSlurm::default() },
         FakeSlurm { jobs: vec![("8", "shard:1(1/4,0/4)")], ..FakeSlurm::default() },
@@ -117,7 +117,7 @@ fn process_is_spared_if_another_job_has_the_device_or_slurm_does_not_answer() {
 }
 
 #[test]
-fn cgroup_that_a_user_has_named_after_another_job_protects_nothing() {
+fn user_cgroup_named_after_another_job_does_not_protect() {
     const OWN: &str = "/user.slice/user-1000.slice/user@1000.service/x_slurmstepd.scope/job_999999";
     let forged = FakeProcess { job: Some(("999999", OWN)), ..device(4711, 1000) };
     let marked = FakeProcess { mark: Some("7"), pid: 4712, ..forged.clone() };
@@ -128,7 +128,7 @@ fn cgroup_that_a_user_has_named_after_another_job_protects_nothing() {
 }
 
 #[test]
-fn process_that_slurm_tracks_for_the_ended_job_is_left_over() {
+fn process_tracked_for_the_ended_job_is_left_over() {
     let tracked = device(4711, 1000);
     let worker = process(4712, 1000);
     let other_user = device(4713, 1001);
@@ -147,7 +147,7 @@ fn process_that_slurm_tracks_for_the_ended_job_is_left_over() {
 }
 
 #[test]
-fn leftover_is_told_and_ended_before_the_controller_is_asked() {
+fn leftover_is_reported_and_ended_before_controller_query() {
     let marked = FakeProcess { mark: Some("7"), ..device(4711, 1000) };
     let world = World::new(vec![marked, device(4712, 5000)]);
     let slurm = FakeSlurm { signals: Some(world.signals.clone()), ..FakeSlurm::default() };
@@ -168,7 +168,7 @@ fn leftover_is_told_and_ended_before_the_controller_is_asked() {
 }
 
 #[test]
-fn look_that_fails_drains_nothing() {
+fn failed_scan_does_not_drain() {
     let world = World { is_unreadable: true, ..World::new(vec![device(4711, 1000)]) };
     let (done, told) = try_clean(&world, &FakeSlurm::default(), Phase::Before);
     assert!(done.is_err());
@@ -176,7 +176,7 @@ fn look_that_fails_drains_nothing() {
 }
 
 #[test]
-fn holder_that_no_signal_ends_does_not_hide_another() {
+fn unkillable_holder_does_not_hide_another() {
     let stuck = FakeProcess { mark: Some("7"), is_immune: true, ..device(4711, 1000) };
     let world = World::new(vec![stuck, device(4712, 5000)]);
     let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
@@ -186,7 +186,7 @@ fn holder_that_no_signal_ends_does_not_hide_another() {
 }
 
 #[test]
-fn process_that_may_not_be_signalled_does_not_hide_another() {
+fn unsignallable_process_does_not_hide_another() {
     let daemon = FakeProcess { name: "nvidia-persistenced", mark: Some("7"), ..device(4711, 1000) };
     let world = World::new(vec![daemon, device(4712, 5000)]);
     let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
@@ -204,7 +204,7 @@ fn tracked_process_of_another_job_of_the_same_user_is_spared() {
 }
 
 #[test]
-fn process_that_no_signal_ends_is_named() {
+fn unkillable_process_is_named() {
     let stuck = FakeProcess { mark: Some("7"), is_immune: true, ..device(4711, 1000) };
     let world = World::new(vec![stuck]);
     let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
@@ -213,7 +213,7 @@ fn process_that_no_signal_ends_is_named() {
 }
 
 #[test]
-fn without_audit_log_nothing_is_signalled_and_the_holder_is_named() {
+fn without_audit_log_holder_is_named_and_not_signalled() {
     let marked = FakeProcess { mark: Some("7"), ..device(4711, 1000) };
     let world = World { has_journal: false, ..World::new(vec![marked]) };
     let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
@@ -222,7 +222,7 @@ fn without_audit_log_nothing_is_signalled_and_the_holder_is_named() {
 }
 
 #[test]
-fn process_that_blocks_the_reader_of_its_environment_is_ended_for_its_device() {
+fn process_blocking_its_environment_is_ended_for_its_device() {
     let blocking = FakeProcess { blocks: true, mark: Some("8"), ..device(4711, 1000) };
     let world = World::new(vec![blocking]);
     let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
@@ -241,7 +241,7 @@ fn monitor_and_slurm_itself_keep_the_device() {
 
 /// Any user can pass the descriptors of a device to the system's message bus, which keeps them.
 #[test]
-fn daemon_that_has_the_device_is_named_and_never_signalled() {
+fn daemon_holding_the_device_is_named_never_signalled() {
     for (uid, cgroup) in [
         (0, "/system.slice/dbus.service"),
         (101, "/system.slice/dbus.service"),
@@ -267,7 +267,7 @@ fn daemon_that_has_the_device_is_named_and_never_signalled() {
 }
 
 #[test]
-fn login_session_that_has_the_device_is_named_and_never_signalled() {
+fn login_session_holding_device_is_named_never_signalled() {
     for mark in [None, Some("7")] {
         let world = World::new(vec![FakeProcess { is_login: true, mark, ..device(4711, 1000) }]);
         let (cleaned, _) = clean(&world, &FakeSlurm::default(), Phase::After);
@@ -286,7 +286,7 @@ fn before_a_job_leftovers_of_earlier_ones_are_ended() {
 }
 
 #[test]
-fn memory_that_does_not_come_back_is_named() {
+fn unfreed_memory_is_named() {
     for (comes_back, expected) in
         [(true, None), (false, Some("gpuws: GPU 3 9000 MiB held by no process"))]
     {
@@ -300,7 +300,7 @@ fn memory_that_does_not_come_back_is_named() {
 }
 
 #[test]
-fn health_check_names_holders_of_devices_that_no_job_has() {
+fn health_check_names_holders_of_devices_without_a_job() {
     let world = World::new(vec![device(4711, 1000)]);
     let (host, backend, clock) = (world.host(), world.backend(), world.clock());
     let journal = world.journal();
@@ -348,7 +348,7 @@ fn drain_for_lost_memory_stays_until_the_memory_is_back() {
 }
 
 #[test]
-fn state_that_somebody_else_has_set_stays() {
+fn state_set_by_another_program_stays() {
     let node = |node: &'static str| FakeSlurm { node, ..FakeSlurm::default() };
     for (state, why) in [
         ("State=IDLE+DRAIN Reason=RMA [root@2026]", "RMA"),

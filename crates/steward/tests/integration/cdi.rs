@@ -5,7 +5,7 @@ use gpu_core::{DeviceUuid, ErrorKind};
 use gpu_steward::cdi_names;
 
 #[test]
-fn devices_have_the_names_that_containers_know() {
+fn devices_have_their_container_names() {
     let mut entry = lease("aaaaaa", 1, 1, &[]);
     assert_eq!(cdi_names(&entry).unwrap(), Vec::<String>::new());
     let uuids = ["GPU-5a2b", "MIG-77aa-1"];

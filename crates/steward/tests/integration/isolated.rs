@@ -96,7 +96,7 @@ fn entry_point_outcomes_are_distinguished() {
 }
 
 #[test]
-fn job_that_never_ran_reports_reason() {
+fn unstarted_job_reports_reason() {
     let world = World::new(1);
     let two = Isolated::entry("self", "train").claim(Claim::whole(2));
     let refused = two.run(&played(&world, b""));
@@ -204,7 +204,7 @@ fn settings_of_isolated_job_reach_its_run() {
 }
 
 #[test]
-fn supervisor_reports_processes_that_it_cannot_end_and_leaves_them_the_lease() {
+fn supervisor_reports_unkillable_processes_and_leaves_lease() {
     let world = World::new(1);
     world.after(Duration::from_secs(1), |state| {
         state.deaf_to.insert(JOB, vec![15, 9]);
@@ -265,7 +265,7 @@ fn truncated_result_is_too_long() {
 }
 
 #[test]
-fn isolated_report_is_clean_if_nothing_is_left() {
+fn isolated_report_is_clean_without_leftovers() {
     let world = World::new(1);
     ends_after(&world, 1, 0);
     let clean = Isolated::entry("self", "train").run(&played(&world, b"\0")).unwrap().report;

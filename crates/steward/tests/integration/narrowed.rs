@@ -54,7 +54,7 @@ fn each_list_of_names_restricts_claim() {
 }
 
 #[test]
-fn names_that_give_no_claim_are_refused_with_reason() {
+fn names_without_a_claim_are_refused_with_reason() {
     let refused = |machine: &Inventory, names: &[&str], mig| {
         among(machine, names, mig).unwrap_err().to_string()
     };

@@ -60,7 +60,7 @@ fn device_with_display_is_marked_and_reserves_memory_for_it() {
 }
 
 #[test]
-fn process_that_draws_reserves_memory_for_a_display() {
+fn drawing_process_reserves_memory_for_a_display() {
     for (draws, mib) in [(true, 512), (false, 0)] {
         let world = World::new(1);
         world.state().add(ProcessInfo { uid: Ok(0), ..process(100, 1, "Xorg") });
@@ -196,7 +196,7 @@ fn mig_enabled_device_is_not_offered_whole() {
 }
 
 #[test]
-fn defective_device_is_granted_only_to_those_who_name_it() {
+fn defective_device_is_granted_only_if_named() {
     let world = World::new(2);
     world.state().devices[0].uncorrected = 7;
     let bar = Bar::Unfit("7 uncorrected memory errors".to_owned());
@@ -288,7 +288,7 @@ fn daemon_in_mig_instance_does_not_block_it() {
 }
 
 #[test]
-fn lease_on_mig_device_covers_only_that_instance() {
+fn lease_on_mig_device_covers_only_its_instance() {
     let world = divided();
     let leased = || Some(Bar::Leased { lease: LeaseId::parse("a").unwrap(), owner: 1000 });
     let on_part = LeaseEntry { devices: vec![mig_uuid(1)], ..lease("a", 1, 100, &[]) };

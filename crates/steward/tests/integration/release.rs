@@ -125,7 +125,7 @@ fn release_ends_holders_and_waits_until_lease_is_gone() {
 }
 
 #[test]
-fn lease_that_stays_after_its_holders_is_reported() {
+fn lease_outliving_its_holders_is_reported() {
     let world = claimed(&["gpuws", "claim"]);
     assert!(matches!(released(&world, 1000), Err(ReleaseError::StillThere)));
     let waited = world.state().now - std::time::Duration::from_secs(1000);
@@ -168,7 +168,7 @@ fn lease_with_another_keeper_or_owner_is_not_released() {
 }
 
 #[test]
-fn holder_that_has_ended_needs_no_signal() {
+fn ended_holder_needs_no_signal() {
     for (kind, fails) in [(ProcessFault::Gone, false), (ProcessFault::NotPermitted, true)] {
         let world = claimed(&["gpuws", "claim"]);
         world.state().signal_fault = Some(kind.into());

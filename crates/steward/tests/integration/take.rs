@@ -268,7 +268,7 @@ fn root_may_claim_inside_lease_of_any_user() {
 }
 
 #[test]
-fn preview_takes_nothing_and_reports_queue() {
+fn preview_takes_no_device_and_reports_queue() {
     let world = World::new(2);
     world.state().waiters.push(LeaseEntry { devices: vec![], ..lease("early", 1, 100, &[0]) });
     let seen = preview(&request(Claim::whole(1), Wait::No), &world.ports()).unwrap();
@@ -336,7 +336,7 @@ fn inheritor_of_lease_file_claims_within_it() {
 }
 
 #[test]
-fn earlier_claim_reserves_only_devices_that_it_could_use() {
+fn earlier_claim_reserves_only_usable_devices() {
     let world = World::new(3);
     world.state().devices[0].mig_enabled = Ok(true);
     world.state().leases.push(lease("other", 1, 100, &[1]));
@@ -378,7 +378,7 @@ fn nested_grant_reports_no_user_of_its_device() {
 }
 
 #[test]
-fn device_is_kept_for_earlier_claim_while_its_capability_is_unknown() {
+fn device_of_unknown_capability_is_kept_for_earlier_claim() {
     let world = World::new(1);
     let new = Claim { compute_capability: Some((8, 0)), ..Claim::whole(1) };
     world.state().waiters.push(LeaseEntry {
@@ -401,7 +401,7 @@ fn unreadable_leases_are_a_fault() {
 }
 
 #[test]
-fn nobody_descends_from_a_pid_of_another_namespace() {
+fn no_process_descends_from_a_pid_of_another_namespace() {
     let world = World::new(1);
     world.state().add(process(100, SELF, "python"));
     world.state().uses(100, 0, 900);
@@ -422,7 +422,7 @@ fn known(world: &World) -> std::collections::BTreeMap<Pid, Process> {
 }
 
 #[test]
-fn later_claim_gets_device_that_earlier_one_cannot_use() {
+fn later_claim_gets_device_unusable_for_earlier_one() {
     let world = World::new(2);
     world.state().devices[0].capability = (7, 0);
     let new = Claim { compute_capability: Some((8, 0)), ..Claim::whole(1) };
@@ -469,7 +469,7 @@ fn device_is_free_without_user_and_lease() {
 }
 
 #[test]
-fn claim_names_the_devices_that_it_sees() {
+fn claim_names_its_visible_devices() {
     let world = World::new(2);
     let grant = take(&request(Claim::whole(1), Wait::No), &world.ports(), &mut |_| {
         ControlFlow::Continue(())

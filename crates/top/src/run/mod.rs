@@ -269,10 +269,7 @@ impl Main {
                     Effect::Play(control) => drop(self.player.send(control)),
                 }
                 // Draw whatever a key can confirm before that key is read.
-                next = match self.state.is_proposing() {
-                    true => None,
-                    false => self.receiver.try_recv().ok(),
-                };
+                next = if self.state.is_proposing() { None } else { self.receiver.try_recv().ok() };
             }
             if repaints {
                 self.screen.forget();

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_plans_that_were_asked_for_meanwhile_only_the_last_is_made() {
+    fn only_the_last_of_several_requested_plans_is_made() {
         let aim = |pid| Aim::Processes(vec![ProcessKey { pid: Pid(pid), start: None }]);
         let (orders, received) = channel();
         for number in 1..=4 {

@@ -94,9 +94,10 @@ impl State {
                 if self.overlay == Some(Overlay::Ending) {
                     self.close_dialog();
                 } else if self.overlay.take().is_none() {
-                    match self.filter.text().is_empty() {
-                        true => (self.selected, self.followed) = (None, None),
-                        false => return self.set_filter(""),
+                    if self.filter.text().is_empty() {
+                        (self.selected, self.followed) = (None, None)
+                    } else {
+                        return self.set_filter("");
                     }
                 }
             }

@@ -46,9 +46,10 @@ impl State {
     pub(super) fn toggle_leases(&mut self) -> Effect {
         self.toggle(Overlay::Leases);
         let now = self.frame.as_deref().map_or(Duration::ZERO, |frame| frame.read_at);
-        match self.overlay.is_some() && !self.lease_question.is_open {
-            true => self.ask_for_leases(now),
-            false => Effect::Draw,
+        if self.overlay.is_some() && !self.lease_question.is_open {
+            self.ask_for_leases(now)
+        } else {
+            Effect::Draw
         }
     }
 

@@ -29,9 +29,10 @@ impl State {
     pub(super) fn sort_rows(&mut self) {
         let Some(frame) = self.frame.as_deref() else { return };
         let rows = &frame.rows[..];
-        let launchers = match self.tree && !self.filter.is_empty() {
-            true => tree::launchers(frame),
-            false => BTreeMap::new(),
+        let launchers = if self.tree && !self.filter.is_empty() {
+            tree::launchers(frame)
+        } else {
+            BTreeMap::new()
         };
         let above = |row: &Row| -> Vec<&Row> {
             let pid = row.pid().filter(|_| !launchers.is_empty());
@@ -44,11 +45,10 @@ impl State {
         self.matching = order.len();
         let (sort, reversed) = (self.sort, self.reversed);
         order.sort_by(|a, b| sort.compare(&rows[*a], &rows[*b], reversed));
-        self.order = match self.tree {
-            true => tree::arrange(frame, &order, &self.folded),
-            false => {
-                order.into_iter().map(|index| Branch { index, lines: String::new() }).collect()
-            }
+        self.order = if self.tree {
+            tree::arrange(frame, &order, &self.folded)
+        } else {
+            order.into_iter().map(|index| Branch { index, lines: String::new() }).collect()
         };
         let users = rows.iter().filter_map(Row::process).collect::<BTreeSet<_>>();
         self.tagged.retain(|key| users.contains(key));

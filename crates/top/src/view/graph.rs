@@ -23,10 +23,8 @@ pub(super) fn draw(
         if samples == [None, None] {
             continue;
         }
-        let tone = match samples.iter().flatten().all(|value| *value == 0) {
-            true => Tone::Dim,
-            false => Tone::Graph,
-        };
+        let tone =
+            if samples.iter().flatten().all(|value| *value == 0) { Tone::Dim } else { Tone::Graph };
         for line in 0..area.height {
             if let Some(symbol) = symbol(marker, samples, area.height, line) {
                 paint.symbol(x, area.y + line, symbol, tone);

@@ -98,9 +98,10 @@ fn header(paint: &mut Paint<'_>, state: &State, area: Rect, places: &[table::Pla
         left.extend(frame.and_then(Frame::label).map(|label| (Tone::Strong, label + " · ")));
         left.push((
             Tone::Accent,
-            match what.is_empty() {
-                true => format!("no answer from the machine for {} s", since.as_secs()),
-                false => what.clone(),
+            if what.is_empty() {
+                format!("no answer from the machine for {} s", since.as_secs())
+            } else {
+                what.clone()
             },
         ));
     } else if let Some(frame) = frame {
@@ -210,9 +211,10 @@ fn footer(paint: &mut Paint<'_>, state: &State, area: Rect) {
         let all = state.frame.as_deref().map_or(0, |frame| frame.rows.len());
         let count = format!(" {} of {}", state.matching, wording::count(all, "row", "rows"));
         let room = area.width.saturating_sub(count.len() as u16);
-        let mut after = vec![match state.editing {
-            true => (Tone::Accent, "█".to_owned()),
-            false => (Tone::Dim, "  / edits, Esc clears".to_owned()),
+        let mut after = vec![if state.editing {
+            (Tone::Accent, "█".to_owned())
+        } else {
+            (Tone::Dim, "  / edits, Esc clears".to_owned())
         }];
         if let Some(word) = state.filter.incomplete() {
             after.push((Tone::Accent, format!("  not used: {word}")));

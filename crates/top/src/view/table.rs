@@ -244,18 +244,18 @@ fn cell(paint: &mut Paint<'_>, place: &Place, y: u16, row: &Row, branch: &str) {
         ),
         Column::Job => (Some((&*row.job).into()), Tone::Plain),
         Column::Command => (
-            Some(match branch.is_empty() {
-                true => (&*row.command).into(),
-                false => format!("{branch}{}", row.command).into(),
+            Some(if branch.is_empty() {
+                (&*row.command).into()
+            } else {
+                format!("{branch}{}", row.command).into()
             }),
             if unlisted { Tone::Accent } else { Tone::Plain },
         ),
     };
     let (text, tone) = text.map_or(("–".into(), Tone::Dim), |text| (text, tone));
-    match is_right(place.column) {
-        true => paint.put_right(place.x, place.x + place.width, y, &text, tone),
-        false => {
-            paint.put(place.x, y, place.width, &text, tone);
-        }
+    if is_right(place.column) {
+        paint.put_right(place.x, place.x + place.width, y, &text, tone)
+    } else {
+        paint.put(place.x, y, place.width, &text, tone);
     }
 }

@@ -35,7 +35,7 @@ fn process(gpu: u32, pid: u32) -> Option<RowKey> {
 }
 
 #[test]
-fn keys_that_end_or_stop() {
+fn keys_end_or_stop_the_program() {
     for event in [key(KeyCode::Char('q')), key(KeyCode::F(10)), control('c')] {
         assert_eq!(state().update(event), Effect::Quit);
     }
@@ -125,7 +125,7 @@ const BOXES: [Overlay; 4] =
     [Overlay::Help, Overlay::Details, Overlay::Environment, Overlay::Leases];
 
 #[test]
-fn keys_of_the_table_do_nothing_while_a_box_covers_it() {
+fn table_keys_have_no_effect_under_a_box() {
     for overlay in BOXES {
         for letter in "TUxFrs<>dmpuact/".chars() {
             let mut state = state();
@@ -155,7 +155,7 @@ fn keys_of_the_table_do_nothing_while_a_box_covers_it() {
 }
 
 #[test]
-fn box_stays_with_its_process_when_that_ends() {
+fn box_stays_with_its_process_after_its_end() {
     for (overlay, told) in [(Overlay::Details, "this row is gone"), (Overlay::Environment, "10 ")] {
         let mut state = state();
         press(&mut state, "j");
@@ -197,7 +197,7 @@ fn details_of_a_row_stay_while_the_filter_hides_it() {
 }
 
 #[test]
-fn followed_process_that_is_only_hidden_has_not_ended_and_escape_ends_the_following() {
+fn hidden_followed_process_has_not_ended_and_escape_unfollows() {
     let mut state = state();
     press(&mut state, "jF/zzz");
     state.update(key(KeyCode::Enter));
@@ -211,7 +211,7 @@ fn followed_process_that_is_only_hidden_has_not_ended_and_escape_ends_the_follow
 }
 
 #[test]
-fn mark_of_tagged_rows_covers_nothing() {
+fn mark_of_tagged_rows_covers_no_text() {
     let only = Options { columns: vec![Column::Command, Column::Pid], ..options() };
     for options in [options(), only] {
         let mut state = State::new(options, (80, 24));
@@ -262,7 +262,7 @@ fn chosen_columns_are_shown_where_they_have_room() {
 }
 
 #[test]
-fn end_of_a_long_filter_and_what_it_does_not_use_are_shown() {
+fn end_of_long_filter_and_its_unused_words_are_shown() {
     let mut state = state();
     press(&mut state, "/");
     state.update(Event::Paste(format!("{}end", "long ".repeat(40))));
@@ -314,7 +314,7 @@ fn selection_moves_by_row_page_and_to_the_ends() {
 }
 
 #[test]
-fn selection_survives_every_order_and_new_looks_and_moves_on_when_the_process_ends() {
+fn selection_survives_sorting_and_moves_when_process_ends() {
     let mut state = state();
     press(&mut state, "jj");
     assert_eq!(state.selected(), process(0, 30));
@@ -367,7 +367,7 @@ fn filter_applies_while_it_is_typed() {
 }
 
 #[test]
-fn letters_are_text_while_the_filter_is_edited_but_control_c_quits() {
+fn letters_are_text_in_the_filter_but_control_c_quits() {
     let mut state = state();
     assert_eq!(press(&mut state, "/qrm"), Effect::Draw);
     assert_eq!((state.filter().text(), state.sort()), ("qrm", (Column::Gpu, false)));
@@ -376,7 +376,7 @@ fn letters_are_text_while_the_filter_is_edited_but_control_c_quits() {
 }
 
 #[test]
-fn paused_view_keeps_its_rows_and_shows_the_latest_look_when_it_resumes() {
+fn paused_view_keeps_rows_and_resumes_with_latest_snapshot() {
     let mut state = state();
     press(&mut state, "z");
     assert!(lines(&state).lines().next().unwrap().contains("paused"));
@@ -417,7 +417,7 @@ fn graphs_of_a_paused_view_stay_however_long_it_is_paused() {
 }
 
 #[test]
-fn wait_ends_with_the_next_look_also_while_the_display_is_paused() {
+fn wait_ends_with_next_snapshot_even_while_paused() {
     let mut state = state();
     press(&mut state, "z");
     let before = lines(&state);
@@ -513,7 +513,7 @@ fn last_known_devices_stay_when_the_driver_does_not_answer() {
 }
 
 #[test]
-fn cpu_share_is_that_since_the_previous_look() {
+fn cpu_share_is_since_the_previous_snapshot() {
     let mut processes = three();
     let mut state = state();
     processes[0].cpu = 1500;
@@ -526,7 +526,7 @@ fn cpu_share_is_that_since_the_previous_look() {
 }
 
 #[test]
-fn every_action_has_a_key_that_does_it() {
+fn every_action_has_a_key() {
     let chosen = ProcessKey { pid: Pid(10), start: Some(StartTime(1)) };
     for binding in BINDINGS {
         for stroke in binding.keys {
@@ -556,7 +556,7 @@ fn every_action_has_a_key_that_does_it() {
 }
 
 #[test]
-fn cpu_share_is_that_of_the_time_between_two_reads_of_the_process() {
+fn cpu_share_uses_time_between_process_reads() {
     let look = |cpu, taken_at, read_at| {
         let frame = made(1, &[Made { cpu, ..Made::new(0, 7, "bob", 1, "job") }], taken_at);
         Event::Frame(Box::new(frame.read_at(std::time::Duration::from_millis(read_at))))
@@ -569,7 +569,7 @@ fn cpu_share_is_that_of_the_time_between_two_reads_of_the_process() {
 }
 
 #[test]
-fn processes_that_an_option_leaves_out_are_counted() {
+fn processes_left_out_by_an_option_are_counted() {
     let snapshot = made(1, &[Made::new(0, 7, "bob", 1, "job")], 1000).snapshot;
     let diagnosis = gpu_reaper::diagnose(std::slice::from_ref(&snapshot));
     let filter = gpu_report::ProcessFilter { users: vec!["nosuch".into()], ..Default::default() };

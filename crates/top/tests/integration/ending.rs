@@ -86,7 +86,7 @@ fn plan_is_shown_and_carried_out_only_after_its_confirmation() {
 }
 
 #[test]
-fn escape_leaves_and_a_late_plan_is_not_that_of_the_next_dialog() {
+fn escape_leaves_and_next_dialog_ignores_a_late_plan() {
     let mut state = state();
     press(&mut state, "jK");
     state.update(key(KeyCode::Esc));
@@ -99,7 +99,7 @@ fn escape_leaves_and_a_late_plan_is_not_that_of_the_next_dialog() {
 }
 
 #[test]
-fn plan_without_targets_or_on_a_machine_that_allows_none_cannot_be_confirmed() {
+fn plan_without_permitted_targets_cannot_be_confirmed() {
     for (targets, obstacle) in [(0, None), (2, Some("not on this machine".to_owned()))] {
         let mut state = state();
         press(&mut state, "jK");
@@ -119,7 +119,7 @@ fn plan_without_targets_or_on_a_machine_that_allows_none_cannot_be_confirmed() {
 }
 
 #[test]
-fn rows_are_frozen_while_the_dialog_is_open_and_looks_go_on() {
+fn rows_freeze_during_dialog_while_snapshots_continue() {
     let mut state = state();
     press(&mut state, "jK");
     for at in [2000, 3000] {
@@ -137,7 +137,7 @@ fn rows_are_frozen_while_the_dialog_is_open_and_looks_go_on() {
 }
 
 #[test]
-fn tagged_processes_are_ended_together_otherwise_the_selected_one() {
+fn tagged_processes_or_else_the_selected_one_are_ended() {
     let mut state = state();
     press(&mut state, "K");
     assert!(lines(&state).contains("no row is selected"), "{}", lines(&state));
@@ -155,7 +155,7 @@ fn tagged_processes_are_ended_together_otherwise_the_selected_one() {
 }
 
 #[test]
-fn tags_that_are_not_in_the_table_are_told() {
+fn tags_outside_the_table_are_reported() {
     let mut state = state();
     press(&mut state, "j  /3");
     state.update(key(KeyCode::Enter));
@@ -177,7 +177,7 @@ fn tags_that_are_not_in_the_table_are_told() {
 }
 
 #[test]
-fn dialog_of_a_box_is_about_the_process_of_the_box_and_not_about_tags() {
+fn dialog_of_a_box_is_about_its_process_not_tags() {
     let mut state = state();
     press(&mut state, "j g");
     state.update(key(KeyCode::Down));
@@ -250,7 +250,7 @@ fn unlisted_memory_is_ended_as_reap_does_for_the_device() {
 }
 
 #[test]
-fn closed_dialog_does_not_stop_what_it_began_and_can_be_opened_again() {
+fn closed_dialog_continues_its_plan_and_can_be_reopened() {
     let mut state = running();
     state.update(key(KeyCode::Esc));
     assert_eq!(state.overlay(), None);
@@ -268,7 +268,7 @@ fn closed_dialog_does_not_stop_what_it_began_and_can_be_opened_again() {
 }
 
 #[test]
-fn quitting_while_processes_are_ended_asks_then_stops_after_the_step() {
+fn quitting_during_execution_asks_then_stops_after_step() {
     let mut state = running();
     state.update(key(KeyCode::Esc));
     assert_eq!(press(&mut state, "q"), Effect::Draw);
@@ -289,7 +289,7 @@ fn quitting_while_processes_are_ended_asks_then_stops_after_the_step() {
 }
 
 #[test]
-fn read_only_view_has_no_key_that_ends_processes() {
+fn read_only_view_has_no_key_to_end_processes() {
     let mut state = State::new(Options { can_end: false, ..options() }, (100, 50));
     state.update(look(&[1], 1000));
     for event in [key(KeyCode::Char('K')), key(KeyCode::F(9)), key(KeyCode::Char('y'))] {
@@ -302,7 +302,7 @@ fn read_only_view_has_no_key_that_ends_processes() {
 }
 
 #[test]
-fn plan_that_cannot_be_read_cannot_be_confirmed() {
+fn illegible_plan_cannot_be_confirmed() {
     for size in [(80, 1), (3, 24), (20, 5), (24, 4), (47, 24), (80, 7)] {
         let mut state = State::new(options(), size);
         state.update(look(&[1, 2, 3], 1000));

@@ -25,7 +25,7 @@ fn read(pid: u32, variables: &[(&str, &str)]) -> Event {
 }
 
 #[test]
-fn environment_hides_what_may_be_secret_until_asked() {
+fn environment_hides_possible_secrets_until_requested() {
     let mut state = state(options());
     assert_eq!(press(&mut state, "e"), Effect::Nothing, "no row is selected");
     assert_eq!(press(&mut state, "je"), Effect::Ask(Inquiry::Environment(process(7))));
@@ -88,7 +88,7 @@ fn leases_are_read_when_they_are_opened() {
 }
 
 #[test]
-fn leases_that_are_shown_are_read_again_after_each_look() {
+fn shown_leases_are_reread_after_each_snapshot() {
     let mut state = state(options());
     let look = |state: &mut State, seconds: u64| {
         state.update(Event::Frame(Box::new(made(1, &[], seconds * 1000))))

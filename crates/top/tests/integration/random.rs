@@ -141,7 +141,7 @@ proptest! {
     }
 
     #[test]
-    fn only_the_confirmation_of_the_plan_on_the_screen_ends_processes(
+    fn only_confirming_the_shown_plan_ends_processes(
         read_only in proptest::bool::weighted(0.2),
         events in proptest::collection::vec(prop_oneof![1 => event(), 3 => dialog_key(), 2 => news()], 1..60),
     ) {

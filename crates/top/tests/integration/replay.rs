@@ -13,7 +13,7 @@ fn state() -> State {
 }
 
 #[test]
-fn recording_that_is_being_opened_is_not_called_paused() {
+fn recording_being_opened_is_not_called_paused() {
     let screen = lines(&state());
     assert!(screen.contains("loading") && !screen.contains("paused"), "{screen}");
 }
@@ -44,7 +44,7 @@ fn playback(playback: Playback) -> Event {
 }
 
 #[test]
-fn header_tells_the_recording_its_time_and_how_it_is_played() {
+fn header_shows_recording_time_and_playback() {
     let mut state = state();
     state.update(sought(100_000));
     let header = |state: &State| lines(state).lines().next().unwrap().to_owned();
@@ -64,7 +64,7 @@ fn header_tells_the_recording_its_time_and_how_it_is_played() {
 }
 
 #[test]
-fn recording_of_which_nothing_can_be_read_says_so() {
+fn unreadable_recording_says_so() {
     let mut state = state();
     state.update(playback(Playback { plays: true, speed: 1.0, ..Playback::default() }));
     assert!(lines(&state).contains("no sample near this time can be read"), "{}", lines(&state));
@@ -148,7 +148,7 @@ fn keys_move_the_time_of_the_recording() {
 }
 
 #[test]
-fn recording_offers_no_key_that_acts_on_the_present() {
+fn recording_offers_no_key_acting_on_the_present() {
     let mut state = state();
     state.update(sought(100_000));
     for letter in ["jK", "e", "l"] {

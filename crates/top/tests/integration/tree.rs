@@ -38,7 +38,7 @@ fn drawn(state: &State) -> Vec<String> {
 }
 
 #[test]
-fn workers_are_below_what_joins_them_and_siblings_keep_their_order() {
+fn workers_are_below_their_launcher_and_keep_their_order() {
     let mut state = state((80, 24));
     press(&mut state, "t");
     assert_eq!(
@@ -57,7 +57,7 @@ fn workers_are_below_what_joins_them_and_siblings_keep_their_order() {
 }
 
 #[test]
-fn ancestor_that_joins_nothing_has_no_row() {
+fn ancestor_without_branches_has_no_row() {
     let mut state = state((80, 24));
     press(&mut state, "t/loader");
     state.update(key(KeyCode::Enter));
@@ -65,7 +65,7 @@ fn ancestor_that_joins_nothing_has_no_row() {
 }
 
 #[test]
-fn filter_counts_matching_rows_and_finds_what_is_below_a_launcher() {
+fn filter_counts_matches_and_finds_rows_below_launcher() {
     let mut state = state((80, 24));
     press(&mut state, "t/launcher 2");
     let footer = |state: &State| lines(state).lines().last().unwrap().to_owned();
@@ -90,7 +90,7 @@ fn filter_counts_matching_rows_and_finds_what_is_below_a_launcher() {
 }
 
 #[test]
-fn process_is_folded_with_what_is_below_it() {
+fn process_is_folded_with_its_descendants() {
     let mut state = state((80, 24));
     press(&mut state, "tjx");
     assert_eq!(drawn(&state), ["20 [+3] launcher", "30 other"], "{}", lines(&state));
@@ -109,7 +109,7 @@ fn subtree_is_tagged_whether_it_is_shown_or_not() {
 }
 
 #[test]
-fn followed_process_keeps_the_selection_and_its_end_is_told() {
+fn followed_process_keeps_selection_and_its_end_is_shown() {
     let mut state = state((100, 24));
     press(&mut state, "jF");
     assert!(lines(&state).contains("following 21"), "{}", lines(&state));

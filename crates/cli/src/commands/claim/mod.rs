@@ -118,9 +118,10 @@ fn claim(args: &ClaimArgs, global: &Global, screen: &mut Screen) -> Result<Exit,
         variables.extend(gpu_steward::variables(&advice));
     }
     let keeps = Keeps { lease: args.export, contexts: args.placeholder };
-    let holder = match args.export || args.placeholder {
-        true => Some(Holder::start(&grant, root.key, keeps, &variables)?),
-        false => None,
+    let holder = if args.export || args.placeholder {
+        Some(Holder::start(&grant, root.key, keeps, &variables)?)
+    } else {
+        None
     };
     if let Some(Err(error)) = &grant.held_back {
         let fault = error.fault();

@@ -29,9 +29,10 @@ pub(super) fn show(
     ports: &Ports<'_>,
 ) -> Result<Exit, Failure> {
     let seen = preview(&prepared.request, ports).map_err(|why| failure(prepared, why))?;
-    match global.json {
-        true => screen.json(&json::Wanted::of(&seen, &user))?,
-        false => print(args, global, screen, prepared, &seen)?,
+    if global.json {
+        screen.json(&json::Wanted::of(&seen, &user))?
+    } else {
+        print(args, global, screen, prepared, &seen)?
     }
     match seen.decision {
         Err(refused) if !is_for_now(&refused) => {
@@ -100,8 +101,9 @@ fn print(
 
 /// Returns the owner and the command of an entry: `alice: python train.py`.
 fn whose(entry: &LeaseEntry) -> String {
-    match entry.command.is_empty() {
-        true => owner(entry),
-        false => format!("{}: {}", owner(entry), entry.command),
+    if entry.command.is_empty() {
+        owner(entry)
+    } else {
+        format!("{}: {}", owner(entry), entry.command)
     }
 }

@@ -16,10 +16,7 @@ const NOTICES: Duration = Duration::from_secs(2);
 
 /// Returns the interval at which a wait is reported.
 pub(crate) fn pace(quiet: bool) -> Duration {
-    match !quiet && std::io::stderr().is_terminal() {
-        true => SPINS,
-        false => NOTICES,
-    }
+    if !quiet && std::io::stderr().is_terminal() { SPINS } else { NOTICES }
 }
 
 /// The frames of the spinner on the status line.

@@ -83,10 +83,8 @@ fn never(failure: Failure, refused: Option<&Refused>, prepared: &PreparedClaim) 
     let is_relevant = |why: &Passed| why.is_lasting() && *why != Passed::NotAmong;
     let reasons =
         reasons(refused.passed().filter(|(_, why)| is_relevant(why)), prepared.limited_by);
-    let reasons = match reasons.is_empty() {
-        true => String::new(),
-        false => format!("; {}", reasons.join("; ")),
-    };
+    let reasons =
+        if reasons.is_empty() { String::new() } else { format!("; {}", reasons.join("; ")) };
     match &refused.refusal {
         Refusal::Never { could, .. } if *could >= claim.count => {
             failure.with_source(format!("a GPU named by --with is not available{reasons}"))

@@ -51,7 +51,6 @@ pub(super) fn run(
     Ok(Exit::Done)
 }
 
-/// Returns the failure, with a hint.
 fn failure(id: &LeaseId, error: ReleaseError) -> Failure {
     let refused = |exit| Failure::new(exit, format!("release lease {id}"));
     match error {

@@ -31,14 +31,15 @@ pub(super) fn default_root(
     let mut root = source.host.process(first.pid)?;
     let encloses_all = first.pid.0 == 1 || root.name == "systemd";
     if encloses_all || is_supervisor(&root, &locks.entries(EntryKind::Lease)?) {
-        return match args.export {
-            false => Ok(own),
-            true => Err(Failure::new(Exit::Usage, "claim for the process that started gpuws")
+        return if args.export {
+            Err(Failure::new(Exit::Usage, "claim for the process that started gpuws")
                 .with_source(match encloses_all {
                     true => "every process descends from it",
                     false => "that is gpuws itself, waiting for this program",
                 })
-                .with_hint("name the process: --for PID")),
+                .with_hint("name the process: --for PID"))
+        } else {
+            Ok(own)
         };
     }
     for next in line {

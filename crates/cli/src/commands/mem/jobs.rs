@@ -68,7 +68,6 @@ pub(super) fn without_settings(title: &str) -> String {
     parts.join(", ")
 }
 
-/// Policies with their titles.
 type Policies = Vec<(String, PolicyConfig)>;
 
 /// Returns the policies of `--policy`, or the default ones.

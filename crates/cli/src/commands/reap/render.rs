@@ -23,9 +23,8 @@ pub(crate) fn show_report(screen: &mut Screen, report: &Report) -> Result<(), Fa
 }
 
 /// Prints paragraphs, wrapped to the width of the screen.
-pub(crate) fn show(screen: &mut Screen, told: Vec<Paragraph>) -> Result<(), Failure> {
-    told.into_iter().try_for_each(|Paragraph { head, text }| match text.is_empty() {
-        true => screen.print(&head),
-        false => wording::flow(screen, head, &text),
+pub(crate) fn show(screen: &mut Screen, paragraphs: Vec<Paragraph>) -> Result<(), Failure> {
+    paragraphs.into_iter().try_for_each(|Paragraph { head, text }| {
+        if text.is_empty() { screen.print(&head) } else { wording::flow(screen, head, &text) }
     })
 }

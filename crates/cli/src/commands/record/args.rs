@@ -28,7 +28,6 @@ pub(crate) struct RecordArgs {
 }
 
 impl RecordArgs {
-    /// Returns the time between samples.
     pub(crate) fn every(&self) -> Duration {
         let usual = if self.duration.is_some() { 1 } else { 5 };
         self.every.unwrap_or(Duration::from_secs(usual))

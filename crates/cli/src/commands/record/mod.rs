@@ -43,9 +43,9 @@ pub(crate) fn run(
     }
     part.finish(&args.path)?;
     let sim = wording::path_word(&args.path);
-    let told = tell(args, global, screen, sample_count, "", &format!("gpuws --sim {sim} doctor"));
+    let shown = tell(args, global, screen, sample_count, "", &format!("gpuws --sim {sim} doctor"));
     blind.text().iter().for_each(|text| terminal::warn(text));
-    told
+    shown
 }
 
 /// Reports what was recorded, its size, and how to replay it.

@@ -36,8 +36,9 @@ impl ReportFile {
 
 /// Returns the exit code of gpuws after this run.
 pub(super) fn exit(report: &RunReport) -> Exit {
-    match report.limit_hit {
-        true => Exit::LimitHit,
-        false => Exit::Passed(u8::try_from(report.ending.code()).unwrap_or(u8::MAX)),
+    if report.limit_hit {
+        Exit::LimitHit
+    } else {
+        Exit::Passed(u8::try_from(report.ending.code()).unwrap_or(u8::MAX))
     }
 }

@@ -107,9 +107,10 @@ impl Watch<'_> {
         let abandoned =
             self.on_death == OnDeath::End && self.launcher.is_abandoned().unwrap_or(false);
         self.end_signal = self.end_signal.or_else(|| self.launcher.asked());
-        match self.end_signal.is_some() || abandoned {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+        if self.end_signal.is_some() || abandoned {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
         }
     }
 

@@ -41,13 +41,12 @@ pub(crate) fn run(args: &SimArgs, global: &Global) -> Result<Exit, Failure> {
         .map_err(|error| own(error.into()))?;
     let dir = Dir::make(args.library.as_deref()).map_err(|error| own(error.into()))?;
     dir.check_faults(&args.fault).map_err(|error| own(error.into()))?;
-    let placeholders_started = match args.live {
-        true => {
-            let host = LinuxHost::new(roots());
-            let started = PlaceholderProcesses::start(&machine, &dir, &host);
-            Some(started.map_err(|error| own(error.into()))?)
-        }
-        false => None,
+    let placeholders_started = if args.live {
+        let host = LinuxHost::new(roots());
+        let started = PlaceholderProcesses::start(&machine, &dir, &host);
+        Some(started.map_err(|error| own(error.into()))?)
+    } else {
+        None
     };
     let session = Session {
         machine: absolute(&args.machine),

@@ -57,15 +57,14 @@ pub(crate) fn run(
         return recorded::show(args, global, frames, screen);
     }
     let requested = args.columns.as_ref().map_or(Groups::NONE, Columns::groups);
-    let groups = match args.details {
-        true => Groups::all(),
-        false => gpu_reaper::defect_groups().and(requested),
-    };
+    let groups =
+        if args.details { Groups::all() } else { gpu_reaper::defect_groups().and(requested) };
     let holders = HolderSearch::wanted(args.details || args.holders);
     // The table needs no further details of unsuspected processes.
-    let processes = match args.details || args.columns.is_some() || global.json {
-        true => ProcessDetail::Whole,
-        false => ProcessDetail::Outline,
+    let processes = if args.details || args.columns.is_some() || global.json {
+        ProcessDetail::Whole
+    } else {
+        ProcessDetail::Outline
     };
     let observation = Observation { groups, holders, processes, driver_messages: false };
     let once = args.repeat.is_once();
@@ -129,7 +128,6 @@ fn only<'a>(whole: &'a Snapshot, selectors: &[Selector]) -> Result<Cow<'a, Snaps
     Ok(Cow::Owned(Snapshot { devices, ..whole.clone() }))
 }
 
-/// Returns the filter that the arguments describe.
 fn filter(args: &Shown, source: &Source) -> Result<ProcessFilter, Failure> {
     let uid = if args.mine { Some(own_uid(source)?) } else { None };
     if let Ok(Some(user)) = source.unknown_user(&args.user) {

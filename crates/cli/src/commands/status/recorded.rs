@@ -36,13 +36,12 @@ pub(super) fn show(
     if let Some(user) = view.filter.absent_user(&whole) {
         warn(&format!("--user {user}: no process at this time belongs to them"));
     }
-    match global.json {
-        true => screen.json(&view.json(false))?,
-        false => {
-            let at = args.replay.at.map(|_| whole.taken_at);
-            let doctor = args.replay.replay.as_deref().map(|dir| replay::doctor(dir, at));
-            show_view(screen, global, &view, &doctor.unwrap_or_default())?;
-        }
+    if global.json {
+        screen.json(&view.json(false))?
+    } else {
+        let at = args.replay.at.map(|_| whole.taken_at);
+        let doctor = args.replay.replay.as_deref().map(|dir| replay::doctor(dir, at));
+        show_view(screen, global, &view, &doctor.unwrap_or_default())?;
     }
     Ok(Exit::Done)
 }

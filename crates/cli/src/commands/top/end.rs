@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn process_that_has_the_pid_of_the_chosen_one_is_refused() {
+    fn process_with_reused_pid_of_the_chosen_one_is_refused() {
         let (mut reaper, key) = machine();
         let start = key.start.map(|StartTime(start)| StartTime(start + 1));
         let proposal = reaper.plan(&Aim::Processes(vec![ProcessKey { start, ..key }])).unwrap();

@@ -38,9 +38,10 @@ pub(crate) fn run(args: &WatchArgs, global: &Global, screen: &mut Screen) -> Res
             .with_source("it has no section [reap] with dry_run = false")
             .with_hint("without --reap the plans are printed"));
     }
-    let journal = match args.reap {
-        true => source.journal()?,
-        false => Box::new(NoJournal::new(Error::new(ErrorKind::Invalid, "log in a dry run"))),
+    let journal = if args.reap {
+        source.journal()?
+    } else {
+        Box::new(NoJournal::new(Error::new(ErrorKind::Invalid, "log in a dry run")))
     };
     let token = args.reap.then(ActToken::user_confirmed);
     let teller = RefCell::new(Teller::new(args, global, &source, &policy)?);

@@ -57,9 +57,10 @@ impl Teller {
     pub(super) fn follow(&mut self, args: &WatchArgs, policy: &Policy) -> Result<(), Failure> {
         let tell = &policy.notify;
         let of_policy = || tell.on_finding.iter().flatten().map(OsString::from).collect();
-        let words = match args.on_finding.is_empty() {
-            true => of_policy(),
-            false => gpu_machine::with_absolute_program(&args.on_finding)?,
+        let words = if args.on_finding.is_empty() {
+            of_policy()
+        } else {
+            gpu_machine::with_absolute_program(&args.on_finding)?
         };
         start_for_events(&mut self.messengers, &words, tell.time_limit)?;
         self.owner = tell.owner;
@@ -69,11 +70,10 @@ impl Teller {
     pub(super) fn tell(&mut self, told: &Told<'_>, screen: &mut Screen) {
         let now = self.clock.wall();
         let event = WatchEvent::of(told, &self.origin, self.hostname.as_deref(), now, &self.sim);
-        let printed = match self.json {
-            true => screen.json_line(&event),
-            false => {
-                screen.print_all(lines(told, &readable(now, &self.zone), &self.sim, screen.room(0)))
-            }
+        let printed = if self.json {
+            screen.json_line(&event)
+        } else {
+            screen.print_all(lines(told, &readable(now, &self.zone), &self.sim, screen.room(0)))
         };
         self.outcome = std::mem::replace(&mut self.outcome, Ok(())).and(printed);
         if self.messengers.has_program() {

@@ -52,7 +52,7 @@ fn symlink_of_other_user_is_not_followed() {
 }
 
 #[test]
-fn own_files_are_replaced_not_written_in_place() {
+fn own_files_are_replaced_atomically() {
     let output = script(
         "dgx1-v100",
         "echo old > report; ln report twin; mkdir there; ln -s ../report there/link\n\

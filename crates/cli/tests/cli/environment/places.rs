@@ -108,8 +108,8 @@ fn root_runs_no_program_from_user_controlled_symlink() {
 }
 
 #[test]
-fn root_creates_nothing_in_home_of_other_user() {
-    const TEST: &str = "root_creates_nothing_in_home_of_other_user";
+fn root_creates_no_file_in_home_of_other_user() {
+    const TEST: &str = "root_creates_no_file_in_home_of_other_user";
     let Some(foreign) = Foreign::new(TEST) else { return };
     let home = foreign.user().display();
     let output = script(

@@ -35,7 +35,7 @@ fn textfile_is_the_page_without_timestamps() {
 }
 
 #[test]
-fn memory_that_foreign_pids_account_for_is_not_unexplained() {
+fn memory_of_foreign_pids_is_not_unexplained() {
     let words = ["--sim", "inside-container", "export", "--textfile", "-"];
     let page = gpuws(Path::new("."), &words).stdout;
     let values = |start: &str| -> Vec<&str> {
@@ -106,7 +106,7 @@ fn server_says_where_it_is_and_ends_at_sigterm() {
 }
 
 #[test]
-fn driver_that_hangs_gives_up_zero_in_time_and_the_rest_of_the_page() {
+fn hanging_driver_yields_up_zero_and_rest_of_page_in_time() {
     let fault = "nvmlDeviceGetTemperature=hang,gpu=1";
     let exporter = Exporter::in_session(&["healthy-box", "--fault", fault], &["--reuse", "1ms"]);
     for _ in 0..2 {
@@ -122,7 +122,7 @@ fn driver_that_hangs_gives_up_zero_in_time_and_the_rest_of_the_page() {
 }
 
 #[test]
-fn driver_that_answers_again_is_up_again() {
+fn recovered_driver_is_up_again() {
     // Too slow for one scrape, but not for the next.
     let fault = "nvmlDeviceGetTemperature=delay:1500,gpu=1";
     let exporter = Exporter::in_session(&["healthy-box", "--fault", fault], &["--reuse", "1ms"]);
@@ -133,7 +133,7 @@ fn driver_that_answers_again_is_up_again() {
 }
 
 #[test]
-fn leases_queue_and_jobs_are_exported_and_written_for_dcgm_exporter() {
+fn exports_leases_queue_and_jobs_and_writes_dcgm_mapping() {
     let Some(dir) = exporter::private_dir("jobs for dcgm-exporter") else { return };
     let jobs = dir.path().to_str().unwrap();
     let exporter = Exporter::in_live_session(
@@ -173,7 +173,7 @@ fn leases_queue_and_jobs_are_exported_and_written_for_dcgm_exporter() {
 }
 
 #[test]
-fn mapping_directory_that_is_a_link_is_refused() {
+fn linked_mapping_directory_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("real")).unwrap();
     fs::set_permissions(dir.path().join("real"), fs::Permissions::from_mode(0o755)).unwrap();

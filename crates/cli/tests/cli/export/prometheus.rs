@@ -143,7 +143,7 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 }
 
 #[test]
-fn prometheus_scrapes_the_exporter_and_evaluates_rules_and_dashboard() {
+fn prometheus_scrapes_exporter_and_evaluates_rules() {
     let Some(prometheus) = installed("prometheus") else { return };
     let exporter = Exporter::start(&["--sim", "labbox", "export", "--reuse", "1ms"]);
     let dir = tempfile::tempdir().unwrap();

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn size_that_exceeds_64_bits_is_none() {
+    fn size_beyond_64_bits_is_none() {
         assert_eq!(Element(1).bytes(&[3, 5]), Some(60));
         assert_eq!(Element(22).bytes(&[3]), Some(2));
         assert_eq!(Element(1).bytes(&[i64::MAX, 3]), None);

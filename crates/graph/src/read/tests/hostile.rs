@@ -129,7 +129,7 @@ fn deep_nesting_is_refused() {
 }
 
 #[test]
-fn lengths_and_numbers_that_lie_are_refused() {
+fn false_lengths_and_numbers_are_refused() {
     for (file, reason) in [
         (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01".as_slice(), "bytes where 0 are left"),
         (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x02", "a number of more than 64 bits"),

@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn every_form_of_a_graph_is_read_as_that_graph(def in a_graph()) {
+    fn every_form_of_a_graph_reads_as_the_same_graph(def in a_graph()) {
         let binary = protobuf::graph(&def).encode_to_vec();
         prop_assert_eq!(read_as(Form::GraphBinary, &binary), Ok(def.clone()));
         let text = printed::text(&def);
@@ -255,7 +255,7 @@ fn kernels_of_labels_and_constraints_on_numbers_are_left_out() {
 }
 
 #[test]
-fn lists_of_operations_and_kernels_are_told_from_graphs() {
+fn lists_of_operations_and_kernels_differ_from_graphs() {
     assert_eq!(detect(b"# all\n\n# of them\nop { name: 'A' }"), Ok(Form::Ops));
     assert_eq!(detect(b" kernel { op: 'A' device_type: 'CPU' }"), Ok(Form::Kernels));
     assert_eq!(detect(b"kernels { }"), Ok(Form::GraphText));
@@ -273,7 +273,7 @@ fn lists_of_operations_and_kernels_are_told_from_graphs() {
 }
 
 #[test]
-fn meta_graph_is_told_from_a_graph_with_functions() {
+fn meta_graph_differs_from_a_graph_with_functions() {
     let with = |graph: &str| {
         let graph = read_as(Form::GraphText, graph).unwrap();
         let graph_def = Some(protobuf::graph(&graph));

@@ -67,7 +67,7 @@ fn documented_examples_are_read() {
 }
 
 #[test]
-fn documents_that_contradict_the_form_are_refused() {
+fn documents_violating_the_form_are_refused() {
     for (json, reason) in [
         (r#"{"schema": 2}"#, "'schema' is not 1"),
         (r#"{"devices": ["/cpu"]}"#, "malformed device '/cpu'"),
@@ -192,7 +192,7 @@ fn values_of_an_onnx_model_become_outputs_of_nodes() {
 }
 
 #[test]
-fn onnx_models_that_contradict_themselves_are_refused() {
+fn inconsistent_onnx_models_are_refused() {
     let x = part(11, value("x", 1, &[1]));
     let relu = |input: &str, output: &str| part(1, onnx_node(&[input], &[output], "n", "Relu"));
     let twice = model(&[x.clone(), relu("x", "y"), relu("x", "y")]);

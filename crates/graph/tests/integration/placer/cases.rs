@@ -163,7 +163,7 @@ fn colocation_and_references_join_many_nodes() {
 }
 
 #[test]
-fn every_case_has_its_own_number() {
+fn case_numbers_are_unique() {
     let mut titles = BTreeMap::new();
     for case in cases(include_str!("cases.txt")) {
         let number = case.title.split_whitespace().next().expect("a number");

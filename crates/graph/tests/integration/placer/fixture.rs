@@ -206,9 +206,10 @@ fn function(name: &str, inputs: &[(&str, &str)], outputs: &[(&str, &str, &str)])
         name: name.into(),
         inputs: inputs.iter().map(|(name, of)| arg(name, of)).collect(),
         outputs: outputs.iter().map(|(name, of, _)| arg(name, of)).collect(),
-        attrs: match inputs.iter().any(|(_, of)| *of == "T") {
-            true => BTreeMap::from([("T".to_owned(), None)]),
-            false => BTreeMap::new(),
+        attrs: if inputs.iter().any(|(_, of)| *of == "T") {
+            BTreeMap::from([("T".to_owned(), None)])
+        } else {
+            BTreeMap::new()
         },
         ..OpDef::default()
     };

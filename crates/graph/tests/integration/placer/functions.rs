@@ -59,7 +59,7 @@ fn place(functions: Vec<FunctionDef>) -> Result<Vec<usize>, (PlaceErrorKind, Str
 }
 
 #[test]
-fn nested_functions_are_looked_into_up_to_a_depth() {
+fn nested_functions_are_inspected_up_to_a_depth() {
     assert!(place(chain(50, |_| BTreeMap::new())).is_ok());
     let (kind, message) = place(chain(10_000, |_| BTreeMap::new())).unwrap_err();
     assert_eq!(kind, PlaceErrorKind::Function);
@@ -67,7 +67,7 @@ fn nested_functions_are_looked_into_up_to_a_depth() {
 }
 
 #[test]
-fn attributes_that_double_on_every_level_are_an_error() {
+fn attributes_doubling_on_every_level_are_an_error() {
     let functions = chain(60, |at| {
         let nested = match at {
             0 => Attr::Int(1),
@@ -125,7 +125,7 @@ fn arguments_and_outputs_of_a_body_count_before_they_are_made() {
 }
 
 #[test]
-fn missing_function_is_an_error_that_names_it() {
+fn missing_function_error_names_it() {
     let (kind, message) = place(Vec::new()).unwrap_err();
     assert_eq!(kind, PlaceErrorKind::Function);
     assert!(message.contains("Failed to find function \"f0\""), "{message}");

@@ -31,7 +31,7 @@ fn place(lines: impl Iterator<Item = String>, op: Option<OpDef>) -> (Graph, Plac
 }
 
 #[test]
-fn many_calls_of_functions_are_looked_into() {
+fn many_function_calls_are_inspected() {
     let count = 100_000;
     let line = |at| format!("c{at} = call:Same h{}", at % 100);
     let handles = (0..100).map(|at| format!("h{at} = HandleC"));
@@ -47,7 +47,7 @@ fn many_calls_of_functions_are_looked_into() {
 }
 
 #[test]
-fn many_values_from_one_call_to_one_node_get_identities_of_their_own() {
+fn many_values_from_one_call_get_separate_identities() {
     let count = 65_536;
     let sink_line = format!("sink = Sink{}", " c:1".repeat(count));
     let lines = ["x = Out", "h = HandleC", "c = call:PassResource x h"].map(str::to_owned);

@@ -79,7 +79,7 @@ proptest! {
     }
 
     #[test]
-    fn placing_a_placed_graph_again_changes_nothing(seed: u64) {
+    fn placing_a_placed_graph_again_is_idempotent(seed: u64) {
         let (mut of, placement) = Placed::of(seed);
         let Ok(placement) = placement else { return Ok(()) };
         placement.apply(&mut of.graph, &of.devices);

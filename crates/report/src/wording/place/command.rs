@@ -80,9 +80,10 @@ pub(super) fn program(
         Engine::LlamaCpp if question.model.method.is_some() && first.scheme.is_none() => None,
         Engine::LlamaCpp => {
             let options = llama(again, question, first).ok()?;
-            let path = match question.format == Format::Gguf && first.scheme.is_none() {
-                true => again.path,
-                false => "MODEL.gguf",
+            let path = if question.format == Format::Gguf && first.scheme.is_none() {
+                again.path
+            } else {
+                "MODEL.gguf"
             };
             Some((String::new(), format!("llama-server -m {path} {options}")))
         }
@@ -155,10 +156,8 @@ pub fn vllm(
         }
         None => return None,
     };
-    let share = match share > SHARE {
-        true => format!(" --gpu-memory-utilization {share:.2}"),
-        false => String::new(),
-    };
+    let share =
+        if share > SHARE { format!(" --gpu-memory-utilization {share:.2}") } else { String::new() };
     let (path, option) = match first.scheme.map(|scheme| (scheme, scheme.used_by(Engine::Vllm))) {
         None => (again.path.to_owned(), ""),
         Some((_, Use::Option(option))) => (again.path.to_owned(), option),

@@ -36,9 +36,10 @@ pub fn short_names<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'a 
     let parts = names.clone().map(|name| name.rsplit_once("/device:"));
     let mut processes = parts.clone().map(|parts| parts.map(|(process, _)| process));
     let first = processes.next().flatten();
-    match first.is_some() && processes.all(|process| process == first) {
-        true => parts.map(|parts| parts.map_or("", |(_, short)| short)).collect(),
-        false => names.collect(),
+    if first.is_some() && processes.all(|process| process == first) {
+        parts.map(|parts| parts.map_or("", |(_, short)| short)).collect()
+    } else {
+        names.collect()
     }
 }
 
@@ -67,9 +68,10 @@ pub fn lacking(question: &Question<'_>, first: &Answer) -> String {
 /// Returns the description of a model, and its memory on one GPU.
 pub fn described(question: &Question<'_>, first: &Answer) -> [String; 2] {
     let model = question.model;
-    let name = match model.name == model.architecture {
-        true => model.name.clone(),
-        false => format!("{}  {}", model.name, model.architecture),
+    let name = if model.name == model.architecture {
+        model.name.clone()
+    } else {
+        format!("{}  {}", model.name, model.architecture)
     };
     let estimate = &first.estimate;
     let sequences = match question.sequences {
@@ -215,14 +217,13 @@ fn too_old(model: &Model, run: &Run, capability: (u32, u32)) -> Option<String> {
     kernels(model, run, capability)?;
     let names = runnable(run.engine, capability).join(", ");
     let (major, minor) = capability;
-    Some(match names.is_empty() {
-        true => format!(
+    Some(if names.is_empty() {
+        format!(
             "{} does not run on compute capability {major}.{minor}; --engine llama.cpp does",
             run.engine
-        ),
-        false => {
-            format!("on compute capability {major}.{minor}, {} runs weights in {names}", run.engine)
-        }
+        )
+    } else {
+        format!("on compute capability {major}.{minor}, {} runs weights in {names}", run.engine)
     })
 }
 

@@ -41,12 +41,11 @@ impl Companion for Accompanies {
     fn kill(&mut self) {
         let (pid, mut state) = (self.1, self.0.state());
         let at = state.now + state.companions_linger;
-        match state.companions_linger.is_zero() {
-            true => state.ends(pid, JobExit::Signal(9)),
-            false => {
-                let ends: Happening = Box::new(move |state| state.ends(pid, JobExit::Signal(9)));
-                state.script.push((at, ends));
-            }
+        if state.companions_linger.is_zero() {
+            state.ends(pid, JobExit::Signal(9))
+        } else {
+            let ends: Happening = Box::new(move |state| state.ends(pid, JobExit::Signal(9)));
+            state.script.push((at, ends));
         }
     }
 }

@@ -105,9 +105,10 @@ impl GpuBackend for World {
         let device = state.device(id)?;
         let process = |(pid, mib): &(u32, u64)| DeviceProcess {
             pid: Pid(*pid),
-            kind: match device.drawing.contains(pid) {
-                true => DeviceProcessKind::Graphics,
-                false => DeviceProcessKind::Compute,
+            kind: if device.drawing.contains(pid) {
+                DeviceProcessKind::Graphics
+            } else {
+                DeviceProcessKind::Compute
             },
             memory: match device.hides_memory_of {
                 Some((hidden, absent)) if hidden == *pid => Err(absent),

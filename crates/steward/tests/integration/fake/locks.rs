@@ -158,9 +158,12 @@ impl SafeGpuGuard for HoldsBack {
     fn queues(&self) -> Result<Vec<Vec<Pid>>> {
         let state = self.0.state();
         let queues = [&state.waits_for_safe_gpu, &state.waits_for_other_safe_gpu];
-        let pids = |(place, queue): (usize, &Vec<u32>)| match state.released.contains(&place) {
-            true => Vec::new(),
-            false => queue.iter().map(|pid| Pid(*pid)).collect(),
+        let pids = |(place, queue): (usize, &Vec<u32>)| {
+            if state.released.contains(&place) {
+                Vec::new()
+            } else {
+                queue.iter().map(|pid| Pid(*pid)).collect()
+            }
         };
         Ok(queues.into_iter().enumerate().map(pids).collect())
     }

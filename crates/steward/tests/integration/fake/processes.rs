@@ -228,10 +228,8 @@ impl ProcessHandle for Opened {
     fn held(&self, files: &[DeviceFile]) -> Result<Vec<HeldFile>> {
         let state = self.0.state();
         if state.hides_holders || state.hidden.contains(&self.1.0) {
-            let kind = match state.hides_holders {
-                true => ErrorKind::Io,
-                false => ProcessFault::NotPermitted.into(),
-            };
+            let kind =
+                if state.hides_holders { ErrorKind::Io } else { ProcessFault::NotPermitted.into() };
             return Err(Error::new(kind, format!("inspect the files of process {}", self.1)));
         }
         Ok(state.held(self.1.0, files))

@@ -64,7 +64,7 @@ fn safe_gpu_is_held_back_while_job_only_draws() {
 }
 
 #[test]
-fn lock_that_cannot_be_released_alone_is_released_with_all_after_timeout() {
+fn inseparable_locks_are_released_together_after_timeout() {
     let world = World::new(1);
     world.state().accompany_fault = Some(ErrorKind::Io);
     world.state().keeps_locks = true;
@@ -359,7 +359,7 @@ fn locks_are_not_taken_again_before_job_appears() {
 }
 
 #[test]
-fn safe_gpu_that_was_faster_is_not_disturbed() {
+fn faster_safe_gpu_is_not_disturbed() {
     let world = World::new(1);
     world.after(2 * SECOND, |state| state.uses(JOB, 0, 100));
     world.after(10 * SECOND, |state| {

@@ -147,7 +147,7 @@ fn frozen_leftover_holder_keeps_lease() {
 }
 
 #[test]
-fn holder_that_cannot_be_ended_keeps_lease_until_gone() {
+fn unkillable_holder_keeps_lease_until_gone() {
     for (fault, why) in [
         (None, "end process 61 (holder), which has not exited after SIGKILL"),
         (Some(ProcessFault::NotPermitted.into()), "send SIGTERM to process 61"),
@@ -174,7 +174,7 @@ fn holder_that_cannot_be_ended_keeps_lease_until_gone() {
 }
 
 #[test]
-fn holder_that_hides_from_clean_up_keeps_lease_until_gone() {
+fn holder_hiding_from_clean_up_keeps_lease_until_gone() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         state.add(process(61, JOB, "holder"));
@@ -196,7 +196,7 @@ fn holder_that_hides_from_clean_up_keeps_lease_until_gone() {
 }
 
 #[test]
-fn frozen_holder_that_ends_during_clean_up_keeps_no_lease() {
+fn frozen_holder_ending_during_clean_up_keeps_no_lease() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         let mut frozen = process(61, JOB, "frozen");
@@ -365,7 +365,7 @@ fn process_without_device_keeps_no_lease_after_unstable_scan() {
 }
 
 #[test]
-fn process_in_uninterruptible_sleep_may_still_end_within_grace_period() {
+fn uninterruptible_process_may_end_within_grace_period() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         let mut frozen = process(61, JOB, "frozen");
@@ -382,7 +382,7 @@ fn process_in_uninterruptible_sleep_may_still_end_within_grace_period() {
 }
 
 #[test]
-fn process_that_ends_soon_after_sigkill_is_not_stuck() {
+fn process_ending_soon_after_sigkill_is_not_stuck() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         let mut frozen = process(61, JOB, "frozen");
@@ -469,7 +469,7 @@ fn kept_lease_ends_after_several_scans_while_processes_live() {
 }
 
 #[test]
-fn tree_of_killed_supervisor_is_ended_in_its_place() {
+fn frontend_ends_tree_of_killed_supervisor() {
     let world = World::new(1);
     let launch = Launch { program: "train".into(), ..Launch::default() };
     let mut job = world.launch(&launch).unwrap();

@@ -220,7 +220,7 @@ fn run_without_frontend_ends_or_continues_as_ordered() {
 
 /// As `pkill -9 -f` kills them.
 #[test]
-fn run_with_killed_frontend_and_program_ends_or_continues_as_ordered() {
+fn run_without_frontend_and_program_ends_or_continues_as_set() {
     for (on_death, signals) in [(OnDeath::End, vec![(61, 15)]), (OnDeath::Keep, vec![])] {
         let world = World::new(1);
         world.after(SECOND, |state| state.add(process(61, JOB, "worker")));
@@ -248,7 +248,7 @@ fn signals_are_forwarded_to_job() {
 }
 
 #[test]
-fn job_that_cannot_be_signalled_keeps_running() {
+fn unsignallable_job_keeps_running() {
     let world = World::new(1);
     world.state().pass_fault = Some(ProcessFault::NotPermitted.into());
     world.after(SECOND, |state| state.events.push(JobEvent::EndRequested(15)));

@@ -78,7 +78,7 @@ fn peak(unlisted: Option<(Duration, u64)>) -> Reading<Bytes> {
 }
 
 #[test]
-fn unlisted_memory_is_not_the_jobs_until_ended_placeholder_has_settled() {
+fn unlisted_memory_counts_only_after_placeholder_settles() {
     assert_eq!(peak(None), Ok(Bytes::from_mib(50)));
     assert_eq!(peak(Some((5 * SECOND, 3_000))), Ok(Bytes::from_mib(50)));
     assert_eq!(peak(Some((30 * SECOND, 3_000))), Ok(Bytes::from_mib(3_000)));

@@ -92,7 +92,7 @@ fn returning_holder_gets_no_grace_period_from_third_round_on() {
 }
 
 #[test]
-fn endlessly_returning_holder_is_ended_ten_times_and_keeps_lease() {
+fn endlessly_returning_holder_is_ended_ten_times() {
     let world = returning_until(80);
     let report = ran_leaving(&world, &order(Claim::whole(1)), true);
     let why = report.stopped.unwrap().text;
@@ -103,7 +103,7 @@ fn endlessly_returning_holder_is_ended_ten_times_and_keeps_lease() {
 }
 
 #[test]
-fn helper_that_starts_holders_is_not_ended() {
+fn helper_starting_holders_is_not_ended() {
     let world = World::new(1);
     world.after(SECOND, |state| {
         state.add(process(70, SELF, "nvml-helper"));
@@ -120,7 +120,7 @@ fn helper_that_starts_holders_is_not_ended() {
 }
 
 #[test]
-fn new_processes_are_stopped_only_while_holders_return_after_two_rounds() {
+fn new_processes_are_stopped_only_while_holders_return() {
     let world = returning_until(63);
     world.after(SECOND, |state| {
         state.add(process(100, JOB, "busy"));

@@ -57,7 +57,6 @@ impl Known {
         self.installed.iter().find(|one| self::framework(one) == framework)?.version.as_deref()
     }
 
-    /// Returns the JSON view.
     pub(super) fn view(&self) -> json::Known<'_> {
         let used = self.used.iter().map(|used| (*used, self.installed_version(used.framework)));
         json::Known { used: used.collect(), python: self.python.as_deref() }

@@ -39,9 +39,10 @@ pub(super) fn read(path: &Path) -> Result<Log, Failure> {
 
 fn decompressed(from: impl Read) -> io::Result<Log> {
     let mut from = BufReader::with_capacity(PART, from);
-    match from.fill_buf()?.starts_with(&GZIP) {
-        true => streamed(Input::of_stream(MultiGzDecoder::new(from))),
-        false => streamed(from),
+    if from.fill_buf()?.starts_with(&GZIP) {
+        streamed(Input::of_stream(MultiGzDecoder::new(from)))
+    } else {
+        streamed(from)
     }
 }
 
@@ -49,7 +50,7 @@ fn decompressed(from: impl Read) -> io::Result<Log> {
 fn streamed(mut from: impl Read) -> io::Result<Log> {
     let (mut reader, mut head) = (LogReader::default(), Vec::new());
     let clock = SystemClock::new();
-    let (mut part, mut length, mut told) = (Vec::new(), 0, clock.monotonic());
+    let (mut part, mut length, mut reported_at) = (Vec::new(), 0, clock.monotonic());
     loop {
         part.clear();
         let more = from.by_ref().take(PART as u64).read_to_end(&mut part)?;
@@ -61,9 +62,9 @@ fn streamed(mut from: impl Read) -> io::Result<Log> {
         }
         reader.push(&part);
         length += more;
-        if clock.monotonic() > told + LONG {
+        if clock.monotonic() > reported_at + LONG {
             progress(&format!("read {} MiB of the log", length >> 20));
-            told = clock.monotonic();
+            reported_at = clock.monotonic();
         }
     }
 }

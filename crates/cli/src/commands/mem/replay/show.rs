@@ -80,9 +80,10 @@ fn show_agreement(screen: &mut Screen, agreement: &Agreement) -> Result<(), Fail
         of(agreement.segments, "segments"),
         of(agreement.segments_freed, "freed"),
     ];
-    let head = match agreement.is_complete() {
-        true => Line::new().plain("  as recorded: "),
-        false => Line::new().plain("  ").accent("as recorded: "),
+    let head = if agreement.is_complete() {
+        Line::new().plain("  as recorded: ")
+    } else {
+        Line::new().plain("  ").accent("as recorded: ")
     };
     wording::flow(screen, head, &format!("{} predicted", parts.join(", ")))?;
     let peak = agreement.outcome.peak;
@@ -123,9 +124,10 @@ fn show_stop(
     );
     wording::flow(screen, Line::new().plain("  "), &text)?;
     let free = amount(shortage.free());
-    let verdict = match shortage.is_fragmented() {
-        true => format!("Fragmentation: {free} free, but not contiguous."),
-        false => format!("Insufficient memory: only {free} free."),
+    let verdict = if shortage.is_fragmented() {
+        format!("Fragmentation: {free} free, but not contiguous.")
+    } else {
+        format!("Insufficient memory: only {free} free.")
     };
     wording::flow(screen, Line::new().plain("  "), &verdict)?;
     if global.quiet {

@@ -28,13 +28,12 @@ impl Machine {
     /// # Errors
     /// If the machine cannot be queried, or a named GPU does not exist.
     pub(super) fn select(args: &PlaceModelArgs, global: &Global) -> Result<Machine, Failure> {
-        let mut machine = match args.memory.is_empty() {
-            true => Machine::now(args, global)?,
-            false => {
-                let room = |(at, size): (usize, &Bytes)| gpu(at, *size, args.margin);
-                let rooms = args.memory.iter().enumerate().map(room).collect();
-                Machine { rooms: Rooms::new(rooms), name: None, unavailable: Vec::new() }
-            }
+        let mut machine = if args.memory.is_empty() {
+            Machine::now(args, global)?
+        } else {
+            let room = |(at, size): (usize, &Bytes)| gpu(at, *size, args.margin);
+            let rooms = args.memory.iter().enumerate().map(room).collect();
+            Machine { rooms: Rooms::new(rooms), name: None, unavailable: Vec::new() }
         };
         if let Some(size) = args.host_memory {
             machine.rooms.rooms.push(Room::cpu(size));
