@@ -190,6 +190,22 @@ fn energy_counter_is_used_unless_it_restarts() {
 }
 
 #[test]
+fn energy_counter_that_advances_too_far_is_not_used() {
+    // At most 5 kW for ten seconds and 1 J; beyond that ten seconds at 300 W.
+    for (millijoules, joules) in [(50_001_000, 50_001.0), (50_001_001, 3_000.0)] {
+        let mut accounts = Accounts::new(Duration::from_secs(300));
+        for (second, counter) in [(0, 7), (10, 7 + millijoules)] {
+            let mut busy = device(0, Some(100), &[(1, 1_000, Some(100))], 4);
+            let mut power = Power::absent(Absent::NotSupported);
+            power.energy = Ok(counter);
+            busy.details = Ok(DeviceDetails { power: Some(power), ..DeviceDetails::default() });
+            accounts.add(&snapshot(second, vec![busy]), &[], DAY);
+        }
+        assert_eq!(accounts.total().energy.joules(), joules, "{millijoules}");
+    }
+}
+
+#[test]
 fn reused_pid_is_booked_to_new_owner() {
     let mut accounts = Accounts::new(Duration::from_secs(300));
     for second in 0..=10 {

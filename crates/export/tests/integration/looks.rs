@@ -201,6 +201,16 @@ fn process_in_two_parts_of_a_device_is_one_series() {
 }
 
 #[test]
+fn largest_of_many_processes_are_exported() {
+    let processes: Vec<(u32, u64)> = (1..=5000).map(|pid| (pid, u64::from(pid))).collect();
+    let snapshot = machine(vec![device(0, &processes)], Vec::new());
+    let metrics = metrics(&snapshot, &Ledger::default());
+    assert_eq!(metrics.count(Metric::ProcessMemory), 4096);
+    let has = |pid: &str| metrics.value(Metric::ProcessMemory, &[("pid", pid)]).is_some();
+    assert_eq!((has("904"), has("905"), has("5000")), (false, true, true));
+}
+
+#[test]
 fn a_thousand_users_are_a_hundred_and_the_others() {
     let processes: Vec<(u32, u64)> = (1..=1000).map(|pid| (pid, u64::from(pid))).collect();
     let infos = (1..=1000).map(|pid| process(pid, pid)).collect();
@@ -424,6 +434,11 @@ fn queue_shows_waiting_users_and_oldest_wait() {
     assert_eq!(metrics.value(Metric::QueueGpus, &[]), Some(6.0));
     assert_eq!(metrics.value(Metric::QueueOldest, &[]), Some(40.0));
     assert_eq!(metrics.value(Metric::UserQueuedClaims, &[("user", "user1000")]), Some(2.0));
+    // No claim waits since the future.
+    let future = waiting("d", 1000, snapshot.taken_at.0 + 60_000);
+    let oldest = self::metrics(&snapshot, &Ledger::new(Vec::new(), vec![future]));
+    let now = snapshot.taken_at.0 as f64 / 1000.0;
+    assert_eq!(oldest.value(Metric::QueueOldest, &[]), Some(now));
     // Leases that cannot be read are not zero.
     let mut blind = look(&snapshot, &Diagnosis::default(), &Ledger::default()).metrics(ALL);
     assert_eq!(blind.count(Metric::QueueClaims), 2);

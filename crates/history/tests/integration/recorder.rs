@@ -66,6 +66,9 @@ fn each_recorder_starts_a_run_of_its_own() {
     for (number, frame) in frames.iter().enumerate() {
         assert!(reader.frame(number).as_ref() == Some(frame), "{number}");
         assert_eq!(reader.starts_run(number), number % 40 == 0, "{number}");
+        let leading = reader.leading_to(number, 20, Duration::ZERO);
+        let start = (number + 1).saturating_sub(20).max(number / 40 * 40);
+        assert!(leading == frames[start..=number], "{number}: none from before its run");
     }
 }
 

@@ -1,7 +1,9 @@
 //! Which devices are eligible, and which rule decides between equally connected ones.
 
 use crate::fixture::{GIB, nvswitch, offers, uuid};
-use gpu_core::{Absent, Bytes, Celsius, Claim, DeviceFault, Fault, LeaseId, Pid, Share, Timestamp};
+use gpu_core::{
+    Absent, Bytes, Celsius, Claim, DeviceFault, DeviceUuid, Fault, LeaseId, Pid, Share, Timestamp,
+};
 use gpu_placement::{Bar, Offer, Passed, Refusal, Why, choose};
 
 fn leased() -> Bar {
@@ -34,7 +36,7 @@ fn each_device_is_rejected_for_its_first_reason() {
     let lacks = |has: u64| Passed::LacksMemory { has: gib(has), needs: gib(8) };
     let room = |has: u64| Passed::LacksRoom { has: gib(has), needs: gib(8) };
     let cases: &[(&Claim, Change, Passed)] = &[
-        (&whole, |o| o.id.uuid = Err(Absent::NotSupported), Passed::Barred(Bar::NameUnknown)),
+        (&whole, |o| o.id.uuid = Err(Absent::Failed), Passed::Barred(Bar::NameUnknown)),
         (&among, |_| {}, Passed::NotAmong),
         (&except, |_| {}, Passed::Excluded),
         (&except, |o| o.bar = Some(faulty()), Passed::Excluded),
@@ -96,6 +98,16 @@ fn devices_with_duplicate_uuid_are_ineligible() {
     let unknown = |index| (index, Passed::Barred(Bar::NameUnknown));
     let choice = choose(&Claim::whole(1), &all, None).expect("one has a name of its own");
     assert_eq!((choice.devices, choice.passed), (vec![2], vec![unknown(0), unknown(1)]));
+}
+
+#[test]
+fn mig_device_is_in_no_block_of_whole_devices() {
+    let mut all = offers([2, 3, 5]);
+    // Its index is that of its whole device: with it, the first would be half of a block.
+    all[1].id.uuid = Ok(DeviceUuid("MIG-1".to_owned()));
+    assert_eq!(choose(&Claim::whole(1), &all, None).expect("all are free").devices, [0]);
+    let whole = offers([2, 3, 5]);
+    assert_eq!(choose(&Claim::whole(1), &whole, None).expect("all are free").devices, [2]);
 }
 
 #[test]

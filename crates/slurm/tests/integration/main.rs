@@ -4,7 +4,7 @@ mod world;
 
 use gpu_core::{ActToken, Pid, Signal};
 use gpu_nvidia_driver::drivers;
-use gpu_reaper::{Guard, Ports};
+use gpu_reaper::{Event, Guard, Ports};
 use gpu_slurm::{
     Change, Cleaned, Cleaner, Drained, HeldDevice, Job, Phase, change, devices, drain, health,
     reason,
@@ -29,6 +29,15 @@ fn try_clean(
     slurm: &FakeSlurm,
     phase: Phase,
 ) -> (gpu_core::Result<Cleaned>, Vec<Option<String>>) {
+    try_clean_watching(world, slurm, phase, &mut |_| ())
+}
+
+fn try_clean_watching(
+    world: &World,
+    slurm: &FakeSlurm,
+    phase: Phase,
+    watch: &mut dyn FnMut(Event<'_>),
+) -> (gpu_core::Result<Cleaned>, Vec<Option<String>>) {
     let (host, backend, clock) = (world.host(), world.backend(), world.clock());
     let journal = world.journal();
     let ports = Ports { host: &host, backend: &backend, clock: &clock, journal: &*journal };
@@ -39,7 +48,10 @@ fn try_clean(
     let mut told = Vec::new();
     let mut tell = |reason: Option<String>| told.push(reason);
     let token = ActToken::user_confirmed();
-    let done = cleaner.clean(&job(), phase, &token, &mut tell, &mut |_| ControlFlow::Continue(()));
+    let done = cleaner.clean(&job(), phase, &token, &mut tell, &mut |event| {
+        watch(event);
+        ControlFlow::Continue(())
+    });
     (done, told)
 }
 
@@ -165,6 +177,29 @@ fn leftover_is_reported_and_ended_before_controller_query() {
     let asked = slurm.asked();
     let first = asked.iter().find(|asked| !asked.ends_with("listpids")).unwrap();
     assert_eq!(first, "after 1 signals: -h -w n1 -o %A %i", "{asked:?}");
+}
+
+#[test]
+fn leftovers_of_either_kind_have_their_time() {
+    let stuck = |pid, uid| FakeProcess { is_immune: true, ..device(pid, uid) };
+    let marked = FakeProcess { mark: Some("7"), ..stuck(4711, 1000) };
+    let world = World::new(vec![marked, stuck(4712, 5000)]);
+    let mut waits = Vec::new();
+    let (done, _) = try_clean_watching(&world, &FakeSlurm::default(), Phase::After, &mut |event| {
+        if let Event::StillThere(target, waited) = event {
+            waits.push((target.key.pid.0, waited.as_secs()));
+        }
+    });
+    assert_eq!(done.unwrap().held[0].pids, [Pid(4711), Pid(4712)]);
+    assert_eq!(waits, [(4711, 5), (4711, 5), (4712, 5), (4712, 5)], "after each signal");
+}
+
+#[test]
+fn process_that_slurm_has_started_meanwhile_is_spared() {
+    let world = World::new(vec![device(4711, 5000)]);
+    let slurm = FakeSlurm { tracked_later: Some("4711 8 0 - -"), ..FakeSlurm::default() };
+    let (cleaned, _) = clean(&world, &slurm, Phase::After);
+    assert_eq!((world.signalled(), reason_of(&cleaned)), (vec![], None));
 }
 
 #[test]

@@ -294,6 +294,8 @@ pub(crate) struct FakeSlurm {
     pub(crate) jobs: Vec<(&'static str, &'static str)>,
     /// The rows of `scontrol listpids`.
     pub(crate) tracked: &'static str,
+    /// The rows after the controller has been asked for jobs, if others.
+    pub(crate) tracked_later: Option<&'static str>,
     /// State and reason of the node.
     pub(crate) node: &'static str,
     /// The controller does not answer.
@@ -308,6 +310,7 @@ impl Default for FakeSlurm {
         FakeSlurm {
             jobs: Vec::new(),
             tracked: "",
+            tracked_later: None,
             node: "State=IDLE",
             is_away: false,
             signals: None,
@@ -331,7 +334,11 @@ impl Slurm for FakeSlurm {
         self.asked.borrow_mut().push(asked);
         let away = || Err(Error::new(ErrorKind::TimedOut, "run bin/squeue"));
         match question {
-            Question::Processes => Ok(self.tracked.to_owned()),
+            Question::Processes => {
+                let is_later = self.asked.borrow().iter().any(|asked| !asked.ends_with("listpids"));
+                let later = self.tracked_later.filter(|_| is_later);
+                Ok(later.unwrap_or(self.tracked).to_owned())
+            }
             _ if self.is_away => away(),
             Question::Jobs(_) => {
                 Ok(self.jobs.iter().map(|(id, _)| format!("{id} {id}\n")).collect())

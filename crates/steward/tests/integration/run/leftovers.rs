@@ -382,6 +382,22 @@ fn uninterruptible_process_may_end_within_grace_period() {
 }
 
 #[test]
+fn holder_that_was_stopped_is_not_kept_waiting() {
+    let world = World::new(1);
+    world.after(SECOND, |state| {
+        state.add(process(100, JOB, "chain"));
+        state.devices[0].open.push(100);
+        state.chain = Some(100);
+        (100..200).for_each(|pid| drop(state.deaf_to.insert(pid, vec![15])));
+    });
+    ends_after(&world, 5 * SECOND, 0);
+    let report = ran(&world, &order(Claim::whole(1)));
+    assert!(!report.lease_stays && world.state().stopped.is_empty(), "{report:?}");
+    // The grace period is ten seconds.
+    assert!(report.elapsed < 10 * SECOND, "{:?}", report.elapsed);
+}
+
+#[test]
 fn process_ending_soon_after_sigkill_is_not_stuck() {
     let world = World::new(1);
     world.after(SECOND, |state| {
