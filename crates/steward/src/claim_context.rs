@@ -48,7 +48,8 @@ impl Scene {
         let snapshot = observe_users(ports.backend, ports.host, ports.clock, groups);
         let topology = wants.topology.then(|| ask(|| ports.backend.topology()).ok()).flatten();
         let mig = snapshot.devices.iter().flat_map(DeviceState::mig_devices);
-        let mig: Vec<DeviceState> = mig.filter(|device| device.id().lease_key().is_ok()).collect();
+        // At the address of its GPU, a MIG device without a UUID would have the key of another device.
+        let mig: Vec<DeviceState> = mig.filter(|device| device.id().uuid.is_ok()).collect();
         let usage = if mig.is_empty() {
             Usage::of(&snapshot)
         } else {

@@ -133,8 +133,8 @@ pub fn lease_users<'e>(
     snapshot: &Snapshot,
     leases: &'e [LeaseEntry],
 ) -> BTreeMap<(&'e LeaseId, u32), Vec<LeaseUser>> {
-    let mig: Vec<DeviceState> =
-        snapshot.devices.iter().flat_map(DeviceState::mig_devices).collect();
+    let mig = snapshot.devices.iter().flat_map(DeviceState::mig_devices);
+    let mig: Vec<DeviceState> = mig.filter(|device| device.id().uuid.is_ok()).collect();
     users(snapshot, snapshot.devices.iter().chain(&mig), leases)
 }
 

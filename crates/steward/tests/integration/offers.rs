@@ -143,6 +143,17 @@ fn silent_or_unnamed_device_is_ineligible() {
 }
 
 #[test]
+fn mig_device_without_uuid_is_not_taken_for_a_whole_device() {
+    let world = World::new(1);
+    world.state().devices[0].mig = vec![(1, 4_000, Vec::new())];
+    world.state().devices[0].mig_enabled = Ok(true);
+    world.state().devices[0].names_mig = false;
+    let bars: Vec<_> =
+        offered(&world, &whole(), None, &[]).into_iter().map(|offer| offer.bar).collect();
+    assert_eq!(bars, [Some(Bar::MigMode)]);
+}
+
+#[test]
 fn device_without_uuid_is_leased_by_its_address() {
     let world = World::new(2);
     world.state().devices[1].uuid = Err(Absent::NotSupported);

@@ -28,6 +28,8 @@ pub(crate) struct Device {
     /// GPU instance, its memory in MiB, and the PIDs of its processes.
     pub(crate) mig: Vec<(u32, u64, Vec<u32>)>,
     pub(crate) mig_enabled: Reading<bool>,
+    /// Its MIG devices have UUIDs.
+    pub(crate) names_mig: bool,
     pub(crate) display: Reading<bool>,
 }
 
@@ -135,7 +137,11 @@ impl GpuBackend for World {
             memory.used = Ok(Bytes::from_mib(10 + mib(users)));
             MigInstance {
                 index: index as u32,
-                uuid: Ok(mig_uuid(*number)),
+                uuid: if device.names_mig {
+                    Ok(mig_uuid(*number))
+                } else {
+                    Err(Absent::NotSupported)
+                },
                 profile: Err(Absent::NotRecorded),
                 gpu_instance: Some(*number),
                 compute_instance: Some(0),

@@ -156,6 +156,7 @@ impl World {
             uuid: Ok(uuid(index)),
             mig: Vec::new(),
             mig_enabled: Ok(false),
+            names_mig: true,
             display: Err(Absent::NotSupported),
         };
         let processes =
