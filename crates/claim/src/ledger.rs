@@ -314,6 +314,15 @@ mod tests {
         assert_eq!(parent(&within(&[], &["a"])), None);
     }
 
+    #[test]
+    fn lease_is_not_within_itself() {
+        let lease = entry(1, 7, &["a"]);
+        let circular = LeaseEntry { within: lease.nested(), ..lease };
+        let ledger = Ledger::new(vec![circular.clone()], Vec::new());
+        assert_eq!(ledger.parent_of(&circular), None);
+        assert_eq!(ledger.pool(None).leases, [circular]);
+    }
+
     /// IDs are public, and root may take devices out of any lease.
     #[test]
     fn copied_lease_id_does_not_detach_nested_lease_of_root() {

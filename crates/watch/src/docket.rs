@@ -384,6 +384,22 @@ mod tests {
     }
 
     #[test]
+    fn late_warning_leaves_all_of_its_time() {
+        let all: Vec<ProcessInfo> = (1..=3).map(|pid| process(pid + 6, 1)).collect();
+        let suspects: Vec<_> = all.iter().map(|info| (info, Confidence::High)).collect();
+        let mut scene = Scene::new(GHOSTS);
+        // The limit of an hour puts the third warning off.
+        scene.minutes(12, &suspects);
+        let mut warned = Vec::new();
+        for _ in 0..60 {
+            scene.look(&suspects);
+            let more = scene.watch.warnings();
+            warned.extend(more.iter().map(|one| (one.key().pid, one.left)));
+        }
+        assert_eq!(warned, [(Pid(9), 3 * MINUTE)]);
+    }
+
+    #[test]
     fn process_on_several_devices_is_counted_once() {
         let all: Vec<ProcessInfo> = (1..=3).map(|pid| process(pid + 6, 1)).collect();
         let suspects: Vec<_> = all.iter().map(|info| (info, Confidence::High)).collect();

@@ -69,7 +69,9 @@ pub(crate) fn shows_absence(now: &Snapshot, id: &Identity, finding: &Finding) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gpu_core::{DeviceId, DeviceInfo, Fault, Group, Origin, Timestamp};
+    use gpu_core::{
+        DeviceDetails, DeviceId, DeviceInfo, DeviceSample, Driver, Fault, Group, Origin, Timestamp,
+    };
     use gpu_reaper::Confidence;
 
     /// Returns a scan of one device that, like the driver, did not answer for this reason.
@@ -82,7 +84,49 @@ mod tests {
         now
     }
 
+    fn absence(now: &Snapshot, kind: FindingKind) -> bool {
+        let finding = Finding {
+            kind,
+            confidence: Confidence::High,
+            devices: vec![DeviceId::from_index(0)],
+            memory: None,
+            suspects: Vec::new(),
+            evidence: Vec::new(),
+            advice: Vec::new(),
+        };
+        shows_absence(now, &Identity::of(&finding), &finding)
+    }
+
     #[test]
+    fn device_shows_absence_only_if_all_of_it_was_read() {
+        let unread = || Fault { kind: Absent::Failed.into(), text: "query GPU 0".to_owned() };
+        type Change = fn(&mut DeviceState, Fault);
+        let parts: [Change; 3] = [
+            |device, fault| device.sample = Err(fault),
+            |device, fault| device.processes = Err(fault),
+            |device, fault| device.mig = Err(fault),
+        ];
+        let mut whole = Snapshot::empty(Origin::Live, Timestamp(0));
+        whole.driver =
+            Ok(Driver { version: Err(Absent::NotRecorded), cuda: Err(Absent::NotRecorded) });
+        whole.holders = Ok(Vec::new());
+        whole.devices = vec![DeviceState {
+            info: DeviceInfo::unknown(DeviceId::from_index(0)),
+            sample: Ok(DeviceSample::absent(Absent::NotSupported)),
+            processes: Ok(Vec::new()),
+            mig: Ok(Vec::new()),
+            details: Ok(DeviceDetails::default()),
+        }];
+        assert!(absence(&whole, FindingKind::Ghost));
+        for change in parts {
+            let mut part = whole.clone();
+            change(&mut part.devices[0], unread());
+            assert!(!absence(&part, FindingKind::Ghost), "{part:?}");
+        }
+    }
+
+    #[test]
+    fn device_that_sleeps_is_used_by_nobody() {
     fn sleeping_device_has_no_users() {
         let absence = |why, kind| {
             let finding = Finding {

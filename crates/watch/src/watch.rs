@@ -383,3 +383,34 @@ impl Raised {
             || memory.is_some_and(|(before, now)| differs(before, now))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpu_core::DeviceId;
+    use gpu_reaper::{Confidence, FindingKind};
+
+    #[test]
+    fn memory_is_news_from_a_gibibyte_and_a_quarter_on() {
+        let finding = |mib| Finding {
+            kind: FindingKind::Ghost,
+            confidence: Confidence::High,
+            devices: vec![DeviceId::from_index(0)],
+            memory: Some(Bytes::from_mib(mib)),
+            suspects: Vec::new(),
+            evidence: Vec::new(),
+            advice: Vec::new(),
+        };
+        for (raised, now, is_news) in [
+            (6144, 8192, true),
+            (8192, 6144, true),
+            (6145, 8192, false),
+            (8192, 6145, false),
+            (1000, 2024, true),
+            (1000, 2023, false),
+        ] {
+            let before = Raised::of(&finding(raised), Duration::ZERO);
+            assert_eq!(before.is_news(&finding(now)), is_news, "{raised} {now}");
+        }
+    }
+}

@@ -223,6 +223,17 @@ fn doubt_advances_next_search() {
 }
 
 #[test]
+fn reason_to_doubt_never_puts_the_search_off() {
+    let (world, mut observer) = (World::ghost(), Observer::new());
+    // A twentieth of the time would be more than the longest routine.
+    world.change(|facts| facts.search = Duration::from_secs(5));
+    assert!(world.look(&mut observer, 0).1);
+    world.change(|facts| facts.activity = true);
+    assert!(!world.look(&mut observer, Observer::LONGEST.as_secs() - 1).1);
+    assert!(world.look(&mut observer, 1).1);
+}
+
+#[test]
 fn ended_holder_is_dropped_before_next_search() {
     let (world, mut observer) = (World::ghost(), Observer::new());
     world.change(|facts| facts.search = Duration::from_secs(1));

@@ -144,6 +144,24 @@ mod tests {
     }
 
     #[test]
+    fn fixed_items_are_called_so_after_a_search() {
+        let mut searched = 0;
+        for seed in 0..20 {
+            let cluster = cluster(3, seed);
+            let mut dag = dag(40, 3, seed, Shape { groups: false });
+            for item in dag.items.iter_mut().step_by(4) {
+                item.fixed = (0..3).find(|processor| item.nanos[*processor as usize].is_some());
+            }
+            let schedule = list_schedule(&dag, &cluster).unwrap();
+            for (item, reason) in dag.items.iter().zip(&schedule.reasons) {
+                assert_eq!(*reason == Choice::Fixed, item.fixed.is_some(), "{seed}: {reason:?}");
+            }
+            searched += usize::from(schedule.reasons.contains(&Choice::Searched));
+        }
+        assert!(searched > 0, "a search has found none of the schedules");
+    }
+
+    #[test]
     fn insufficient_memory_error_names_the_lack() {
         let mut cluster = cluster(2, 1);
         cluster.processors[0].memory = Some(Bytes::from_mib(1));

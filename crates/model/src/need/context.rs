@@ -135,6 +135,7 @@ mod tests {
         let mixer = Mixer::Recurrent { convolution: 24_576, state: 524_288 };
         assert_eq!(context(mixer, &run(1 << 20), 1), Bytes(98_304 + 2 * MIB));
         assert_eq!(context(mixer, &Run { sequences: 4, ..run(64) }, 1).0, 4 * (98_304 + 2 * MIB));
+        assert_eq!(context(mixer, &run(64), 2).0, (98_304 + 2 * MIB) / 2, "ranks divide it");
     }
 
     #[test]

@@ -68,6 +68,37 @@ fn evidence_covers_only_watched_time() {
 }
 
 #[test]
+fn five_minutes_without_a_snapshot_are_watched_by_any_watcher() {
+    let evidence = |gap: u64| {
+        let mut past = Past::every(Duration::from_secs(10));
+        let at = |minute: u64| Snapshot { taken_at: Timestamp(minute * 60_000), ..idle(minute) };
+        let end = 4 * HOUR + gap;
+        (0..=2 * HOUR).chain(2 * HOUR + gap..=end).for_each(|minute| past.add(&at(minute)));
+        let found = diagnose_after(&past, &at(end)).findings.remove(0);
+        Evidence::texts(&found.suspects[0].evidence)[1].to_owned()
+    };
+    assert!(evidence(5).starts_with("no compute for 4 h"), "{}", evidence(5));
+    assert!(evidence(6).starts_with("no compute for 2 h"), "{}", evidence(6));
+}
+
+#[test]
+fn process_in_several_parts_is_idle_only_if_it_is_idle_in_all() {
+    let best = |second: Reading<Percent>| {
+        let found = after(9 * HOUR, |minute| {
+            let mut look = idle(minute);
+            look.devices[0].sample.as_mut().unwrap().utilization = Err(Absent::NotSupported);
+            let listed = look.devices[0].processes.as_mut().unwrap();
+            let other = DeviceProcess { utilization: second, ..listed[0].clone() };
+            listed.push(other);
+            look
+        });
+        found.into_iter().map(|found| found.confidence).max()
+    };
+    assert_eq!(best(Ok(Percent::new(0).unwrap())), Some(Confidence::High));
+    assert_eq!(best(Err(Absent::NotSupported)), None, "in the second it may compute");
+}
+
+#[test]
 fn reason_to_wait_or_to_doubt_keeps_hours_from_being_certain() {
     let best = |change: fn(&mut ProcessInfo), minutes| {
         let found = after(minutes, |minute| holding(minute, 24_576, 0, change));

@@ -7,6 +7,7 @@ mod forms;
 mod messages;
 mod monitor;
 mod pasted;
+mod replayed;
 #[cfg(feature = "schema")]
 mod schema;
 mod usage;
