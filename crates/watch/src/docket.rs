@@ -387,13 +387,13 @@ mod tests {
     fn late_warning_leaves_all_of_its_time() {
         let all: Vec<ProcessInfo> = (1..=3).map(|pid| process(pid + 6, 1)).collect();
         let suspects: Vec<_> = all.iter().map(|info| (info, Confidence::High)).collect();
-        let mut scene = Scene::new(GHOSTS);
+        let mut scenario = Scenario::new(GHOSTS);
         // The limit of an hour puts the third warning off.
-        scene.minutes(12, &suspects);
+        scenario.minutes(12, &suspects);
         let mut warned = Vec::new();
         for _ in 0..60 {
-            scene.look(&suspects);
-            let more = scene.watch.warnings();
+            scenario.scan(&suspects);
+            let more = scenario.watch.warnings();
             warned.extend(more.iter().map(|one| (one.key().pid, one.left)));
         }
         assert_eq!(warned, [(Pid(9), 3 * MINUTE)]);

@@ -10,7 +10,7 @@ const PROGRAM: &str = "crates/cli/src/";
 const COMMANDS: &str = "crates/cli/src/commands/";
 
 /// Lines of the whole program, without unit tests.
-const PROGRAM_LINES: usize = 10_789;
+const PROGRAM_LINES: usize = 10_918;
 
 const COMMAND_LINES: usize = 200;
 
