@@ -185,7 +185,6 @@ fn main() {
     status(&snapshot, [listed, ghost]);
     reap(&source, &dir.path().join("audit.jsonl"), ghost);
     claim_and_run(&source, &dir.path().join("leases"), dir.path());
-    println!("toy: status, doctor, reap, claim and run work");
 }
 
 /// `status` shows the memory and the processes, and `doctor` the one that is not listed.

@@ -168,7 +168,7 @@ impl<'a> Program<'a> {
             None => run.fetch(last),
         };
         let report = Pool::scope(options.inter_op_threads, |pool| {
-            pool.run(&self.order, &kernel, &options.run)
+            pool.run(&self.order, kernel, &options.run)
         })?;
         let fetched = std::mem::take(&mut *lock(&run.fetched));
         Ok(Outcome { fetched, trace: report.trace.unwrap_or_default() })

@@ -153,9 +153,9 @@ impl JobsOf {
     fn add(&mut self, place: Place, job: Job) {
         let jobs = self.jobs.entry(place).or_default();
         if jobs.len() < MOST_JOBS || jobs.contains(&job) {
-            drop(jobs.insert(job))
+            jobs.insert(job);
         } else {
-            self.leave_out(place, job)
+            self.leave_out(place, job);
         }
     }
 
