@@ -111,9 +111,10 @@ fn operation_without_kernel_runs_in_virtual_time() {
         {"name": "x", "op": "Const", "attrs": {"dtype": {"type": "float"},
          "value": {"tensor": {"dtype": "float", "shape": [2], "values": [1]}}}},
         {"name": "y", "op": "Tanh", "inputs": ["x"], "attrs": {"T": {"type": "float"}}, "nanos": 7000},
-        {"name": "z", "op": "Neg", "inputs": ["x"], "attrs": {"T": {"type": "float"}}}]}"#;
+        {"name": "z", "op": "Neg", "inputs": ["x"], "attrs": {"T": {"type": "float"}}, "nanos": 1000}]}"#;
     let file = graph_file(dir.path(), "deep.json", file.as_bytes());
-    let place = ["place", "graph", &file, "--devices", "/cpu:0", "--run"];
+    let place =
+        ["place", "graph", &file, "--devices", "/cpu:0", "--run", "--inter-op-threads", "2"];
     let output = run(&[&place[..], &["--fetch", "y"]].concat());
     let said = text(&output.stderr);
     assert!(said.contains("no kernel here can compute Tanh"), "{said}");
@@ -137,8 +138,8 @@ fn impossible_runs_are_refused() {
         code == Some(2) && said.contains("fetch 'd': the graph has no such operation"),
         "{said}"
     );
-    let (code, said) = of(&["--run", "--memory", "63"]);
-    let limit = "the tensors of a run may have 63 bytes";
+    let (code, said) = of(&["--run", "--memory", "0.06KiB"]);
+    let limit = "the tensors of a run may have 61 bytes";
     assert!(code == Some(1) && said.contains(limit) && said.contains("--memory"), "{said}");
     let (code, said) = of(&["--replicas", "2"]);
     assert!(code == Some(2) && said.contains("2 replicas for 1 devices"), "{said}");
