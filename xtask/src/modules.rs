@@ -385,9 +385,12 @@ mod tests {
     fn paths_lead_to_the_file_that_defines_the_item() {
         let others = [
             ("crates/a/src/lib.rs", "mod b; mod c; pub use c::deep::Item; pub use b::*;"),
-            ("crates/a/src/b.rs", "pub struct Bee; pub(crate) fn buzz() {} use std::fmt::Debug;"),
+            (
+                "crates/a/src/b.rs",
+                "pub struct Bee; pub(crate) fn buzz() { const INNER: u8 = 1; } use std::fmt::Debug;",
+            ),
             ("crates/a/src/c/mod.rs", "mod deep; mod made; pub const TOP: u8 = 0;"),
-            ("crates/a/src/c/deep.rs", "pub enum Item { One } fn f() { const INNER: u8 = 1; }"),
+            ("crates/a/src/c/deep.rs", "pub enum Item { One }"),
             ("crates/a/src/c/made.rs", "groups! { Made }"),
         ];
         for (code, expected) in [

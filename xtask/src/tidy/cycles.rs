@@ -76,11 +76,21 @@ mod tests {
     #[test]
     fn each_group_is_reported_once_with_its_imports() {
         let tree = Tree::of(&[
-            ("crates/a/src/lib.rs", "mod b; mod c; mod d; mod e; pub use d::Dee;\nuse e::Eff;"),
-            ("crates/a/src/b.rs", "\nuse crate::c::See;\nuse crate::Dee;\npub struct Bee;"),
+            (
+                "crates/a/src/lib.rs",
+                "mod b; mod c; mod d; mod e; mod g; pub use d::Dee;\nuse e::Eff;\npub struct Root;",
+            ),
+            (
+                "crates/a/src/b.rs",
+                "\nuse crate::c::See;\nuse crate::Dee;\nuse crate::g::Gee;\npub struct Bee;",
+            ),
             ("crates/a/src/c.rs", "use crate::Dee;\npub struct See;"),
             ("crates/a/src/d.rs", "pub struct Dee;\nfn f(b: crate::b::Bee) {}"),
-            ("crates/a/src/e.rs", "mod f;\nuse f::G;\npub struct Eff;\nfn f(d: crate::Dee) {}"),
+            (
+                "crates/a/src/e.rs",
+                "mod f;\nuse f::G;\npub struct Eff;\nfn f(d: crate::Dee, r: crate::Root) {}",
+            ),
+            ("crates/a/src/g.rs", "pub struct Gee;"),
             ("crates/a/src/e/f.rs", "use super::Eff;\nuse crate::b::Bee;\npub struct G;"),
         ]);
         let found = check(&tree);
