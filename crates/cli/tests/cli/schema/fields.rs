@@ -8,7 +8,7 @@ const UNITS: [&str; 17] = [
 ];
 
 /// The last words of the names of integers without a unit: identifiers, counts and scores.
-const UNITLESS: [&str; 16] = [
+const UNITLESS: [&str; 17] = [
     "sxid",
     "schema",
     "pid",
@@ -16,6 +16,7 @@ const UNITLESS: [&str; 16] = [
     "uid",
     "id",
     "index",
+    "threads",
     "minor",
     "line",
     "count",
