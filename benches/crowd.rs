@@ -134,7 +134,7 @@ fn main() -> ExitCode {
     let session = ["libnvml_sim.so", "nvml-sim-process"].map(built);
     let (Some(gpuws), [Some(_), Some(_)]) = (built("gpuws"), session) else {
         eprintln!(
-            "skipped: there is no gpuws: cargo build --release -p gpuws -p gpu-nvml-sim --features gpuws/full"
+            "skipped: there is no gpuws: cargo build --release -p gpuws -p gpu-nvml-sim --features full"
         );
         return ExitCode::SUCCESS;
     };

@@ -25,7 +25,7 @@ fn run(command: &mut Command) -> String {
 fn jobs(criterion: &mut Criterion) {
     let (Some(gpuws), Some(library)) = (built("gpuws"), built("libnvml_sim.so")) else {
         eprintln!(
-            "skipped: there is no gpuws: cargo build --release -p gpuws -p gpu-nvml-sim --features gpuws/full"
+            "skipped: there is no gpuws: cargo build --release -p gpuws -p gpu-nvml-sim --features full"
         );
         return;
     };

@@ -70,7 +70,7 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 
 
 def _build_programs(profile):
-    command = ["cargo", "build", "--locked", "--profile", profile, "--features", "gpuws/full"]
+    command = ["cargo", "build", "--locked", "--profile", profile, "--features", "full"]
     command += ["--package", "gpuws", "--package", "gpu-nvml-sim", "--message-format", "json"]
     print("building the programs:", *command, flush=True)
     built = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The option with which gpuws has all its features, as in packages.
-pub(crate) const FULL: &str = "--features=gpuws/full";
+pub(crate) const FULL: &str = "--features=full";
 
 fn cargo(root: &Path) -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
