@@ -170,7 +170,20 @@ impl GpuBackend for Several {
     fn events(&self, wait: Duration) -> Result<Vec<DeviceEvent>> {
         let count = u32::try_from(self.backends.len()).unwrap_or(u32::MAX).max(1);
         let answers = self.answers(|backend| backend.events(wait / count))?;
-        Ok(answers.into_iter().flat_map(|(_, events)| events).collect())
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let renumbered = |backend: usize, event: DeviceEvent| {
+            let is_it = |own: u32| {
+                (0..).zip(&*known).find(|(_, device): &(u32, &Known)| {
+                    device.backend == backend && device.own.index == own
+                })
+            };
+            let device = event.device.and_then(is_it).map(|(index, _)| index);
+            DeviceEvent { device, ..event }
+        };
+        let events = answers
+            .into_iter()
+            .flat_map(|(backend, events)| events.into_iter().map(move |event| (backend, event)));
+        Ok(events.map(|(backend, event)| renumbered(backend, event)).collect())
     }
 
     fn reset(&self, device: &DeviceId, token: &ActToken) -> Result<()> {
