@@ -14,7 +14,7 @@ pub(crate) struct Queue<'a> {
     locks: &'a dyn LeaseStore,
     own: Option<QueuePlace>,
     earlier: Vec<QueuePlace>,
-    /// The places whose claims were found dead.
+    /// The places of claims that no longer live.
     dead: HashSet<QueuePlace>,
     nearest: Option<LeaseEntry>,
     stalled: Vec<LeaseEntry>,

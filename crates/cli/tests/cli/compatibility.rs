@@ -221,7 +221,7 @@ impl Revived {
             l_len: 0,
             l_pid: 0,
         };
-        fcntl(&file, FcntlArg::F_OFD_SETLK(&all)).expect("nobody has locked it");
+        fcntl(&file, FcntlArg::F_OFD_SETLK(&all)).expect("the file is not locked");
         self.files.insert(name.to_owned(), file);
     }
 

@@ -354,7 +354,7 @@ fn first_host_with_free_gpus_runs_the_job() {
 #[test]
 fn one_gpu_is_never_leased_to_two_jobs_of_hosts() {
     let Some(lab) = Lab::open() else { return };
-    // Two hosts, one of which has one GPU: four jobs start at once, and one runs at a time.
+    // One of two hosts has one GPU. Four jobs start at once, and one runs at a time.
     let job = "mkdir alone || exit 9; sleep 0.2; rmdir alone";
     let job = format!("cd {} && {job}", lab.dir.path().display());
     let words = ["run", "--host", "b,a", "--timeout", "100s", "--quiet", "--", "sh", "-c", &job];

@@ -113,7 +113,7 @@ fn interrupted_reap_sends_no_further_signal() {
     assert!(!output_text.contains("SIGKILL  "), "{output:?}");
 }
 
-/// The user nobody has an account on this machine, which is irrelevant for a simulated one.
+/// This machine has an account `nobody`; a simulated one ignores it.
 #[test]
 fn user_of_reap_must_exist_on_the_machine() {
     for (words, hint) in [
